@@ -1,0 +1,85 @@
+"""Every error that Fleethook raises on purpose, as one tree.
+
+    FleethookError
+    ├── ConfigError            a file that does not validate: file, line, column, what was meant
+    │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
+    ├── DecodeError            bytes from outside that are not what they claim to be
+    ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
+    │   └── NoEvaluator        Redis is there, but nobody alive would answer a request
+    ├── RequestTimeout         the budget is used up and no verdict came
+    ├── ServerError            the embedded server: none to be had, a foreign data directory, owned by another
+    ├── TargetRefused          the address policy refuses to connect there
+    ├── NotFound               an id, a version, a hook or an endpoint that does not exist
+    └── Denied                 a tool call that a hook blocked (raised by the Python agents' own face)
+
+Data stands in attributes, the text is for people: what, where, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class FleethookError(Exception):
+    """The root of the tree: catch this to catch everything that Fleethook raises on purpose."""
+
+
+class ConfigError(FleethookError):
+    """A configuration that does not validate; nothing of it is put in force.
+
+    `file`, `line` and `column` (from 1) say where, when the place is known; `hint` says what was meant.
+    """
+
+    def __init__(
+        self, message: str, *, file: str = "", line: int = 0, column: int = 0, path: str = "", hint: str = ""
+    ) -> None:
+        self.message, self.file, self.line, self.column = message, file, line, column
+        self.path, self.hint = path, hint
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        text = f"{place}: {self.message}" if place else self.message
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class PatternError(ConfigError):
+    """An event pattern, a tool matcher or a `when:` expression that cannot be compiled."""
+
+
+class DecodeError(FleethookError):
+    """Bytes from outside that are not a valid message; `reason` is safe to show (it never quotes the bytes)."""
+
+
+class Unreachable(FleethookError):
+    """Redis did not answer, is full or read-only, or refused the credentials."""
+
+
+class NoEvaluator(Unreachable):
+    """Redis answered, but no evaluator has a heartbeat, so nobody would answer a request."""
+
+
+class RequestTimeout(FleethookError):
+    """The budget of a request is used up and no verdict came."""
+
+
+class ServerError(FleethookError):
+    """The embedded server cannot be started or used; the text names the ways out."""
+
+
+class TargetRefused(FleethookError):
+    """The address policy refuses this target; `reason` names the rule, for the operator and not for the caller."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class NotFound(FleethookError):
+    """An id, a version, a hook or an endpoint that does not exist."""
+
+
+class Denied(FleethookError):
+    """A tool call that a hook blocked; `reason` is what the model is told."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
