@@ -1,0 +1,137 @@
+"""The wire: msgpack with a schema number, bounded on the way in; one DecodeError for everything that is not valid."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final, TypeVar
+
+import msgpack
+import msgspec
+
+from bus.errors import DecodeError
+from bus.events import Event
+from bus.verdicts import Verdict
+
+_T = TypeVar("_T")
+
+SCHEMA: Final = 1
+"""Number of the wire's schema: readers accept what they know and skip unknown fields, so old shims go on working."""
+
+MAX_BODY: Final = 16 * 1024 * 1024
+"""Largest body of a request or event, in bytes; a larger payload is answered by policy and dead-lettered."""
+
+MAX_DEPTH: Final = 32
+_MAX_ARRAY, _MAX_MAP = 65_536, 16_384
+
+
+def pack(value: Any) -> bytes:  # noqa: ANN401 - anything that msgpack can say
+    """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass")
+    return packed
+
+
+def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anything that msgpack can say
+    """The value in `raw`, checked for size, element counts, depth, extension types and NaN; raises DecodeError."""
+    if len(raw) > limit:
+        raise DecodeError(f"message of {len(raw)} bytes; at most {limit} are accepted")
+    try:
+        value = msgpack.unpackb(
+            raw, raw=False, strict_map_key=True, unicode_errors="surrogatepass",
+            max_array_len=_MAX_ARRAY, max_map_len=_MAX_MAP, max_ext_len=0,
+        )  # fmt: skip
+        _check(value, MAX_DEPTH)
+    except DecodeError:
+        raise
+    except (ValueError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        # Measured on msgpack 1.2: StackError, ExtraData, FormatError and UnicodeDecodeError are ValueErrors.
+        raise DecodeError(f"not a valid msgpack message ({type(error).__name__})") from error
+    return value
+
+
+def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anything that JSON can say
+    """The JSON value in an agent's payload; accepts lone surrogates and a missing newline, raises DecodeError."""
+    if len(raw) > limit:
+        raise DecodeError(f"payload of {len(raw)} bytes; at most {limit} are accepted")
+    try:
+        value = json.loads(raw.decode("utf-8", "replace"), parse_constant=_no_constant)
+        _check(value, MAX_DEPTH)
+    except DecodeError:
+        raise
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"payload is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"payload is not usable JSON ({type(error).__name__})") from error
+    return value
+
+
+def write_json(value: Any) -> bytes:  # noqa: ANN401 - anything that JSON can say
+    """One line of pure-ASCII JSON: safe for any agent's parser, lone surrogates included."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_as_json).encode("ascii")
+
+
+def encode_event(event: Event) -> bytes:
+    """The body of an event or request that is already canonical: a map with its schema number `v`."""
+    return pack({"v": SCHEMA, **msgspec.to_builtins(event, builtin_types=(bytes,))})
+
+
+def encode_payload(raw: bytes) -> bytes:
+    """The body of a request that carries an agent's own payload: one msgpack `bin`."""
+    return pack(raw)
+
+
+def decode_body(raw: bytes) -> bytes | Event:
+    """What a body holds: an agent's own payload (bytes) or a canonical event; raises DecodeError."""
+    value = unpack(raw)
+    if isinstance(value, bytes):
+        return value
+    return _convert(value, Event)
+
+
+def encode_verdict(verdict: Verdict) -> bytes:
+    """The reply to a canonical request, and the form in which events keep their verdict."""
+    return pack({"v": SCHEMA, **msgspec.to_builtins(verdict, builtin_types=(bytes,))})
+
+
+def decode_verdict(raw: bytes) -> Verdict:
+    """The verdict in a reply; raises DecodeError."""
+    return _convert(unpack(raw), Verdict)
+
+
+def _convert(value: object, kind: type[_T]) -> _T:
+    if not isinstance(value, dict):
+        raise DecodeError(f"expected a map, got {type(value).__name__}")
+    version = value.get("v", SCHEMA)
+    if not isinstance(version, int) or version < 1:
+        raise DecodeError("schema number `v` is not a positive integer")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"not a valid {kind.__name__.lower()}: {error}") from error
+
+
+def _check(value: object, depth: int) -> None:
+    if depth < 0:
+        raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        for item in value.values():
+            if item.__class__ is not str:
+                _check(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            if item.__class__ is not str:
+                _check(item, depth - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise DecodeError("NaN or infinity")
+    elif isinstance(value, msgpack.ExtType | msgpack.Timestamp):
+        raise DecodeError("extension type")
+
+
+def _no_constant(name: str) -> float:
+    raise DecodeError(f"payload is not JSON: {name} is not a number")
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return msgspec.to_builtins(value)

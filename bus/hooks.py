@@ -1,0 +1,105 @@
+"""What a hook is: the one canonical value that every dialect's files are read into."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from bus.rules import Rule
+from bus.verdicts import Policy
+
+Kind = Literal["command", "http", "rule"]
+Layer = Literal["fleet", "user", "project", "session"]
+
+LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
+"""From the highest to the lowest; a lower layer can add strictness and never take it away."""
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""Seconds a hook may take when it says nothing (F-03)."""
+
+NATIVE: Final = "fleethook"
+"""The dialect of hooks written in fleethook.yaml."""
+
+
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a blocking `http` hook asks: it posts the event and reads `{"decision", "reason", …}` (G-08)."""
+
+    url: str
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """Values may hold `${VAR}`, replaced from the worker's environment when the request is made."""
+    secret: str = ""
+    """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http` or `rule`), and how.
+
+    The fields below `layer` are set by whoever loads the hook, never by the file.
+    """
+
+    id: str
+    on: tuple[str, ...]
+    tool: str = ""
+    """A matcher over tool names: names with `|`, or a regular expression; empty matches every event of the type."""
+    when: str = ""
+    """A CEL condition over `event.…` (and `verdict.…` for deliveries)."""
+    command: str = ""
+    http: HttpCall | None = None
+    rule: Rule | None = None
+    blocking: bool = True
+    priority: int = 50
+    """Lower runs earlier, within its layer."""
+    timeout: float = DEFAULT_TIMEOUT
+    on_failure: Policy | None = None
+    """What a failure of this hook amounts to; None leaves it to its layer, then its dialect."""
+    enabled: bool = True
+    description: str = ""
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    env_pass: tuple[str, ...] = ()
+    """Names of the worker's environment that the command may see, beyond the safe list."""
+    working_dir: str = ""
+    """Where the command runs; empty means the event's own directory."""
+    dialect: str = NATIVE
+
+    layer: Layer = "fleet"
+    position: int = 0
+    """Its place in its file, from 0; ties of priority are broken by it."""
+    origin: str = ""
+    """`file:line` where it stands."""
+    version: str = ""
+    """The version of the set that it came with."""
+
+    @property
+    def kind(self) -> Kind:
+        """What runs it."""
+        return "command" if self.command else "http" if self.http is not None else "rule"
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Layer, then priority, then position (design, section 4)."""
+        return (LAYERS.index(self.layer), self.priority, self.position)
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a webhook goes, for which events, and how it is tried again."""
+
+    id: str
+    url: str
+    events: tuple[str, ...] = ("*",)
+    tool: str = ""
+    when: str = ""
+    secret: str = ""
+    """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    timeout: float = 15.0
+    """Seconds for one attempt: resolve, connect, send and read together."""
+    retry: tuple[float, ...] = ()
+    """Seconds before each next attempt; empty means the default schedule (`retries.py`)."""
+    max_in_flight: int = 10
+    enabled: bool = True
+    description: str = ""
+
+    layer: Layer = "fleet"
+    origin: str = ""
+    version: str = ""

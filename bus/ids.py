@@ -1,0 +1,40 @@
+"""Names that nobody else can guess or repeat: events, reply keys, consumers, hosts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+
+def event_id(now_ms: int | None = None) -> str:
+    """A new event id: `e`, 12 hex digits of milliseconds, 80 random bits; sorts by time, has no colon and no dot.
+
+    The shim makes its own in the same form (it imports nothing of bus).
+    """
+    return f"e{int(time.time() * 1000) if now_ms is None else now_ms:012x}{os.urandom(10).hex()}"
+
+
+def reply_token() -> str:
+    """128 random bits in hex: whoever knows it may read one verdict."""
+    return os.urandom(16).hex()
+
+
+def delivery_id(event: str, hook: str) -> str:
+    """The id of the one delivery that `event` causes for `hook` (or endpoint); a repeat gets the same id."""
+    return f"{event}.{hook}"
+
+
+def webhook_id(delivery: str) -> str:
+    """The `webhook-id` of a delivery: the same over retries and redrives, without a dot (Standard Webhooks)."""
+    return delivery.replace(".", "_")
+
+
+def host_name() -> str:
+    """This machine's name as events carry it; `FLEETHOOK_HOST` overrides it (containers have random names)."""
+    return os.environ.get("FLEETHOOK_HOST") or socket.gethostname()
+
+
+def consumer_name(role: str) -> str:
+    """A consumer name of this process: `<role>-<host>-<pid>-<random>`; the random part makes a restart a new one."""
+    return f"{role}-{host_name()}-{os.getpid()}-{os.urandom(3).hex()}"

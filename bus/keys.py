@@ -1,0 +1,82 @@
+"""Every key that Fleethook has in Redis: name, type, time to live, who writes it and who reads it.
+
+All keys of one namespace begin `fh:<namespace>:{<shard>}:`; the braces are a hash tag, so everything that one event
+causes lies in one slot of a Redis Cluster and each hand-over is one script. There is one shard for now, `0`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+SHARD: Final = "0"
+
+MINUTE: Final = 60_000
+DAY: Final = 24 * 60 * MINUTE
+
+
+class Key(NamedTuple):
+    """One declared key; `ttl` in milliseconds, or a word where another rule ends its life."""
+
+    pattern: str
+    kind: str
+    ttl: int | str
+    writer: str
+    reader: str
+    purpose: str
+
+
+HEARTBEAT_MS: Final = 2_000
+KEPT_MS: Final = 10 * MINUTE
+CALL_MS: Final = MINUTE
+DONE_MS: Final = 7 * DAY
+DEAD_MS: Final = 30 * DAY
+SENT_MS: Final = 7 * DAY
+
+DECLARED: Final[tuple[Key, ...]] = (
+    Key("requests", "stream", "entries leave when answered", "agents", "evaluators", "blocking events that wait for a verdict"),
+    Key("events", "stream", "trimmed by age and size once acknowledged", "agents, evaluators", "dispatcher, readers", "everything that happened, requests with their verdict"),
+    Key("deliveries", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries that are ready"),
+    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits"),
+    Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
+    Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event and tool call: the first request for the same hook call"),
+    Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
+    Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
+    Key("alive:*", "string", HEARTBEAT_MS, "workers", "agents, workers", "somebody of this role is alive (evaluator), or holds this lease (dispatcher)"),
+    Key("beat:*", "string", HEARTBEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with what it is"),
+    Key("due", "zset", "members leave when due", "carriers", "dispatcher", "deliveries to be tried again, by due time in milliseconds"),
+    Key("delivery:*", "hash", DONE_MS, "dispatcher, carriers", "carriers, readers", "one delivery: its state, target and attempts; the TTL starts when it is done"),
+    Key("body:*", "hash", "until its last delivery is delivered or expires", "dispatcher", "carriers", "an event's body while a delivery of it is open"),
+    Key("parked:*", "list", "until a place of the target is free", "carriers", "carriers", "deliveries over their target's cap"),
+    Key("flight:*", "zset", "members leave with their outcome", "carriers", "carriers", "attempts under way for one target, by the time their lease ends"),
+    Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
+    Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),
+    Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is no delivery: where it stood, why, its bytes (cut)"),
+    Key("wanted", "string", 1_000, "dispatcher", "dispatcher", "a carrier job has just been queued"),
+    Key("hookset:current", "string", "kept", "admins", "workers", "number of the published hook set in force"),
+    Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
+    Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
+    Key("sent:*", "string", SENT_MS, "spool drainers", "spool drainers", "ids of spooled events that have arrived"),
+    Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
+    Key("gone:*", "string", KEPT_MS, "workers", "workers", "a consumer whose entries are being claimed"),
+)  # fmt: skip
+
+
+class Keys:
+    """The key names of one namespace."""
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, namespace: str = "default", shard: str = SHARD) -> None:
+        self.prefix = f"fh:{namespace}:{{{shard}}}:"
+
+    def __call__(self, name: str, *parts: str) -> str:
+        """The full name of a declared key, e.g. `keys("reply", token)`."""
+        return self.prefix + ":".join((name, *parts))
+
+
+def declared(name: str) -> Key | None:
+    """The declaration of a key by its name without the prefix; None where nobody declared it."""
+    exact = next((key for key in DECLARED if key.pattern == name), None)
+    if exact is not None:
+        return exact
+    return next((key for key in DECLARED if key.pattern.endswith("*") and name.startswith(key.pattern[:-1])), None)

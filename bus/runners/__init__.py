@@ -1,0 +1,34 @@
+"""One file a hook kind; each turns a hook and an event into an outcome."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.verdicts import Decision
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run of one hook came to; a `failure` leaves the decision to the failure policy."""
+
+    decision: Decision = "abstain"
+    reason: str = ""
+    instead: str = ""
+    contexts: tuple[str, ...] = ()
+    updated_input: dict[str, Any] | None = None
+    failure: str = ""
+    """Why the hook gave no answer: timeout, spawn error, signal, crash, unreadable output; empty where it did."""
+    exit_code: int | None = None
+    output: str = ""
+    """The end of what it printed, redacted, for the trace."""
+
+
+class Runner(Protocol):
+    """Runs hooks of one kind. Never raises for what a hook does: that is an Outcome with its failure."""
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+        """Run `hook` for `event` within `seconds` (its own timeout, cut to what is left of the budget)."""
+        ...

@@ -1,0 +1,80 @@
+"""What the hooks said: decisions, one hook's part, the verdict, and the order of strictness (design, section 4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+Decision = Literal["allow", "deny", "ask", "abstain"]
+Policy = Literal["allow", "deny", "ask"]
+
+DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
+POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+
+_STRICTNESS: Final[dict[Decision, int]] = {"abstain": 0, "allow": 1, "ask": 2, "deny": 3}
+
+
+def strictest(one: Decision, other: Decision) -> Decision:
+    """The stricter of two decisions: deny > ask > allow > abstain."""
+    return one if _STRICTNESS[one] >= _STRICTNESS[other] else other
+
+
+def fallback_decision(policy: Policy) -> Decision:
+    """What a failure policy amounts to: `allow` means that nobody objected (abstain), never an explicit allow."""
+    return "abstain" if policy == "allow" else policy
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one hook contributed to a verdict."""
+
+    hook: str
+    decision: Decision
+    layer: str = ""
+    version: str = ""
+    reason: str = ""
+    ms: float = 0.0
+    exit_code: int | None = None
+    fallback: str = ""
+    """Why the failure policy answered instead of the hook; empty when the hook itself did."""
+    origin: str = ""
+    """`file:line` of the hook."""
+    output: str = ""
+    """The end of what the hook printed (redacted), for the trace; empty for a rule."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to one request: the decision, who said what, how long it took, and whether it is a fallback."""
+
+    decision: Decision = "abstain"
+    event: str = ""
+    reason: str = ""
+    instead: str = ""
+    """What to do instead, told to the model beside the reason."""
+    contexts: tuple[str, ...] = ()
+    updated_input: dict[str, Any] | None = None
+    parts: tuple[Part, ...] = ()
+    ms: float = 0.0
+    version: str = ""
+    """The hook-set versions that were in force, e.g. `fleet@3 user@9f2c41`."""
+    layers: tuple[str, ...] = ()
+    fallback: str = ""
+    """Why no hook gave this answer (timeout, no evaluator, …); empty for a real verdict."""
+    notes: tuple[str, ...] = ()
+    """What a person should know: a rewrite that was dropped, a context that was cut, a hook that failed open."""
+    repeated: bool = False
+    """Hooks may have run twice: the evaluator that had the request first died."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the tool must not run."""
+        return self.decision == "deny"
+
+
+def failed(policy: Policy, why: str, *, event: str = "", version: str = "") -> Verdict:
+    """The verdict that a failure policy gives when no hook could answer; loud by its `fallback` (design, section 4)."""
+    decision = fallback_decision(policy)
+    reason = (
+        f"fleethook could not get a verdict ({why}); its failure policy is {policy}" if decision != "abstain" else ""
+    )
+    return Verdict(decision=decision, event=event, reason=reason, fallback=why, version=version)
