@@ -1,0 +1,57 @@
+"""One file a dialect: an agent's payloads into events, and verdicts into that agent's own answers."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Literal, Protocol, cast
+
+import msgspec
+
+from bus.answers import Answer
+from bus.events import SOURCES, Event, source_name
+from bus.verdicts import Verdict
+
+
+class Capability(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event of one agent can carry back, as observed or documented."""
+
+    type: str
+    """The canonical event type."""
+    waits: bool = False
+    """The agent waits for the answer: the shim requests; elsewhere it publishes."""
+    block: bool = False
+    ask: bool = False
+    rewrite: bool = False
+    context: bool = False
+    timeout: float = 600.0
+    """The agent's own default timeout, in seconds."""
+    failure: Literal["open", "closed"] = "open"
+    """What the agent does when its hook fails."""
+
+
+class AgentDialect(Protocol):
+    """One agent's wire format in both directions."""
+
+    name: str
+    capabilities: dict[str, Capability]
+    """By the agent's own event name."""
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in an agent's payload; raises DecodeError where it cannot be read."""
+        ...
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """The agent's own answer for a verdict; `event` is None where the payload could not be read."""
+        ...
+
+
+def find(source: str) -> AgentDialect:
+    """The dialect of an agent by any spelling of its name; the generic one where there is none of its own."""
+    name = source_name(source)
+    if name not in SOURCES:
+        name = "generic"
+    try:
+        module = importlib.import_module(f"bus.dialects.{name}")
+    except ModuleNotFoundError:
+        module = importlib.import_module("bus.dialects.generic")
+    return cast("AgentDialect", module.DIALECT)
