@@ -38,7 +38,7 @@ _RANGES_V4: tuple[tuple[IPv4Network, str, bool], ...] = tuple(
     for cidr, what, listable in (
         ("0.0.0.0/8", "this network", False),
         ("100.100.100.200/32", "cloud metadata", False),  # Alibaba, inside CGNAT
-        ("168.63.129.16/32", "cloud metadata", False),  # Azure's WireServer, a public address reachable only from inside
+        ("168.63.129.16/32", "cloud metadata", False),  # Azure's WireServer: a public address, only seen from inside
         ("169.254.0.0/16", "link-local, cloud metadata", False),
         ("192.0.0.0/24", "protocol assignments", False),  # holds Oracle's older metadata address, 192.0.0.192
         ("192.88.99.0/24", "6to4 relay", False),
@@ -59,8 +59,7 @@ _RANGES_V6: tuple[tuple[IPv6Network, str, bool], ...] = tuple(
     (IPv6Network(cidr), what, listable)
     for cidr, what, listable in (
         ("::1/128", "loopback", True),
-        ("::ffff:0:0/96", "IPv4-mapped", True),  # follows the IPv4 address inside it
-        ("64:ff9b::/96", "NAT64", True),  # also has to satisfy the table above with the address inside it
+        ("64:ff9b::/96", "NAT64", True),  # the address inside it has to satisfy the table above as well
         ("::/8", "unspecified, compatible or reserved", False),
         ("100::/8", "discard-only", False),
         ("2001:db8::/32", "documentation", True),
@@ -86,10 +85,9 @@ _METADATA_NAMES = frozenset(
     | {"metadata.azure.internal", "metadata.packet.net", "metadata.platformequinix.com", "metadata.tencentyun.com"}
 )
 # Names that only a private resolver answers; a public answer for one is a search-domain accident or an attack.
-_PRIVATE_SUFFIXES = (
-    (".internal", ".local", ".localdomain", ".localhost", ".lan", ".home", ".corp", ".intranet", ".private")
-    + (".home.arpa", ".svc", ".cluster.local")
-)  # fmt: skip
+_PRIVATE_SUFFIXES = tuple(
+    ".internal .local .localdomain .localhost .lan .home .home.arpa .corp .intranet .private .svc .cluster.local".split()
+)
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 _NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\Z")  # what WHATWG and inet_aton take for a number
@@ -163,25 +161,25 @@ def policy(entries: Iterable[str]) -> AddressPolicy:
     `[fd00::/8]:8443`. A name opens private addresses; loopback is opened by `localhost` and by addresses alone.
     """
     allow = tuple(entries)
-    return AddressPolicy(allow, tuple(_entry(text) for text in allow))
+    return AddressPolicy(allow, tuple(entry for text in allow for entry in _entries(text)))
 
 
-def check_address(target: Target, address: str | Address, rules: AddressPolicy) -> None:
+def check_address(target: Target, address: str | Address, allowed: AddressPolicy) -> None:
     """Raise TargetRefused unless this address, an answer for the target's host, may be connected to."""
-    _judge(target, address, rules)
+    _judge(target, address, allowed)
 
 
-def vet(target: Target, addresses: Sequence[str], rules: AddressPolicy) -> list[str]:
+def vet(target: Target, addresses: Sequence[str], allowed: AddressPolicy) -> list[str]:
     """Return the addresses to connect to, in their order and without repeats; refuse the target if any is bad.
 
     For a literal host pass the literal itself. A mapped address comes back as the IPv4 address inside it.
     """
     if not addresses:
         raise TargetRefused(f"{target.host} has no address")
-    return list(dict.fromkeys(str(_judge(target, address, rules)) for address in addresses))
+    return list(dict.fromkeys(str(_judge(target, address, allowed)) for address in addresses))
 
 
-def _judge(target: Target, address: str | Address, rules: AddressPolicy) -> Address:
+def _judge(target: Target, address: str | Address, allowed: AddressPolicy) -> Address:
     if target.host in _METADATA_NAMES:
         raise TargetRefused(f"{target.host} is a cloud metadata name")
     try:
@@ -200,10 +198,10 @@ def _judge(target: Target, address: str | Address, rules: AddressPolicy) -> Addr
         shown = f"{target.host} is at {shown}"
     if not listable or wrapped not in ("", "IPv4-mapped", "NAT64"):
         raise TargetRefused(f"{shown}, which can never be a target")
-    if wrapped == "NAT64" and not _listed(target, given, rules):
+    if wrapped == "NAT64" and not _listed(target, given, allowed):
         raise TargetRefused(f"{shown}; allow {_NAT64} if this network has NAT64")
     needs_listing = bool(what) or wrapped == "IPv4-mapped" or (target.literal is None and _is_private_name(target.host))
-    if needs_listing and not _listed(target, effective, rules):
+    if needs_listing and not _listed(target, effective, allowed):
         raise TargetRefused(f"{shown}, which is not in the allow list for port {target.port}")
     return given if wrapped == "NAT64" else effective
 
@@ -244,17 +242,21 @@ def _classify(address: Address) -> tuple[str, bool]:
     return "", True
 
 
-def _listed(target: Target, address: Address, rules: AddressPolicy) -> bool:
-    for entry in rules.entries:
+def _listed(target: Target, address: Address, allowed: AddressPolicy) -> bool:
+    for entry in allowed.entries:
         if entry.port not in (0, target.port):
             continue
         if entry.network is not None:
             if address in entry.network:
                 return True
-        elif entry.host == target.host and not any(address in network for network in _LOOPBACKS):
-            # Loopback takes more than a name: whoever owns the name's DNS would choose a port of this machine.
+        # Loopback takes more than a name: whoever owns the name's DNS would choose a port of this machine.
+        elif entry.host == target.host and (entry.host.endswith(".localhost") or not _is_loopback(address)):
             return True
     return False
+
+
+def _is_loopback(address: Address) -> bool:
+    return any(address in network for network in _LOOPBACKS)
 
 
 def _is_private_name(host: str) -> bool:
@@ -294,12 +296,12 @@ def _ascii_host(name: str) -> str:
     if not name or len(name) > 253:
         raise TargetRefused("the URL has no host, or one longer than 253 characters")
     labels = []
-    for typed in name.lower().split("."):
-        label = typed
+    for typed in name.split("."):
+        label = typed.lower()
         if not typed.isascii():
             try:
                 label = typed.encode("idna").decode("ascii")
-                unchanged = label.startswith("xn--") and label.encode("ascii").decode("idna") == typed
+                unchanged = label.startswith("xn--") and label.encode("ascii").decode("idna") == typed.lower()
             except UnicodeError:
                 unchanged = False
             if not unchanged:
@@ -322,7 +324,7 @@ def _ipv4(host: str) -> IPv4Address | None:
         return None
 
 
-def _entry(text: str) -> Entry:
+def _entries(text: str) -> tuple[Entry, ...]:
     where = f"allow list entry {text!r}"
     bracketed = re.fullmatch(r"\[([^\]]*)\](?::(.*))?", text)
     if bracketed:
@@ -336,11 +338,31 @@ def _entry(text: str) -> Entry:
         raise ConfigError(f"{where}: the port is not a number from 1 to 65535", hint="write host:port or [IPv6]:port")
     port = int(digits) if digits else 0
     if "/" in place or bracketed or ":" in place or _ipv4(place) is not None:
-        return Entry(_network(place, where), "", port)
+        return (Entry(_network(place, where), "", port),)
     try:
         host = _ascii_host(place)
     except TargetRefused as error:
         raise ConfigError(f"{where}: {error.reason}", hint="write a host name, an address or a CIDR") from error
     if host in _METADATA_NAMES:
         raise ConfigError(f"{where}: a cloud metadata name can never be allowed")
-    return Entry(None, host, port)
+    if host == "localhost":  # however it is spelled in the URL, it is this machine
+        return (Entry(ip_network("127.0.0.1"), "", port), Entry(ip_network("::1"), "", port))
+    return (Entry(None, host, port),)
+
+
+def _network(place: str, where: str) -> Network:
+    try:
+        network = ip_network(place)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}", hint="write an address or a CIDR without host bits") from error
+    if "%" in place:
+        raise ConfigError(f"{where}: an address with a zone can never be allowed")
+    if isinstance(network, IPv6Network):
+        if network.subnet_of(_MAPPED):
+            raise ConfigError(f"{where}: an IPv4-mapped range", hint="write the IPv4 range, it covers the mapped form")
+        rows = [(what, listable) for cover, what, listable in _RANGES_V6 if network.subnet_of(cover)]
+    else:
+        rows = [(what, listable) for cover, what, listable in _RANGES_V4 if network.subnet_of(cover)]
+    if rows and not rows[0][1]:
+        raise ConfigError(f"{where}: {rows[0][0]} can never be allowed")
+    return network
