@@ -85,8 +85,9 @@ _METADATA_NAMES = frozenset(
     | {"metadata.azure.internal", "metadata.packet.net", "metadata.platformequinix.com", "metadata.tencentyun.com"}
 )
 # Names that only a private resolver answers; a public answer for one is a search-domain accident or an attack.
-_PRIVATE_SUFFIXES = tuple(
-    ".internal .local .localdomain .localhost .lan .home .home.arpa .corp .intranet .private .svc .cluster.local".split()
+_PRIVATE_SUFFIXES = (
+    *(".internal", ".local", ".localdomain", ".localhost", ".lan", ".home", ".home.arpa", ".corp", ".intranet"),
+    *(".private", ".svc", ".cluster.local"),
 )
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")

@@ -182,7 +182,13 @@ def _spelling(address: IPv4Address, rng: random.Random) -> str:
     parts = rng.randint(1, 4)
     octets = address.packed
     numbers = [*octets[: parts - 1], int.from_bytes(octets[parts - 1 :], "big")]
-    spell = [str, lambda number: f"0{number:o}", hex, lambda number: f"0X{number:X}", lambda number: f"00{number}"]
+    spell: list[Callable[[int], str]] = [
+        str,
+        lambda number: f"0{number:o}",
+        hex,
+        lambda number: f"0X{number:X}",
+        lambda number: f"00{number}",
+    ]
     text = ".".join(rng.choice(spell)(number) for number in numbers)
     return text + rng.choice(["", "", "", ".", ".0", "x"])
 
