@@ -9,6 +9,7 @@
     ├── RequestTimeout         the budget is used up and no verdict came
     ├── ServerError            the embedded server: none to be had, a foreign data directory, owned by another
     ├── TargetRefused          the address policy refuses to connect there
+    ├── SignatureError         a webhook whose id, time or signature does not hold
     ├── NotFound               an id, a version, a hook or an endpoint that does not exist
     └── Denied                 a tool call that a hook blocked (raised by the Python agents' own face)
 
@@ -71,6 +72,10 @@ class TargetRefused(FleethookError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class SignatureError(FleethookError):
+    """A webhook whose id, time or signature does not hold; the text never quotes a secret or an expected signature."""
 
 
 class NotFound(FleethookError):

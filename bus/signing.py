@@ -1,0 +1,118 @@
+"""Signed webhooks: Standard Webhooks 1.0.0, symmetric scheme v1, both to send and to check.
+
+The signed content is `<id>.<unix seconds>.<body bytes>`, exactly the bytes sent; v1 is the base64 of its HMAC-SHA256.
+While a secret is being rotated there are two, and the header carries one signature for each, separated by a space.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets as randomness
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from bus.errors import ConfigError, SignatureError
+
+PREFIX = "whsec_"
+TOLERANCE = 300  # seconds, both ways
+
+_KEY_BYTES = range(24, 65)  # the specification's bounds for a symmetric key
+# A dot would let the same signature stand for another id, time and body; the rest keeps the header one line of text.
+_MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}\Z")
+_TIMESTAMP = re.compile(r"[0-9]{1,12}\Z")
+_MOST_SIGNATURES = 16  # of a header that is checked; a sender has no honest use for more keys at a time
+
+
+def generate_secret() -> str:
+    """Make a new secret: 32 random bytes as `whsec_<base64>`."""
+    return PREFIX + b64encode(randomness.token_bytes(32)).decode("ascii")
+
+
+def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
+    """Return the webhook-signature header: one `v1,<base64>` for each secret, in order, separated by spaces.
+
+    `timestamp` is in whole unix seconds, that of this attempt. ConfigError: a secret that is none, or no secret at
+    all. SignatureError: an id that is empty, longer than 256 characters, or holds a dot, a space or non-ASCII.
+    """
+    if not secrets:
+        raise ConfigError("a signed webhook needs at least one secret", hint="add `secrets:` to the endpoint")
+    return " ".join(
+        f"v1,{b64encode(digest).decode('ascii')}" for digest in _digests(secrets, message_id, timestamp, body)
+    )
+
+
+def headers(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """Return the three headers of one attempt; the id stays the same over attempts, time and signature do not."""
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": sign(secrets, message_id, timestamp, body),
+    }
+
+
+def verify(
+    secrets: Sequence[str],
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    now: float | None = None,
+    tolerance: float = TOLERANCE,
+) -> None:
+    """Raise SignatureError unless one signature of the headers is that of one of the secrets, and the time is near.
+
+    Header names in any case. `now` in unix seconds, the clock if None; `tolerance` in seconds, both ways. Versions
+    other than v1 are skipped. ConfigError for a secret that is none: the fault is ours then, not the sender's.
+    """
+    found = {name.lower(): value for name, value in headers.items()}
+    message_id, timestamp, listed = (found.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
+    if not (message_id and timestamp and listed):
+        raise SignatureError("webhook-id, webhook-timestamp and webhook-signature are needed, and one is missing")
+    if not _TIMESTAMP.match(timestamp):
+        raise SignatureError("webhook-timestamp is not a number of unix seconds")
+    if not abs((time.time() if now is None else now) - int(timestamp)) <= tolerance:
+        raise SignatureError(f"webhook-timestamp is more than {tolerance:g} seconds away from our clock")
+    given = list(_signatures(listed))
+    # The text of the header is signed, not the number, so 007 and 7 stay different messages.
+    expected = _digests(secrets, message_id, timestamp, body)
+    matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]
+    if not any(matches):
+        raise SignatureError("no signature of the webhook matches; check that both sides hold the same secret")
+
+
+def _digests(secrets: Sequence[str], message_id: str, timestamp: int | str, body: bytes) -> list[bytes]:
+    if not _MESSAGE_ID.match(message_id):
+        raise SignatureError("a webhook id is 1 to 256 visible ASCII characters without a dot")
+    content = b"%s.%s.%s" % (message_id.encode("ascii"), str(timestamp).encode("ascii"), body)
+    return [hmac.digest(_key(secret), content, "sha256") for secret in secrets]
+
+
+def _signatures(listed: str) -> Iterator[bytes]:
+    """The v1 signatures of a header, decoded; what is not base64 cannot match and is left out."""
+    for entry in listed.split(" ")[:_MOST_SIGNATURES]:
+        version, _, text = entry.partition(",")
+        if version == "v1" and (decoded := _base64(text)):
+            yield decoded
+
+
+def _base64(text: str) -> bytes:
+    """Decode standard base64, padded or not; empty where it is not base64."""
+    try:
+        stripped = text.rstrip("=")
+        return b64decode(stripped + "=" * (-len(stripped) % 4), validate=True)
+    except ValueError:
+        return b""
+
+
+@lru_cache(maxsize=4096)  # decoding costs as much as signing a small body; the bound is a fleet's endpoints
+def _key(secret: str) -> bytes:
+    key = _base64(secret.removeprefix(PREFIX))
+    if len(key) not in _KEY_BYTES:
+        # The secret stays out of the text: it ends up in logs and on terminals.
+        raise ConfigError(
+            f"a webhook secret holds {len(key)} bytes of base64 where 24 to 64 are needed",
+            hint=f"write it as {PREFIX}<base64>",
+        )
+    return key
