@@ -60,6 +60,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of the worker's environment that the command may see, beyond the safe list."""
     working_dir: str = ""
     """Where the command runs; empty means the event's own directory."""
+    retry: tuple[float, ...] = ()
+    """Seconds before each next attempt of a non-blocking hook that failed; empty means one attempt only."""
     dialect: str = NATIVE
 
     layer: Layer = "fleet"

@@ -31,6 +31,7 @@ CALL_MS: Final = MINUTE
 DONE_MS: Final = 7 * DAY
 DEAD_MS: Final = 30 * DAY
 SENT_MS: Final = 7 * DAY
+"""How long a drained spool record is remembered, so that a drainer that crashed repeats nothing."""
 
 DECLARED: Final[tuple[Key, ...]] = (
     Key("requests", "stream", "entries leave when answered", "agents", "evaluators", "blocking events that wait for a verdict"),
@@ -55,9 +56,10 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hookset:current", "string", "kept", "admins", "workers", "number of the published hook set in force"),
     Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
-    Key("sent:*", "string", SENT_MS, "spool drainers", "spool drainers", "ids of spooled events that have arrived"),
+    Key("sent", "zset", "trimmed by age", "spool drainers", "spool drainers", "ids of spooled events that arrived, by time"),
+    Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),
+    Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
-    Key("gone:*", "string", KEPT_MS, "workers", "workers", "a consumer whose entries are being claimed"),
 )  # fmt: skip
 
 

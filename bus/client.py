@@ -1,0 +1,226 @@
+"""The bus as programs see it: `publish(event) -> id`, `request(event) -> Verdict`, and a synchronous face."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from bus.codec import decode_verdict, encode_event
+from bus.connections import CONNECT_SECONDS, Command, Link, Links
+from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
+from bus.events import Event
+from bus.ids import event_id, host_name, reply_token
+from bus.keys import Keys
+from bus.streams import checked
+from bus.verdicts import Policy, Verdict, failed
+
+DEFAULT_BUDGET: Final = 10.0
+"""Seconds within which a verdict must come, all in all."""
+
+WAIT_SLICE: Final = 1.0
+"""Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
+
+_WIRE_SECONDS: Final = 0.25
+_MOST_LOST: Final = 3
+
+_T = TypeVar("_T")
+
+
+class Bus:
+    """One program's place on the bus.
+
+    `url` is the server's (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet's.
+    `on_failure` answers where no hook can; `spool`, a file, keeps what is published while Redis is away.
+    Use it as an asynchronous context manager, or through `sync()`.
+    """
+
+    def __init__(
+        self, url: str = "", *, namespace: str = "", on_failure: Policy = "allow", spool: Path | None = None,
+        connect: float = CONNECT_SECONDS,
+    ) -> None:  # fmt: skip
+        if not url or not namespace:
+            from bus.config.settings import load_settings
+            from bus.server import bus_url
+
+            settings = load_settings().settings
+            url, namespace = url or bus_url(settings), namespace or settings.namespace
+        self.keys = Keys(namespace)
+        self.links = Links(url, connect=connect)
+        self.on_failure: Policy = on_failure
+        self._spool = spool
+        self._host = host_name()
+
+    async def __aenter__(self) -> Bus:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.links.close()
+
+    def sync(self) -> SyncBus:
+        """The same bus for programs without an event loop."""
+        return SyncBus(self)
+
+    async def publish(self, event: Event) -> str:
+        """Announce `event` and return its id, in one round trip; nobody waits for a hook.
+
+        While Redis is away the event goes to the spool, where there is one; else raises Unreachable. A reply that
+        was lost on the wire raises too: pass an event with an id of your own to publish it again without repeating it.
+        """
+        (published,) = await self.publish_many([event])
+        return published
+
+    async def publish_many(self, events: Sequence[Event]) -> list[str]:
+        """Announce several events in one write, and return their ids in order; raises as `publish` does."""
+        prepared = [self._prepared(event) for event in events]
+        stream = self.keys("events")
+        try:
+            async with self.links.link() as link:
+                commands = [("XADD", stream, "*", *self._fields(event)) for event in prepared]
+                for reply in await link.exchange(commands):
+                    checked(reply, "publishing")
+        except Unreachable:
+            if self._spool is None:
+                raise
+            from bus.spool import append
+
+            for event in prepared:
+                append(self._spool, "events", [str(field) if not isinstance(field, bytes) else field
+                                               for field in self._fields(event)])  # fmt: skip
+        return [event.id for event in prepared]
+
+    async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
+        """Ask for the verdict on `event`, within `budget` seconds all in all.
+
+        Where none can come (Redis away, no evaluator alive, the budget used up) the answer is the failure policy's,
+        at once and with `fallback` saying why. A verdict whose reply was lost on the wire is read again.
+        """
+        event = self._prepared(event)
+        deadline = time.monotonic() + budget
+        reply = self.keys("reply", reply_token())
+        try:
+            return await self._ask(event, reply, deadline)
+        except FleethookError as error:
+            why = str(error)
+            await self._report(event, why)
+            return failed(self.on_failure, why, event=event.id)
+
+    async def _ask(self, event: Event, reply: str, deadline: float) -> Verdict:
+        """Add the request and wait, a slice at a time; after a broken wire look before adding it again.
+
+        A repeated id joins the running evaluation or gets the kept verdict, so adding twice evaluates once.
+        """
+        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event))
+        alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
+        added, lost = False, 0
+        while (left := deadline - time.monotonic()) > 0:
+            wait = min(left, WAIT_SLICE)
+            commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
+            if not added:
+                commands.insert(1, (*add, "budget", int(left * 1000)))
+            try:
+                async with self.links.link() as link:
+                    raw = await _look(link, reply) if lost else None
+                    raw = raw or await _round_trip(link, commands, wait + _WIRE_SECONDS)
+            except NoEvaluator:
+                raise
+            except Unreachable:
+                added, lost = False, lost + 1
+                if lost == _MOST_LOST:
+                    raise
+                continue
+            if raw is not None:
+                return decode_verdict(raw)
+            added = True
+        raise RequestTimeout("no verdict came within the budget")
+
+    def _prepared(self, event: Event) -> Event:
+        if event.id and event.host:
+            return event
+        parent = event.parent or os.environ.get("FLEETHOOK_PARENT", "")
+        return msgspec.structs.replace(
+            event, id=event.id or event_id(), host=event.host or self._host, parent=parent
+        )
+
+    def _fields(self, event: Event) -> tuple[str | bytes, ...]:
+        fields: tuple[str | bytes, ...] = (
+            "id", event.id, "source", event.source, "event", event.type, "host", event.host, "body", encode_event(event),
+        )  # fmt: skip
+        return (*fields, "parent", event.parent) if event.parent else fields
+
+    async def _report(self, event: Event, why: str) -> None:
+        """Say on the stream that this program fell back: what was recorded and what the program did may differ."""
+        fields = ("id", event_id(), "of", event.id, "fallback", why, "source", event.source,
+                  "event", event.type, "host", event.host)  # fmt: skip
+        try:
+            async with self.links.link() as link:
+                await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
+        except Unreachable:
+            if self._spool is not None:
+                from bus.spool import append
+
+                whole = [str(field) if not isinstance(field, bytes) else field for field in self._fields(event)]
+                append(self._spool, "requests", [*whole, "fallback", why])
+
+
+async def _look(link: Link, reply: str) -> bytes | None:
+    (kept,) = await link.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
+    return kept if isinstance(kept, bytes) else None
+
+
+async def _round_trip(link: Link, commands: Sequence[Command], seconds: float) -> bytes | None:
+    """The answer that came meanwhile, or None; raises NoEvaluator as soon as the first reply says so."""
+    replies = await link.exchange(commands, seconds=seconds, first=_somebody)
+    for reply in replies:
+        checked(reply, "asking for a verdict")
+    answer = replies[-1]
+    return None if answer is None else bytes(answer)
+
+
+def _somebody(reply: Any) -> None:  # noqa: ANN401 - a reply of any type
+    if checked(reply, "looking for an evaluator") == 0:
+        raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
+
+
+class SyncBus:
+    """The synchronous face of a Bus: the same calls, on an event loop of its own in the calling thread."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> SyncBus:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection and the loop."""
+        self._run(self._bus.close())
+        self._loop.close()
+
+    def publish(self, event: Event) -> str:
+        """As Bus.publish."""
+        return self._run(self._bus.publish(event))
+
+    def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
+        """As Bus.request."""
+        return self._run(self._bus.request(event, budget=budget))
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return self._loop.run_until_complete(work)

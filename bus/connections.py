@@ -1,0 +1,174 @@
+"""Every connection to Redis, with its timeouts by purpose; nothing else in Fleethook opens one.
+
+redis-py 8's defaults (5 s socket timeout, 10 retries) turn a blocking read into a 59 s stall and add an entry twice
+when its reply is lost (measured on 8.1.0). Here nothing is ever retried by the client: whoever asks again first looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.errors import Unreachable
+from bus.redaction import redact_url
+
+if TYPE_CHECKING:  # redis costs 60 to 150 ms: `import bus` must stay cheap, so it is imported where it is used
+    import redis as redis_sync
+    import redis.asyncio as redis_async
+
+CONNECT_SECONDS: Final = 0.25
+"""Longest a hook waits for a connection (design, section 3: part of the budget)."""
+
+COMMAND_SECONDS: Final = 5.0
+"""Longest wait for the reply to a command that does not block."""
+
+MARGIN_SECONDS: Final = 1.0
+"""What a blocking read may take longer than it asked for, before the connection counts as dead."""
+
+Argument = bytes | str | int | float
+Command = tuple[Argument, ...]
+
+
+def _options(seconds: float | None, connect: float) -> dict[str, Any]:
+    """The options that every connection gets: no retry, RESP2 as Redis 6.2 and Valkey speak it, no client banner."""
+    from redis.backoff import NoBackoff
+
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": connect,
+        "retry_on_timeout": False,
+        "protocol": 2,
+        "driver_info": None,
+        "backoff": NoBackoff(),
+    }
+
+
+class Link:
+    """One connection, used by one caller at a time: sends several commands in one write and reads their replies."""
+
+    def __init__(self, connection: redis_async.Connection) -> None:
+        self._connection = connection
+
+    async def exchange(
+        self,
+        commands: Sequence[Command],
+        seconds: float | None = COMMAND_SECONDS,
+        first: Callable[[Any], None] | None = None,
+    ) -> list[Any]:
+        """The replies to `commands`, in order; an error reply stands in the list as an exception value.
+
+        `seconds` bounds the wait for each reply; `first` sees the first one and may raise, which closes the link
+        and waits for no other. Raises Unreachable when the connection fails; the commands may
+        have been carried out all the same, so whoever repeats them looks first.
+        """
+        from redis.exceptions import RedisError, ResponseError
+
+        connection = self._connection
+        try:
+            if not connection.is_connected:
+                await connection.connect()
+            await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            replies: list[Any] = []
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response(timeout=seconds, disconnect_on_error=False))
+                except ResponseError as error:
+                    replies.append(error)
+                if first is not None and len(replies) == 1:
+                    first(replies[0])
+        except (RedisError, OSError, TimeoutError) as error:
+            await self.close()
+            raise Unreachable(unreachable_text(error)) from error
+        except BaseException:
+            # Cancelled between write and read: the next caller would read somebody else's reply.
+            await self.close()
+            raise
+        return replies
+
+    async def close(self) -> None:
+        """Close the connection; the next exchange opens it again."""
+        await self._connection.disconnect(nowait=True)
+
+
+class Links:
+    """A set of links to one server: taken by one caller, handed back, opened when there is none free."""
+
+    def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
+        self.url = url
+        self._connect = connect
+        self._free: list[Link] = []
+        self._all: list[Link] = []
+        self._pool: redis_async.ConnectionPool | None = None
+
+    @asynccontextmanager
+    async def link(self) -> AsyncIterator[Link]:
+        """A link for the caller alone."""
+        link = self._free.pop() if self._free else self._open()
+        try:
+            yield link
+        finally:
+            self._free.append(link)
+
+    def _open(self) -> Link:
+        if self._pool is None:
+            self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
+        link = Link(self._pool.make_connection())
+        self._all.append(link)
+        return link
+
+    async def close(self) -> None:
+        """Close every link."""
+        for link in self._all:
+            await link.close()
+        self._all.clear()
+        self._free.clear()
+
+
+def _async_pool(url: str, seconds: float | None, connect: float) -> redis_async.ConnectionPool:
+    import redis.asyncio as redis_async
+    from redis.asyncio.retry import Retry
+
+    options = _options(seconds, connect)
+    retry = Retry(options.pop("backoff"), 0)
+    try:
+        return redis_async.ConnectionPool.from_url(url, retry=retry, **options)
+    except ValueError as error:
+        raise Unreachable(f"redis URL {redact_url(url)!r} is not valid: {error}") from error
+
+
+def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float = 1.0) -> redis_async.Redis:
+    """An asynchronous client for commands that do not block longer than `seconds`; the caller closes it."""
+    import redis.asyncio as redis_async
+
+    made = redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
+    return made
+
+
+def blocking_client(url: str, block: float) -> redis_async.Redis:
+    """An asynchronous client for reads that block up to `block` seconds; one reader uses it at a time."""
+    return client(url, seconds=block + MARGIN_SECONDS)
+
+
+def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS) -> redis_sync.Redis:
+    """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own."""
+    import redis as redis_sync
+    from redis.retry import Retry
+
+    options = _options(seconds, 1.0)
+    retry = Retry(options.pop("backoff"), 0)
+    made: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options)
+    return made
+
+
+def unreachable_text(error: BaseException) -> str:
+    """What is wrong with the server, in words for a person, with what to do."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError | asyncio.TimeoutError) or "Timeout" in type(error).__name__:
+        return f"redis did not answer in time ({text})"
+    if "NOAUTH" in text or "WRONGPASS" in text or "NOPERM" in text:
+        return f"redis refused the credentials ({text}); see `fleethook acl`"
+    if "OOM" in text or "MISCONF" in text or "READONLY" in text or "LOADING" in text:
+        return f"redis does not take writes ({text})"
+    return f"redis cannot be reached ({text}); is it running? `fleethook up` starts one"

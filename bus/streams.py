@@ -1,0 +1,235 @@
+"""The Redis verbs of both sides: scripts, reading as one of a group, heartbeats, taking over from the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from bus.connections import MARGIN_SECONDS, Argument, Command, Link, Links
+from bus.errors import FleethookError, Unreachable
+from bus.keys import HEARTBEAT_MS, Keys
+from bus.scripts import script
+
+log = logging.getLogger("fleethook.streams")
+
+BEAT_SECONDS: Final = 0.5
+"""How often a reading loop writes its heartbeat (TTL 2 s)."""
+
+ADOPT_SECONDS: Final = 0.5
+"""How often a reading loop looks for consumers whose heartbeat is gone."""
+
+MOST_DELIVERIES: Final = 3
+"""An entry that was handed out more often is a poison entry (design, section 3)."""
+
+
+_AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NOPERM", "NOREPLICAS", "MASTERDOWN")
+"""Error replies (by redis-py's class or the server's code) that mean: Redis is as good as away."""
+
+
+class Entry(NamedTuple):
+    """One stream entry as a group member got it; `delivered` counts how often it was handed out."""
+
+    stream: str
+    id: str
+    fields: dict[bytes, bytes]
+    delivered: int = 1
+
+    @property
+    def ms(self) -> int:
+        """When it was added, in milliseconds by the server's clock."""
+        return int(self.id.partition("-")[0])
+
+
+def flat(fields: Iterable[Any]) -> dict[bytes, bytes]:
+    """The map in a flat list of names and values, as RESP2 has it."""
+    items = iter(fields)
+    return dict(zip(items, items, strict=False))
+
+
+class Call(NamedTuple):
+    """One call of a script."""
+
+    name: str
+    keys: Sequence[str]
+    args: Sequence[Argument]
+
+    def command(self) -> Command:
+        """Its EVALSHA."""
+        return ("EVALSHA", script(self.name).sha, len(self.keys), *self.keys, *self.args)
+
+
+async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
+    """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
+
+    An error reply stands in the list as an exception. Safe to repeat after NOSCRIPT: then nothing of it has run.
+    """
+    async with links.link() as link:
+        replies = await link.exchange([call.command() for call in calls])
+        missing = [place for place, reply in enumerate(replies) if _says(reply, "NOSCRIPT")]
+        if missing:
+            names = {calls[place].name for place in missing}
+            await link.exchange([("SCRIPT", "LOAD", script(name).text) for name in sorted(names)])
+            again = await link.exchange([calls[place].command() for place in missing])
+            for place, reply in zip(missing, again, strict=True):
+                replies[place] = reply
+    return replies
+
+
+async def call(links: Links, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:  # noqa: ANN401 - replies
+    """The result of one script; raises FleethookError where the server answers with an error."""
+    (reply,) = await call_all(links, [Call(name, keys, args)])
+    return checked(reply, f"script {name}")
+
+
+def checked(reply: Any, doing: str) -> Any:  # noqa: ANN401 - a reply of any type
+    """`reply`, unless it is an error: then Unreachable for a server that takes no writes, else FleethookError."""
+    if isinstance(reply, Exception):
+        if any(_says(reply, word) for word in _AWAY):
+            raise Unreachable(f"{doing}: {reply}") from reply
+        raise FleethookError(f"{doing}: {reply}") from reply
+    return reply
+
+
+def _says(reply: object, word: str) -> bool:
+    return isinstance(reply, Exception) and word in f"{type(reply).__name__.upper()} {reply}"
+
+
+
+
+class Consumer:
+    """One member of a group over some streams: reads new entries, beats, and adopts those of members that died.
+
+    The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead (design, section 3).
+    """
+
+    def __init__(
+        self, links: Links, keys: Keys, *, group: str, name: str, streams: Sequence[str], role: str, about: str = ""
+    ) -> None:
+        self.links, self.keys, self.group, self.name = links, keys, group, name
+        self.streams = tuple(streams)
+        self._role, self._about = role, about
+        self._beaten = 0.0
+        self._looked = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether our heartbeat still stands: if not (we were stopped), others may have taken our entries over."""
+        return (time.monotonic() - self._beaten) * 1000 < HEARTBEAT_MS - 250
+
+    def beat_commands(self) -> list[Command]:
+        """The heartbeat: ours, and that of the role for whoever asks whether anybody is there."""
+        self._beaten = time.monotonic()
+        return [
+            ("SET", self.keys("beat", self.name), self._about or self._role, "PX", HEARTBEAT_MS),
+            ("SET", self.keys("alive", self._role), self.name, "PX", HEARTBEAT_MS),
+        ]
+
+    async def create(self) -> None:
+        """Make the groups, with everything that is in the streams still to be read; existing ones stay as they are."""
+        async with self.links.link() as link:
+            await link.exchange(
+                [("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams]
+            )
+
+    async def read(self, link: Link, count: int, block: float, streams: Sequence[str] = ()) -> list[Entry]:
+        """Up to `count` new entries a stream, waiting up to `block` seconds; beats on the way.
+
+        NOGROUP (the server was flushed or failed over) makes the groups anew and returns nothing.
+        """
+        commands: list[Command] = []
+        if time.monotonic() - self._beaten >= BEAT_SECONDS:
+            commands += self.beat_commands()
+        names = streams or self.streams
+        waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
+        commands.append(
+            ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names)
+            + (">",) * len(names)
+        )
+        reply = (await link.exchange(commands, seconds=block + MARGIN_SECONDS))[-1]
+        if _says(reply, "NOGROUP"):
+            log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
+            await self.create()
+            return []
+        return _entries(checked(reply, f"reading {', '.join(names)}"))
+
+    async def adopt(self, most: int = 64) -> list[Entry]:
+        """Entries of members whose heartbeat is gone, now ours; at most every half second, else nothing."""
+        now = time.monotonic()
+        if now - self._looked < ADOPT_SECONDS:
+            return []
+        self._looked = now
+        taken: list[Entry] = []
+        for stream in self.streams:
+            for dead in await self._dead(stream):
+                keys, args = [stream, self.keys("beat", dead)], [self.group, dead, self.name, most]
+                rows = await call(self.links, "adopt", keys, args)
+                taken += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
+                if rows:
+                    log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
+        return taken
+
+    async def _dead(self, stream: str) -> list[str]:
+        async with self.links.link() as link:
+            (reply,) = await link.exchange([("XINFO", "CONSUMERS", stream, self.group)])
+            if isinstance(reply, Exception):
+                return []
+            names = [flat(row)[b"name"].decode() for row in reply]
+            others = [name for name in names if name != self.name]
+            if not others:
+                return []
+            alive = await link.exchange([("EXISTS", self.keys("beat", name)) for name in others])
+        return [name for name, lives in zip(others, alive, strict=True) if lives == 0]
+
+    async def leave(self) -> None:
+        """Say good-bye: the heartbeat goes, and the membership where nothing is pending any more."""
+        try:
+            async with self.links.link() as link:
+                commands: list[Command] = [("DEL", self.keys("beat", self.name))]
+                commands += [("XPENDING", stream, self.group, "-", "+", 1, self.name) for stream in self.streams]
+                replies = await link.exchange(commands)
+                done = [s for s, pending in zip(self.streams, replies[1:], strict=True) if pending == []]
+                if done:
+                    await link.exchange([("XGROUP", "DELCONSUMER", s, self.group, self.name) for s in done])
+        except Unreachable:
+            log.warning("could not say good-bye: redis is away; others adopt what is pending in 2 s")
+
+
+def _entries(reply: Any) -> list[Entry]:  # noqa: ANN401 - a reply of any type
+    if not reply:
+        return []
+    return [
+        Entry(name.decode(), entry.decode(), flat(fields or ()))
+        for name, rows in reply
+        for entry, fields in rows
+    ]
+
+
+async def server_now(links: Links) -> int:
+    """Milliseconds since 1970 by the server's clock: deadlines never depend on an agent's or a worker's own."""
+    async with links.link() as link:
+        (reply,) = await link.exchange([("TIME",)])
+    seconds, micros = checked(reply, "asking for the time")
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+class Backoff:
+    """Pauses between tries while Redis is away: 0.1 s doubling to 2 s; says it once when it goes and when it is back."""
+
+    def __init__(self, who: str) -> None:
+        self._who, self._pause = who, 0.0
+
+    async def wait(self, error: Exception) -> None:
+        """Wait before the next try."""
+        if not self._pause:
+            log.error("%s: %s; trying again until it is back", self._who, error)
+        self._pause = min(2.0, self._pause * 2 or 0.1)
+        await asyncio.sleep(self._pause)
+
+    def back(self) -> None:
+        """Redis answered."""
+        if self._pause:
+            log.warning("%s: redis is back", self._who)
+        self._pause = 0.0
