@@ -1,0 +1,275 @@
+"""What is read, logged, traced, sent or archived goes through here: secrets out, everything else as it was.
+
+Two ways to know a secret: by its own form (a token's prefix, a PEM block, a JWT), named in its replacement, and by
+what stands beside it (a key, a variable, a flag, a header). Patterns err towards redacting, since a trace that hides
+too much costs a look at the source and one that hides too little costs a rotation; hashes, UUIDs and paths stay.
+
+Cost is bounded: no pattern can backtrack over more than a constant, a pattern runs only where one of its needles
+occurs, and what lies behind TEXT_LIMIT is not shown at all, because it was not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+REDACTED = "[redacted]"
+TEXT_LIMIT = 64 * 1024  # characters of one string that are scanned
+_OVERLAP = 4096  # scanned but not shown, so that a secret across the limit is recognised or dropped whole
+_DEPTH_LIMIT = 64
+
+_Replace = Callable[["re.Match[str]"], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A pattern, tried only where the lower-cased text holds one of the needles."""
+
+    needles: tuple[str, ...]
+    pattern: re.Pattern[str]
+    replace: _Replace | str
+
+
+# --- values known by what stands beside them -------------------------------------------------------------------------
+
+_QUOTED = r"""
+    \\{1,8}"[^"\n]*+"? | \\{1,8}'[^'\n]*+'?              # quoted inside a string that is itself quoted
+  | "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? | `[^`\n]*+`?
+"""
+_VALUE = rf"""(?P<value>
+    [|>][+-]?[0-9]?[ \t]*+\n(?:[ \t]++[^\n]*+\n?)++      # a YAML block
+  | {_QUOTED}
+  | (?:[^\s"'`&\\]|&(?![A-Za-z_][\w.-]{{0,64}}=)|\\(?!["'nrt]))++
+)"""
+_LINE_VALUE = rf"""(?P<value>{_QUOTED} | [^\s"'`\\][^"'`\r\n\\]*+)"""
+_BESIDE = r"""(?:\\{0,8}["'])?[ \t]{0,16}(?:=>|:=|=(?!=)|:(?!:))[ \t]{0,16}"""
+_WORDS = r"""(?:
+    passw(?:or)?d\w{0,32} | token(?!s) | bearer
+  | (?:passphrase|passcode|secret|credential|connection[_-]?string
+     |(?:api|access|secret|private|signing|encryption|ssh|deploy|account|storage|master|shared|service)[_-]?key)s?
+)\d{0,4}"""
+# Not secrets: a type or an absent value in code, a reference to a variable, a mask, what was redacted before.
+_HARMLESS = re.compile(
+    r"(?:|null|none|nil|true|false|undefined|str|string|int|bytes|bool|boolean|number|any|object|optional|required"
+    r"|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{\{.*|\$\(.*|\{\{.*|<[\w -]+>|\*{3,}|(?:\w+ )?\[redacted(?::[a-z-]+)?\]?)",
+    re.IGNORECASE,
+)
+_DOLLAR_WORD = re.compile(r"\$[a-z]")  # a lower-case $name may as well be a password that begins with a dollar
+_QUOTES = re.compile(r"""\\{0,8}["'`]""")
+
+
+def _beside(match: re.Match[str]) -> str:
+    """Keep the name and the quotes, replace the value."""
+    head, value = match["head"], match["value"]
+    opening = quote[0] if (quote := _QUOTES.match(value)) else ""
+    closing = opening if opening and len(value) >= 2 * len(opening) and value.endswith(opening) else ""
+    if not opening:
+        closing = value[len(value.rstrip(",;)]}\n")) :]  # belongs to the text around a bare value
+    core = value[len(opening) : len(value) - len(closing)]
+    if _HARMLESS.fullmatch(core) and not _DOLLAR_WORD.match(core):
+        return match[0]
+    return f"{head}{opening}{REDACTED}{closing}"
+
+
+def _userinfo(match: re.Match[str]) -> str:
+    name = match["value"]
+    return match[0] if name.isalpha() and len(name) < 16 else f"://{REDACTED}@"  # a name alone is none: git@
+
+
+def _basic(match: re.Match[str]) -> str:
+    text = match["value"]
+    try:
+        plain = b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return match[0]
+    return f"{match['head']}{REDACTED}" if b":" in plain else match[0]
+
+
+def _login(match: re.Match[str]) -> str:
+    value = match["value"]
+    numeric = value.replace(":", "").isdigit()  # docker's --user 1000:1000
+    return match[0] if numeric or value.startswith("$") else f"{match['head']}{REDACTED}"
+
+
+def _near(needles: str, pattern: str, replace: _Replace = _beside) -> _Rule:
+    return _Rule(tuple(needles.split()), re.compile(pattern, re.VERBOSE), replace)
+
+
+# --- tokens known by their form --------------------------------------------------------------------------------------
+
+
+def _token(kind: str, needles: str, pattern: str) -> _Rule:
+    return _Rule(tuple(needles.split()), re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})"), f"[redacted:{kind}]")
+
+
+_PEM = r"-----{edge} [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----"
+
+_RULES = (
+    _Rule(
+        ("private key",),
+        re.compile(_PEM.format(edge="BEGIN") + r"[\s\S]*?(?:" + _PEM.format(edge="END") + r"|\Z)"),
+        "[redacted:private-key]",
+    ),
+    _token("private-key", "age-secret-key-", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}+"),
+    _token("jwt", "eyj", r"eyJ[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]*+){1,4}"),
+    _token("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{16,}+"),
+    _token("github-token", "github_pat_", r"github_pat_[A-Za-z0-9_]{16,}+"),
+    _token("gitlab-token", "glpat- gldt- glrt-", r"gl(?:pat|dt|rt)-[A-Za-z0-9_.-]{16,}+"),
+    _token("slack-token", "xox xapp-", r"(?:xox[a-z][.-]|xapp-)[A-Za-z0-9.-]{10,}+"),
+    _token("aws-key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _token("google-key", "aiza", r"AIza[A-Za-z0-9_-]{30,}+"),
+    _token("google-token", "ya29. gocspx-", r"(?:ya29\.|GOCSPX-)[A-Za-z0-9_.-]{16,}+"),
+    _token("api-key", "sk-", r"sk-[A-Za-z0-9_-]{16,}+"),  # Anthropic, OpenAI, OpenRouter, DeepSeek ...
+    _token("api-key", "xai- gsk_ r8_ hf_ pplx- tvly-", r"(?:xai-|gsk_|r8_|hf_|pplx-|tvly-)[A-Za-z0-9_-]{20,}+"),
+    _token("stripe-key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}+"),
+    _token("webhook-secret", "whsec_ whsk_", r"(?:whsec|whsk)_[A-Za-z0-9+/_-]{16,}+={0,2}"),
+    _token("registry-token", "npm_ pypi- dckr_pat_", r"(?:npm_|pypi-|dckr_pat_)[A-Za-z0-9_-]{20,}+"),
+    _token("api-key", "sg. dop_v1_ lin_api_ atatt3 shpat_", r"(?:SG\.|dop_v1_|lin_api_|ATATT3|shpat_)[\w.=-]{20,}+"),
+    _token("telegram-token", ":aa", r"(?:bot)?[0-9]{6,12}:AA[A-Za-z0-9_-]{30,}+"),
+    _near(
+        "hooks.slack.com discord",
+        r"(?P<head>hooks\.slack\.com/[a-z]{1,16}/|discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{1,24}/)"
+        r"(?P<value>[\w/-]++)",
+        lambda match: f"{match['head']}[redacted:webhook-url]",
+    ),
+    _near("://", r"""://(?P<value>[^\s/?\#"'<>]+)@""", _userinfo),
+    # A password with an unencoded slash; what stands between a colon and a slash and is a number is a port instead.
+    _near("://", r"""://(?P<value>[^\s/?\#"'<>@:\[]{0,256}:(?![0-9]{1,5}[/?\#])[^\s"'<>@]{1,512})@""", _userinfo),
+    # A header in a dump runs to the end of its line, one inside a command or a JSON text to the closing quote.
+    _near(
+        "authorization cookie",
+        r"(?im)^(?P<head>[ \t<>*]{0,8}(?:proxy-authorization|authorization|set-cookie2?|cookie)[ \t]{0,8}:[ \t]{0,8})"
+        r"(?P<value>[^\s][^\r\n]*+)",
+    ),
+    _near(
+        "authorization cookie",
+        rf"(?i)(?P<head>(?:authorization|cookies?){_BESIDE}){_LINE_VALUE}",
+    ),
+    _near(
+        "bearer",
+        r"(?i)(?P<head>\bbearer[ \t]{1,8})"
+        r"(?P<value>(?!(?:tokens?|auth\w{0,16}|schemes?|realm|header)\b)[A-Za-z0-9._~+/=-]{6,}+)",
+    ),
+    _near("basic", r"(?i)(?P<head>\bbasic[ \t]{1,8})(?P<value>[A-Za-z0-9+/]{6,}+={0,2})", _basic),
+    _near("passw token bearer passphrase passcode secret credential key connection",
+          rf"(?i)(?P<head>{_WORDS}{_BESIDE}){_VALUE}"),
+    _near("_key _pat _pass _pwd _auth _creds",
+          rf"(?P<head>(?<=[A-Za-z0-9])_(?:KEY|PAT|PASS|PWD|AUTH|CREDS|pwd|pass){_BESIDE}){_VALUE}"),
+    _near("pass token bearer secret credential key connection",
+          rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9-]{{0,40}}?{_WORDS}|(?:[a-z0-9-]{{0,40}}-)?pass)[ \t]{{1,8}})"
+          rf"(?!-){_VALUE}"),
+    _near("sshpass", rf"(?P<head>\bsshpass[ \t]{{1,8}}-p[ \t]{{0,8}}){_VALUE}"),
+    _near("mysql", rf"(?P<head>\bmysql\w{{0,16}}\b[^\n|;&]{{0,200}}?[ \t]-p){_VALUE}"),
+    _near("login", r"(?P<head>\blogin[ \t]{1,8}\S{1,200}\s{1,8}password[ \t]{1,8})(?P<value>\S++)"),  # .netrc
+    _near("curl wget", r"""(?P<head>(?<!\S)(?:-u|--user)(?:[ \t]{1,8}|=)["']?)"""
+          r"""(?P<value>[^\s:"']{1,256}:[^\s"']++)""", _login),
+    _near("?", r"""(?i)(?P<head>[?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential)|code|key|auth|session)=)"""
+          r"""(?P<value>[^\s&"'<>\#]++)"""),
+)  # fmt: skip
+
+
+def redact_text(text: str) -> str:
+    """Return the text with every secret that is recognised replaced; what follows TEXT_LIMIT is cut and counted."""
+    cut = len(text) - TEXT_LIMIT
+    if cut > 0:
+        text = text[:TEXT_LIMIT]
+    lowered = text.lower()
+    for rule in _RULES:
+        if any(needle in lowered for needle in rule.needles):
+            text = rule.pattern.sub(rule.replace, text)
+    return f"{text[:-_OVERLAP]} [{cut + _OVERLAP} more characters, not shown]" if cut > 0 else text
+
+
+def redact(value: object) -> object:
+    """Return a copy of JSON-like data in which secrets are replaced, by the names of keys and by `redact_text`.
+
+    Dicts, lists, tuples (as lists), bytes (as text) and strings are followed; numbers, booleans and None stay unless
+    a key names them; anything else becomes its redacted text, so that no object carries a secret past in its repr.
+    """
+    return _redact(value, 0)
+
+
+def redact_url(url: str) -> str:
+    """Return a URL without its userinfo, secret query and fragment values, and webhook tokens in its path."""
+    text = redact_text(url)
+    base, mark, rest = text.partition("?")
+    if not mark:
+        base, mark, rest = text.partition("#")
+    parts = re.split(r"([&;#?])", rest)
+    return base + mark + "".join(_parameter(part) for part in parts)
+
+
+def _parameter(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    if not equals or value.startswith(REDACTED[:-1]):
+        return pair
+    plain = unquote(value)
+    hidden = is_secret_name(unquote(name)) or redact_text(plain) != plain
+    return f"{name}={REDACTED}" if hidden else pair
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_NAME = re.compile(
+    r"passw(?:or)?d|(?:^|_)passwd|(?:passphrase|passcode|secret|credential|cookie)s?$|_pwd$|_pass$|_pat$|(?:^|_)auth$"
+    r"|token$|(?:access|refresh|auth|api|session|bearer)_?tokens$|bearer$|authorization$|connection_?string$"
+    r"|(?:api|access|secret|private|signing|encryption|ssh|deploy|account|storage|master|shared|service)_?keys?$"
+)
+
+
+@lru_cache(maxsize=4096)  # the same few keys come with every event
+def is_secret_name(name: str) -> bool:
+    """Say whether a key, header, variable or flag of this name holds a secret: by its last word, in any casing."""
+    snake = re.sub(r"[^a-z0-9]+", "_", _CAMEL.sub("_", name[-256:]).lower())
+    return _SECRET_NAME.search(snake.rstrip("_0123456789")) is not None
+
+
+def _redact(value: object, depth: int) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return redact_text(value)
+    if depth >= _DEPTH_LIMIT:
+        return "[redacted:too-deep]"
+    if isinstance(value, Mapping):
+        return _redact_mapping(value, depth + 1)
+    if isinstance(value, list | tuple):
+        return _redact_items(value, depth + 1)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return redact_text(bytes(value[: TEXT_LIMIT + 1]).decode("utf-8", "replace"))
+    return redact_text(str(value))
+
+
+def _redact_mapping(mapping: Mapping[object, object], depth: int) -> dict[object, object]:
+    shown: dict[object, object] = {}
+    label = mapping.get("name", mapping.get("key"))
+    labelled = isinstance(label, str) and is_secret_name(label)  # {"name": "API_TOKEN", "value": "..."}
+    for key, value in mapping.items():
+        name = redact_text(key) if isinstance(key, str) else key
+        secret = isinstance(key, str) and (is_secret_name(key) or (labelled and key.lower() == "value"))
+        shown[name] = _whole(value) if secret else _redact(value, depth)
+    return shown
+
+
+def _redact_items(items: list[object] | tuple[object, ...], depth: int) -> list[object]:
+    shown: list[object] = []
+    previous = ""
+    for position, item in enumerate(items):
+        # ["--token", "abc"] of a command line, and ["Cookie", "abc"] of a header list
+        flagged = previous.startswith("-") and is_secret_name(previous)
+        paired = position == 1 and len(items) == 2 and previous.lower() in _HEADERS
+        hidden = isinstance(item, str) and ((flagged and not item.startswith("-")) or paired)
+        shown.append(REDACTED if hidden else _redact(item, depth))
+        previous = item if isinstance(item, str) and "=" not in item else ""
+    return shown
+
+
+_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
+
+
+def _whole(value: object) -> object:
+    """Replace a value that its key names; emptiness is kept, since "no password" is what a reader looks for."""
+    return value if value is None or isinstance(value, bool) or value in ("", [], {}) else REDACTED
