@@ -3,6 +3,7 @@
     FleethookError
     ├── ConfigError            a file that does not validate: file, line, column, what was meant
     │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
+    ├── ConditionError         a condition that compiled, but gave no true or false for this event
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
     │   └── NoEvaluator        Redis is there, but nobody alive would answer a request
@@ -44,6 +45,10 @@ class ConfigError(FleethookError):
 
 class PatternError(ConfigError):
     """An event pattern, a tool matcher or a `when:` expression that cannot be compiled."""
+
+
+class ConditionError(FleethookError):
+    """A condition that gave neither true nor false for this event: a missing key, a wrong type, a part out of sight."""
 
 
 class DecodeError(FleethookError):

@@ -1,0 +1,159 @@
+"""What `when:` means: a CEL expression over the event (and the verdict), compiled once, contained when it fails."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from bus.errors import ConditionError, PatternError
+
+MAX_LENGTH: Final = 2000
+MAX_NESTING: Final = 24
+"""Brackets within brackets."""
+MAX_DATA_DEPTH: Final = 64
+"""How deep an event may nest: the library walks it recursively and dies of SIGSEGV far below (measured at 100,000)."""
+
+VARIABLES: Final = frozenset({"event", "verdict"})
+FUNCTIONS: Final = frozenset(
+    {
+        "contains", "startsWith", "endsWith", "matches", "size", "has", "all", "exists", "exists_one", "map", "filter",
+        "int", "uint", "double", "string", "bytes", "type", "dyn", "in", "duration", "timestamp",
+        "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",
+        "getHours", "getMinutes", "getSeconds", "getMilliseconds",
+    }
+)  # fmt: skip
+"""What common-expression-language 0.10 can run; it compiles any other name too, and then fails at every event."""
+
+_STRING = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_STRINGS: Final = re.compile(_STRING)
+_LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({_STRING})\s*\)")
+_LOOP_NAME: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
+_NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
+
+
+class _Program(Protocol):
+    def execute(self, variables: object, /) -> object: ...
+
+
+class Condition:
+    """A compiled condition: call it with `{"event": {...}, "verdict": {...}}`, it says true or false.
+
+    A key that is not there raises ConditionError, so a condition is never silently true or false for want of data;
+    `has(event.input.path)` asks first, and CEL's `||` and `&&` do not look at a side that cannot change the answer.
+    A result that is no boolean, a wrong type and an error inside the library raise ConditionError too.
+    """
+
+    __slots__ = ("_program", "text", "uses_verdict")
+
+    def __init__(self, text: str, program: _Program, *, uses_verdict: bool) -> None:
+        self.text = text
+        self.uses_verdict = uses_verdict
+        self._program = program
+
+    def __call__(self, variables: dict[str, Any]) -> bool:
+        if not _shallow(variables, MAX_DATA_DEPTH):
+            raise ConditionError(f"`{self.text}` was not asked: the event nests deeper than {MAX_DATA_DEPTH}")
+        try:
+            result = self._program.execute(variables)
+        except _NOT_OURS:
+            raise
+        except (ValueError, OverflowError):
+            # A lone surrogate or an integer beyond 64 bits cannot cross into the library: once more without them.
+            result = self._again(variables)
+        except BaseException as error:  # noqa: BLE001  (the library's panics descend from BaseException)
+            raise self._failure(error) from None
+        if not isinstance(result, bool):
+            kind = type(result).__name__
+            raise ConditionError(f"`{self.text}` gives {kind}, not true or false; compare it with something")
+        return result
+
+    def _again(self, variables: dict[str, Any]) -> object:
+        try:
+            return self._program.execute(_crossable(variables))
+        except _NOT_OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001  (as above)
+            raise self._failure(error) from None
+
+    def _failure(self, error: BaseException) -> ConditionError:
+        said = _first_line(error)
+        if isinstance(error, KeyError):
+            said = f"there is no {said}; ask has(…) first"
+        return ConditionError(f"`{self.text}` could not be answered: {said}")
+
+
+@lru_cache(maxsize=4096)
+def compile_condition(text: str) -> Condition:
+    """Compile a CEL expression over `event.{type,tool,input,session,host,source,cwd,data}` and `verdict.…`.
+
+    PatternError for a syntax error, a name or function that does not exist, a bad regular expression in
+    `matches("…")`, and an expression that is too long or nests too deep.
+    """
+    _measure(text)
+    import cel  # noqa: PLC0415  (126 ms, measured: only whoever has a `when:` pays)
+
+    try:
+        program = cel.compile(text)
+        variables, functions = set(program.variables()), set(program.functions())
+        for literal in _LITERAL_REGEX.findall(text):
+            cel.compile(f"''.matches({literal})").execute({})
+    except _NOT_OURS:
+        raise
+    except BaseException as error:  # noqa: BLE001  (the library's panics descend from BaseException)
+        raise PatternError(f"bad condition {text!r}: {_first_line(error)}") from None
+    if strange := sorted(variables - VARIABLES - set(_LOOP_NAME.findall(text))):
+        raise PatternError(
+            f"bad condition {text!r}: there is no {strange[0]!r}",
+            hint="a condition reads event.type, event.tool, event.input, event.session, event.host, event.source, "
+            "event.cwd, event.data, and for deliveries verdict.decision and verdict.reason",
+        )
+    if strange := sorted(name for name in functions - FUNCTIONS if name.isidentifier() and not name.startswith("_")):
+        raise PatternError(
+            f"bad condition {text!r}: there is no function {strange[0]!r}",
+            hint="there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
+        )
+    return Condition(text, program, uses_verdict="verdict" in variables)
+
+
+def _measure(text: str) -> None:
+    """Refuse what is too long or too deep before the library's recursive parser sees it."""
+    if not text.strip():
+        raise PatternError("the condition is empty", hint="leave `when` out to match always")
+    if len(text) > MAX_LENGTH:
+        raise PatternError(f"the condition has {len(text)} characters; {MAX_LENGTH} is the most")
+    depth = deepest = 0
+    for character in _STRINGS.sub("", text):
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise PatternError(f"the condition nests {deepest} brackets; {MAX_NESTING} is the most")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:300] if lines else type(error).__name__
+
+
+def _shallow(value: object, depth: int) -> bool:
+    """Whether lists and dictionaries nest at most `depth` deep."""
+    if isinstance(value, dict):
+        return depth > 0 and all(_shallow(one, depth - 1) for one in value.values() if isinstance(one, dict | list))
+    if isinstance(value, list):
+        return depth > 0 and all(_shallow(one, depth - 1) for one in value if isinstance(one, dict | list))
+    return True
+
+
+def _crossable(value: object) -> object:
+    """`value` without what the library cannot take: lone surrogates, integers beyond 64 bits, strange types."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, bool | float | bytes) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else float(min(max(value, -(10**300)), 10**300))
+    if isinstance(value, dict):
+        return {_crossable(key): _crossable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_crossable(item) for item in value]
+    return None

@@ -1,0 +1,92 @@
+"""How a regular expression from a file is compiled: linear time, and silent when it is wrong."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Protocol
+
+from bus.errors import PatternError
+
+MAX_PATTERN = 2000
+"""Characters; longer patterns are generated, and belong into a hook."""
+
+
+class Regex(Protocol):
+    """What is used of a compiled expression, of either library; `search` gives a match or None."""
+
+    def search(self, text: str, /) -> object: ...
+    def fullmatch(self, text: str, /) -> object: ...
+
+
+@lru_cache(maxsize=1)
+def _options() -> object:
+    import re2  # noqa: PLC0415  (loaded at the first pattern: `import bus` stays cheap)
+
+    options = re2.Options()
+    options.log_errors = False  # RE2 would print every bad pattern to stderr, which belongs to the agent
+    options.max_mem = 8 << 20
+    return options
+
+
+@lru_cache(maxsize=4096)
+def compile_regex(pattern: str, *, allow_backtracking: bool = False) -> Regex:
+    """Compile `pattern` with RE2; PatternError says what is wrong with it.
+
+    `allow_backtracking` hands what RE2 refuses (look-around, back-references) to Python's `re`, whose time is
+    not bounded: only for patterns of other agents' files that must keep their meaning.
+    Lone surrogates in the text that is searched count as U+FFFD (RE2 works on UTF-8).
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise PatternError(f"the pattern has {len(pattern)} characters; {MAX_PATTERN} is the most")
+    import re2  # noqa: PLC0415  (see _options)
+
+    try:
+        return _Linear(re2.compile(pattern, _options()))
+    except (re2.error, UnicodeEncodeError) as error:
+        if allow_backtracking:
+            return _backtracking(pattern)
+        raise PatternError(f"bad regular expression {pattern!r}: {_said(error)}", hint=_hint(pattern)) from None
+
+
+def _backtracking(pattern: str) -> Regex:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise PatternError(f"bad regular expression {pattern!r}: {error}") from None
+
+
+def _said(error: Exception) -> str:
+    said = error.args[0] if error.args else error
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
+def _hint(pattern: str) -> str:
+    if any(mark in pattern for mark in ("(?=", "(?!", "(?<=", "(?<!")):
+        return "look-ahead and look-behind are not possible here; write two rules, or match the text that is there"
+    return ""
+
+
+class _Linear:
+    """RE2's object behind the same two methods; it refuses lone surrogates, which JSON may carry."""
+
+    __slots__ = ("_compiled",)
+
+    def __init__(self, compiled: Regex) -> None:
+        self._compiled = compiled
+
+    def search(self, text: str, /) -> object:
+        try:
+            return self._compiled.search(text)
+        except UnicodeEncodeError:
+            return self._compiled.search(_scrubbed(text))
+
+    def fullmatch(self, text: str, /) -> object:
+        try:
+            return self._compiled.fullmatch(text)
+        except UnicodeEncodeError:
+            return self._compiled.fullmatch(_scrubbed(text))
+
+
+def _scrubbed(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
