@@ -1,0 +1,147 @@
+"""Which processes descend from a command that has ended, and getting rid of those that left its process group.
+
+A process that left the group (`setsid`, a double fork) is handed to this process by the kernel when its parent dies,
+since this process declares itself a *subreaper*. It is known by two marks that it inherited: FLEETHOOK_RUN in its
+environment, and an unused resource limit (POSIX message queues) lowered by the run's number. The limit is there because
+`env -i` removes the first mark, and because a zombie has no environment. A child without a mark is somebody else's, and
+is neither killed nor reaped.
+
+macOS has no subreaper: there only the process group is killed; so on a Linux whose kernel lists no children in /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+RUN: Final = "FLEETHOOK_RUN"
+"""The environment variable that marks every descendant of a run."""
+
+_NUMBERS = 4096  # runs that can be told apart by their resource limit at one time
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, Linux 3.4
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What tells the descendants of one run: the value of FLEETHOOK_RUN, and a number (0: none was to be had)."""
+
+    value: str
+    number: int
+
+
+class _Marks:
+    """The numbers in use, and this process's own limit."""
+
+    def __init__(self) -> None:
+        self.process = 0
+        self.base = self.soft = self.hard = 0
+        self.active: set[int] = set()
+        self.last = 0
+        self.lock = threading.Lock()
+
+    def adopt(self) -> None:
+        """Once in each process (a fork inherits none of it): become the subreaper, note the limit."""
+        self.process = os.getpid()
+        self.active.clear()
+        self.base = 0
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+            self.soft, self.hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
+            # Without a limit (-1) an absurdly high one does as well; under one too small there is only the other mark.
+            base = 1 << 40 if self.soft == resource.RLIM_INFINITY else self.soft
+            self.base = base if base >= _NUMBERS else 0
+
+    def take(self) -> Mark:
+        """A mark that no active run has."""
+        number = 0
+        if self.base and len(self.active) < _NUMBERS - 1:
+            number = self.last
+            while not number or number in self.active:
+                number = (number + 1) % _NUMBERS
+            self.active.add(number)
+            self.last = (number + 1) % _NUMBERS
+        return Mark(secrets.token_hex(8), number)
+
+    def number_of(self, pid: int) -> int:
+        """The number that a process inherited, 0 for none."""
+        if not self.base or sys.platform != "linux":
+            return 0
+        number = self.base - resource.prlimit(pid, resource.RLIMIT_MSGQUEUE)[0]
+        return number if 0 < number < _NUMBERS else 0
+
+
+_marks = _Marks()
+
+
+@contextlib.contextmanager
+def marking() -> Iterator[Mark]:
+    """Mark whatever is spawned inside; the mark stays taken until `free`, or is given back if the spawn raises."""
+    with _marks.lock:
+        if _marks.process != os.getpid():
+            _marks.adopt()
+        mark = _marks.take()
+        try:
+            if mark.number and sys.platform == "linux":
+                resource.setrlimit(resource.RLIMIT_MSGQUEUE, (_marks.base - mark.number, _marks.hard))
+            try:
+                yield mark
+            finally:
+                if mark.number and sys.platform == "linux":
+                    resource.setrlimit(resource.RLIMIT_MSGQUEUE, (_marks.soft, _marks.hard))
+        except BaseException:  # whatever it was, nothing was spawned, and it goes on up
+            free(mark)
+            raise
+
+
+def free(mark: Mark) -> None:
+    """Give a mark back, once nothing of its run is left."""
+    _marks.active.discard(mark.number)
+
+
+def sweep(mark: Mark, known: Collection[int], killed: set[int]) -> bool:
+    """Kill and reap what left the group of the run with this mark; True when nothing was found.
+
+    Not True after a kill or a reaping either: the children of the dead may have become ours just now. `known` are the
+    commands that their own runs reap; the pids of what had to be killed are added to `killed`.
+    """
+    clean = True
+    for pid in _children():
+        if pid in known or not (pid in killed or _owns(mark, pid)):
+            continue
+        with contextlib.suppress(ProcessLookupError, ChildProcessError, PermissionError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            clean = False
+    return clean
+
+
+def _owns(mark: Mark, pid: int) -> bool:
+    """Whether this child of ours descends from the run with this mark, or from one that has ended."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.getsid(pid) == os.getsid(0):
+            return False  # a run has a session of its own, and nobody can join ours from another
+        number = _marks.number_of(pid)
+        if number:
+            return number == mark.number or number not in _marks.active
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return f"{RUN}={mark.value}".encode() in file.read().split(b"\0")
+    return False
+
+
+def _children() -> list[int]:
+    """Our children, orphans of a run among them: the kernel hands those to the main thread."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
