@@ -364,6 +364,8 @@ def _network(place: str, where: str) -> Network:
         rows = [(what, listable) for cover, what, listable in _RANGES_V6 if network.subnet_of(cover)]
     else:
         rows = [(what, listable) for cover, what, listable in _RANGES_V4 if network.subnet_of(cover)]
+    if isinstance(network, IPv6Network) and not rows and not network.overlaps(_GLOBAL_V6):
+        rows = [("what is not global unicast", False)]
     if rows and not rows[0][1]:
         raise ConfigError(f"{where}: {rows[0][0]} can never be allowed")
     return network

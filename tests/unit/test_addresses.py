@@ -72,6 +72,24 @@ def test_published_case(case: dict[str, Any]) -> None:
     assert refused(case["url"], policy(case.get("allow", [])), answers) == (case["expect"] == "refuse")
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "198.18.0.1",
+        "198.19.255.255",
+        "168.63.129.16",
+        "2001:2::1",
+        "2001:20::1",
+        "2001:1ff::1",
+        "3ffe::1",
+        "3fff:fff::1",
+    ],
+)
+def test_ranges_that_the_published_cases_do_not_touch(address: str) -> None:
+    with pytest.raises(TargetRefused):
+        check_address(parse_target("https://hooks.example/"), address, NOTHING)
+
+
 @pytest.mark.parametrize("name", ["rebind.test", "retryrebind.test"])
 def test_a_second_answer_is_judged_afresh(name: str) -> None:
     first, second = next(case["dns"] for case in CASES if name in case["url"])
@@ -315,6 +333,13 @@ def test_vet_returns_what_to_connect_to() -> None:
         "0.0.0.0",
         "224.0.0.1",
         "2002::/16",
+        "2001::/32",
+        "3ffe::/16",
+        "100::/64",
+        "5f00::/16",
+        "fec0::/10",
+        "ff02::1",
+        "fd20:ce::254",
         "64:ff9b:1::/48",
         "::ffff:10.0.0.0/104",
         "user@localhost",

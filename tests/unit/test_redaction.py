@@ -39,13 +39,23 @@ TOKENS: dict[str, list[str]] = {
     "aws-key": ["AKIA" + chars(16, string.ascii_uppercase + string.digits), "ASIA" + chars(16, string.ascii_uppercase)],
     "google-key": ["AIza" + chars(35)],
     "google-token": ["ya29." + "a0" + chars(60), "GOCSPX" + "-" + chars(28)],
-    "api-key": ["sk" + "-ant-api03-" + chars(80), "sk" + "-proj-" + BODY, "sk" + "-" + chars(48), "xai" + "-" + BODY],
+    "api-key": [
+        "sk" + "-ant-api03-" + chars(80),
+        "sk" + "-proj-" + BODY,
+        "sk" + "-" + chars(48),
+        "xai" + "-" + BODY,
+        "SG." + chars(22) + "." + chars(43),
+        "ATATT3" + chars(60),
+    ],
     "stripe-key": ["sk" + "_live_" + chars(24), "rk" + "_test_" + chars(24)],
     "webhook-secret": ["whsec" + "_" + chars(43) + "="],
     "registry-token": ["npm" + "_" + chars(36), "pypi" + "-" + chars(80)],
     "telegram-token": ["123456789" + ":AA" + chars(33)],
     "jwt": ["eyJ" + chars(33) + ".eyJ" + chars(60) + "." + chars(43), "eyJ" + chars(30) + ".." + chars(16) + ".x.y"],
-    "private-key": [PEM.format(kind, BODY) for kind in ("", "RSA ", "OPENSSH ", "EC ")],
+    "private-key": [
+        *(PEM.format(kind, BODY) for kind in ("", "RSA ", "OPENSSH ", "EC ")),
+        "AGE-SECRET" + "-KEY-1" + chars(58, string.ascii_uppercase),
+    ],
 }
 SAMPLES = [(kind, sample) for kind, samples in TOKENS.items() for sample in samples]
 
@@ -108,6 +118,8 @@ WORD = "hunter2-Correct+Horse"
         'curl -H "Cookie: a=1; sid={}; b=2" https://example.com',
         "Authorization: Digest username=me, response={}",
         "> Cookie: theme=dark; sid={}\n> Host: x",
+        '< Cookie: theme="dark"; sid={}\n< Host: x',
+        "https://{}@example.com/x",
         "Set-Cookie: sid={}; Path=/; HttpOnly",
         "Authorization: Bearer {}",
         "authorization = Token {}",
