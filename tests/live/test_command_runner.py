@@ -1,0 +1,162 @@
+"""Native command hooks: what they are given, and what their exit code and output amount to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.runners import Outcome
+from bus.runners.command import CommandRunner, command_env, run_command
+
+EVENT = Event(type="tool:pre_execute", id="e0123", source="claude", native="PreToolUse", session="s1", tool="shell",
+              input={"command": "ls"}, raw={"tool_name": "Bash", "unknown": [1]})  # fmt: skip
+
+
+def hook(command: str, **fields: Any) -> Hook:
+    return Hook(id="guard", on=("tool:*",), command=command, origin="fleethook.yaml:12", **fields)
+
+
+async def ask(command: str, event: Event = EVENT, seconds: float = 20.0, **fields: Any) -> Outcome:
+    return await CommandRunner().run(hook(command, **fields), event, seconds)
+
+
+@pytest.mark.req("G-08")
+async def test_the_event_comes_on_stdin_and_in_the_environment(tmp_path: Path) -> None:
+    event = Event(**{**{name: getattr(EVENT, name) for name in EVENT.__struct_fields__}, "cwd": str(tmp_path)})
+    await ask("cat > stdin; env > env; pwd > pwd", event, env={"MINE": "1"})
+    given = json.loads((tmp_path / "stdin").read_text())
+    assert given == {name: getattr(event, name) for name in event.__struct_fields__}
+    env = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
+    assert {name: value for name, value in env.items() if name.startswith("FLEETHOOK_")} == {
+        "FLEETHOOK_EVENT": "tool:pre_execute", "FLEETHOOK_EVENT_ID": "e0123", "FLEETHOOK_PARENT": "e0123",
+        "FLEETHOOK_TOOL": "shell", "FLEETHOOK_SESSION": "s1", "FLEETHOOK_CWD": str(tmp_path),
+        "FLEETHOOK_SOURCE": "claude", "FLEETHOOK_HOOK": "guard", "FLEETHOOK_RUN": env["FLEETHOOK_RUN"],
+    }  # fmt: skip
+    assert env["MINE"] == "1"
+    assert Path((tmp_path / "pwd").read_text().strip()) == tmp_path.resolve()
+
+
+async def test_a_whole_answer() -> None:
+    answer = {"decision": "deny", "reason": " no ", "instead": "trash", "context": ["a", "b"], "later": 1}
+    got = await ask(f"echo '{json.dumps(answer)}'")
+    assert got == Outcome(decision="deny", reason="no", instead="trash", contexts=("a", "b"), exit_code=0,
+                          output=json.dumps(answer))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("printed", "outcome"),
+    [
+        ("{}", Outcome()),
+        ('{"decision": "continue"}', Outcome()),
+        ('{"decision": "allow"}', Outcome(decision="allow")),
+        ('{"decision": "ask"}', Outcome(decision="ask", reason="hook 'guard' says ask and gives no reason")),
+        ('{"updated_input": {"command": "ls -l"}}', Outcome(updated_input={"command": "ls -l"})),
+        ('{"context": "one"}', Outcome(contexts=("one",))),
+        ("just talking", Outcome()),
+    ],
+)
+async def test_answers_in_short(printed: str, outcome: Outcome) -> None:
+    got = await ask(f"cat <<'END'\n{printed}\nEND")
+    assert (got.decision, got.reason, got.contexts, got.updated_input, got.failure) == (
+        outcome.decision, outcome.reason, outcome.contexts, outcome.updated_input, "")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["session:start", "user:prompt_submit"])
+async def test_plain_text_is_context_where_a_model_listens(kind: str) -> None:
+    assert (await ask("echo remember the milk", Event(type=kind))).contexts == ("remember the milk",)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("echo no >&2; echo out; exit 2", "no"),
+        ("echo out; exit 2", "out"),
+        ("exit 2", "hook 'guard' denies it (exit 2) and gives no reason"),
+    ],
+)
+async def test_exit_2_denies_and_always_says_why(command: str, reason: str) -> None:
+    got = await ask(command)
+    assert (got.decision, got.reason, got.exit_code, got.failure) == ("deny", reason, 2, "")
+
+
+UNUSABLE = "printed an answer that cannot be used: "
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("exit 1", "failed: exit 1"),
+        ("echo first >&2; echo second >&2; exit 9", "failed: exit 9 (second)"),
+        ("no-such-thing 2>/dev/null", "failed, command not found: exit 127"),
+        ("kill -KILL $$", "was killed by SIGKILL"),
+        (
+            """echo '{"decision": "maybe"}'""",
+            f"{UNUSABLE}the answer does not fit: Invalid enum value 'maybe' - at `$.decision`",
+        ),
+        (
+            """echo '{"decision":'""",
+            f"{UNUSABLE}payload is not JSON: Expecting value at line 2 column 1",
+        ),
+        (
+            """echo '{"updated_input": "ls"}'""",
+            f"{UNUSABLE}the answer does not fit: Expected `object | null`, got `str` - at `$.updated_input`",
+        ),
+        (
+            """printf '{"context": "'; head -c 70000 /dev/zero; printf '"}'""",
+            f"{UNUSABLE}it is 70015 bytes long; 65536 are read",
+        ),
+    ],
+)
+async def test_everything_else_is_a_failure_in_words(command: str, text: str) -> None:
+    got = await ask(command)
+    assert got.failure == f"hook 'guard' (fleethook.yaml:12) {text}"
+    assert got.decision == "abstain"
+
+
+async def test_a_timeout_and_a_missing_directory_are_failures(tmp_path: Path) -> None:
+    late = await ask("echo '{\"decision\": \"allow\"}'; sleep 600", seconds=0.2)
+    assert late.failure == "hook 'guard' (fleethook.yaml:12) timed out after 0.2 s"
+    gone = await ask("true", working_dir=str(tmp_path / "gone"))
+    assert "did not run: cannot run in the directory" in gone.failure
+
+
+async def test_an_event_whose_directory_is_gone_runs_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = await run_command(hook("pwd"), Event(type="notification", cwd="/no/longer/here"), 20)
+    assert Path(done.stdout.decode().strip()) == tmp_path.resolve()
+
+
+async def test_event_data_is_never_run(tmp_path: Path) -> None:
+    evil = "$(touch hit) `touch hit`; touch hit #\"'\n"
+    event = Event(type=evil, id=evil, session=evil, tool=evil, source=evil, cwd=str(tmp_path), input={"command": evil})
+    got = await ask('echo "$FLEETHOOK_TOOL" "$FLEETHOOK_SESSION" >&2; cat >/dev/null; exit 2', event)
+    assert got.reason == f"{evil} {evil}".strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_event_of_a_megabyte_with_every_nasty_character(tmp_path: Path) -> None:
+    text = "\ud800\0" + "ä" * 500_000
+    event = Event(type="tool:pre_execute", session=text, cwd=str(tmp_path), input={"command": text})
+    got = await ask("cat > stdin; echo $FLEETHOOK_CUT >&2; exit 2", event)
+    assert got.reason == "FLEETHOOK_SESSION"
+    assert json.loads((tmp_path / "stdin").read_text())["input"]["command"] == text
+
+
+async def test_what_a_trace_keeps_is_short_and_redacted() -> None:
+    token = "ghp_" + "a1B2" * 9
+    got = await ask(f"head -c 20000 /dev/zero | tr '\\0' x; echo; echo token {token} >&2; exit 1")
+    assert len(got.output) <= 4096
+    assert token not in got.output + got.failure
+    assert "redacted" in got.output
+
+
+def test_no_secret_of_the_worker_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
+    monkeypatch.setenv("OPENAI_API_KEY", "hunter2")
+    assert "hunter2" not in str(command_env(hook("true"), EVENT))
+    assert command_env(hook("true", env_pass=("OPENAI_API_KEY",)), EVENT)["OPENAI_API_KEY"] == "hunter2"
