@@ -91,6 +91,7 @@ _WITH_TOOL: Final = frozenset(
 _ASKS_ANYWAY: Final = frozenset({"PermissionRequest", "Elicitation"})  # where no answer means that the person is asked
 _BEFORE: Final = frozenset({"UserPromptSubmit", "UserPromptExpansion", "PreCompact", "ConfigChange", "TaskCreated"})
 _BY_EXIT_CODE: Final = frozenset({"TaskCompleted", "TeammateIdle"})  # their JSON can stop the agent, not the event
+_BY_ACTION: Final = frozenset({"Elicitation", "ElicitationResult"})  # their answer has no place for a reason
 
 _ENVELOPE: Final = frozenset({"session_id", "cwd", "hook_event_name"})
 _UNPRINTABLE: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)])
@@ -222,10 +223,12 @@ def _settle(native: str, can: Capability, verdict: Verdict, event: Event | None)
             decision, extra = "deny", f"A person has to approve it, and Claude Code cannot ask for that at {native}"
         else:
             decision = "abstain"
-            notes.append(f"a hook wanted a person's approval, which {native} cannot ask for")
+            notes.append(f"a hook wanted a person's approval, which {native} cannot ask for{_why(verdict)}")
     elif decision == "deny" and not can.block:
         decision = "abstain"
-        notes.append(f"a hook wanted to block, which {native} cannot")
+        notes.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
+    elif decision == "deny" and native in _BY_ACTION and verdict.reason:
+        notes.append(verdict.reason)
     context = ""
     if can.context:
         context, cut = _fit("\n\n".join(text for text in verdict.contexts if text))
@@ -253,7 +256,7 @@ def _decision(native: str, case: _Case) -> dict[str, Any]:
         return {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": reason}}}
     if native == "PreModelSwitch" and decision in ("allow", "ask"):
         return {"hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": reason}}
-    if native in ("Elicitation", "ElicitationResult") and decision == "deny":
+    if native in _BY_ACTION and decision == "deny":
         return {"hookSpecificOutput": {"action": "decline"}}
     return {"decision": "block", "reason": reason} if decision == "deny" else {}
 
@@ -282,7 +285,8 @@ def _reason(verdict: Verdict, event: Event | None, extra: str) -> str:
     instead = f"Instead: {verdict.instead}" if verdict.instead else ""
     text = " ".join(_sentence(part) for part in (why, instead, extra) if part.strip())
     who = ", ".join(dict.fromkeys(part.hook for part in mine))[:500]
-    tail = f" [fleethook{': ' + who if who else ''}{_trace(verdict, event, '; {}')}]"
+    trace = _trace(verdict, event, "{}")
+    tail = f" [{'; '.join(part for part in ('fleethook: ' + who if who else '', trace) if part) or 'fleethook'}]"
     return _fit(_clean(text), _clean(tail))[0]
 
 
@@ -296,9 +300,11 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
         told.append(f"no hook answered ({verdict.fallback}): {outcome}")
     elif decision in ("deny", "ask"):
         mine = [f"{part.hook} ({part.origin})" if part.origin else part.hook for part in _deciders(verdict)]
-        who = ", ".join(dict.fromkeys(mine)) or "a hook"
-        told.append(f"{'blocked' if decision == 'deny' else 'asked for'} by {who}")
-    if rewritten:
+        because = f"by {', '.join(dict.fromkeys(mine))}" if mine else "by a hook"
+        if verdict.updated_input and not mine:
+            because = "since a hook changed the input"
+        told.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
+    if rewritten and verdict.decision != "abstain":
         told.append("the tool's input was changed")
     told += [
         f"{part.hook} failed ({part.fallback}), counted as {part.decision}" for part in verdict.parts if part.fallback
@@ -306,6 +312,10 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
     if verdict.repeated:
         told.append("hooks may have run twice")
     return [*told, *verdict.notes]
+
+
+def _why(verdict: Verdict) -> str:
+    return f": {verdict.reason}" if verdict.reason else ""
 
 
 def _deciders(verdict: Verdict) -> list[Part]:
