@@ -1,0 +1,292 @@
+"""How a YAML or JSON file becomes plain data that still knows where each value stands.
+
+Built from libyaml's *events* and not from `compose()`: the C composer recurses, and 100,000 opening brackets crash the
+interpreter (measured with PyYAML 6.0.3), while the events come one by one and can be refused in time.
+
+Scalars follow YAML 1.2's core schema, as editors with a JSON Schema do: `on`, `yes` and `12:30` are text, only
+`true` and `false` are booleans. Tags, merge keys, NaN and infinities have no use in a configuration and are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from bus.errors import ConfigError
+
+TEXT_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes of one file."""
+NODE_LIMIT: Final = 100_000
+"""Values of one file with every alias written out, which is what stops an alias bomb."""
+DEPTH_LIMIT: Final = 32
+
+PathParts = tuple[str | int, ...]
+Plain: TypeAlias = Any
+"""What YAML and JSON can hold: text, numbers, booleans, None, lists, and dicts with text for keys."""
+_Event: TypeAlias = Any  # PyYAML's stubs leave the attributes of events untyped
+
+# C extension; the pure Python loader is the same format, slower, on platforms whose wheel lacks libyaml.
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
+_OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_UNPRINTABLE: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# JSON writes what lies beyond the basic plane as two escapes, and YAML as one.
+_SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+@dataclass(slots=True)
+class _Node:
+    """One value with its place; mutable only while the file is read."""
+
+    value: Plain
+    line: int
+    column: int
+    children: dict[str | int, _Node] = field(default_factory=dict)
+    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
+    size: int = 1
+    height: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file's plain data (`value`) and the places of all of it; nothing in `value` may be changed."""
+
+    value: Plain
+    file: str
+    root: _Node
+
+    def place(self, path: Iterable[str | int] = (), *, key: bool = False) -> tuple[int, int]:
+        """Line and column, from 1, of the value at a path, or of its key; of the nearest parent where it is missing."""
+        node, at_key = self.root, None
+        for part in path:
+            below = node.children.get(part)
+            if below is None:
+                at_key = None
+                break
+            at_key = node.keys.get(part) if isinstance(part, str) else None
+            node = below
+        return at_key if key and at_key is not None else (node.line, node.column)
+
+    def error(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> ConfigError:
+        """A ConfigError that stands where the path points."""
+        line, column = self.place(path, key=key)
+        return ConfigError(message, file=self.file, line=line, column=column, path=dotted(path), hint=hint)
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """A path as people write it: `hooks[2].timeout`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def read_file(path: Path) -> str:
+    """The text of a regular file of at most 4 MiB; ConfigError says why it cannot be read."""
+    name = str(path)
+    try:
+        # Non-blocking, so that a FIFO with no writer cannot hold a worker.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError("this is not a regular file", file=name)
+            raw = stream.read(TEXT_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=name) from error
+    except ValueError as error:  # a NUL in the path
+        raise ConfigError("cannot be read: the path is not valid", file=repr(name)) from error
+    if len(raw) > TEXT_LIMIT:
+        raise _too_large(name)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = len(raw[raw.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", "replace")) + 1
+        raise ConfigError("this is not UTF-8", file=name, line=line, column=column, hint="save it as UTF-8") from error
+
+
+def load(path: Path) -> Document:
+    """Read a YAML or JSON file; ConfigError with the place for everything that is wrong with it."""
+    return loads(read_file(path), file=str(path))
+
+
+def loads(text: str, *, file: str = "") -> Document:
+    """Read YAML or JSON text; an empty text is None. `file` names it in errors (`.json` reads JSON's escapes)."""
+    if len(text) > TEXT_LIMIT or (len(text) > TEXT_LIMIT // 4 and len(text.encode("utf-8", "replace")) > TEXT_LIMIT):
+        raise _too_large(file)
+    text = text.removeprefix("\ufeff")
+    bad = _UNPRINTABLE.search(text)
+    if bad is not None:
+        line = text.count("\n", 0, bad.start()) + 1
+        column = bad.start() - text.rfind("\n", 0, bad.start())
+        raise ConfigError(
+            f"a file of text cannot hold the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
+        )
+    if file.endswith(".json"):
+        text = _SURROGATES.sub(_join_surrogates, text)
+    try:
+        root = _Builder(file).build(yaml.parse(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        problem = " ".join(part for part in (error.problem, error.context) if part) or "this is not YAML"
+        raise ConfigError(problem, file=file, line=line, column=column, hint=_yaml_hint(problem)) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"this is not YAML: {error}", file=file) from error
+    return Document(root.value, file, root)
+
+
+def _too_large(file: str) -> ConfigError:
+    return ConfigError(f"the file is larger than {TEXT_LIMIT // (1024 * 1024)} MiB", file=file)
+
+
+def _join_surrogates(match: re.Match[str]) -> str:
+    high, low = int(match[2], 16) - 0xD800, int(match[3], 16) - 0xDC00
+    return f"{match[1]}\\U{0x10000 + (high << 10) + low:08X}"
+
+
+def _yaml_hint(problem: str) -> str:
+    if "mapping values are not allowed" in problem:
+        return "put a text that holds `: ` in quotes, and check the indentation"
+    if "cannot start any token" in problem:
+        return "indent with spaces, and put a text that begins with a special character in quotes"
+    return ""
+
+
+class _Builder:
+    """Turns events into nodes, without recursion, and refuses what a configuration has no use for."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.anchors: dict[str, _Node] = {}
+        self.open: list[tuple[_Node, str | None]] = []
+        self.key: str | None = None
+        self.key_place = (0, 0)
+        self.total = 0
+
+    def build(self, events: Iterable[_Event]) -> _Node:
+        root: _Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                raise self.error(event, "the file holds more than one document", "remove the `---` line")
+            if not isinstance(event, (yaml.NodeEvent, yaml.CollectionEndEvent)):
+                continue
+            done = self.close() if isinstance(event, yaml.CollectionEndEvent) else self.start(event)
+            if done is not None and not self.open:
+                root = done
+        return root if root is not None else _Node(None, 1, 1)
+
+    def start(self, event: _Event) -> _Node | None:
+        """Take one node's first event; the node, where that was all of it."""
+        if getattr(event, "tag", None) is not None:
+            raise self.error(event, f"tags such as {event.tag!r} are not supported", "write the value without it")
+        parent = self.open[-1][0] if self.open else None
+        if parent is not None and isinstance(parent.value, dict) and self.key is None:
+            self.take_key(event, parent)
+            return None
+        if isinstance(event, yaml.AliasEvent):
+            node = self.anchors.get(event.anchor or "")
+            if node is None:
+                raise self.error(event, f"nothing before this is anchored as &{event.anchor}", "")
+            # The place of the anchor stays: that is where the wrong value has to be mended.
+            self.count(event, node.size)
+            if len(self.open) + node.height > DEPTH_LIMIT:
+                raise self.too_deep(event)
+            return self.attach(node)
+        self.count(event, 1)
+        line, column = _place(event)
+        if isinstance(event, yaml.ScalarEvent):
+            node = _Node(self.scalar(event), line, column)
+            if event.anchor:
+                self.anchors[event.anchor] = node
+            return self.attach(node)
+        if len(self.open) >= DEPTH_LIMIT:
+            raise self.too_deep(event)
+        node = _Node({} if isinstance(event, yaml.MappingStartEvent) else [], line, column)
+        self.open.append((node, event.anchor))
+        if parent is not None:
+            self.link(parent, node)
+        return None
+
+    def close(self) -> _Node:
+        node, anchor = self.open.pop()
+        node.size += sum(child.size for child in node.children.values())
+        node.height = 1 + max((child.height for child in node.children.values()), default=0)
+        if anchor:
+            self.anchors[anchor] = node
+        return node
+
+    def take_key(self, event: _Event, parent: _Node) -> None:
+        if not isinstance(event, yaml.ScalarEvent) or event.anchor:
+            raise self.error(event, "a key has to be plain text", "")
+        key = event.value
+        if event.implicit[0]:
+            if key == "<<":
+                raise self.error(event, "merge keys (<<) are not supported", "write the keys out")
+            if not isinstance(self.scalar(event), str):
+                raise self.error(event, f"the key {key[:24] or 'null'} is not text", "put it in quotes")
+        if key in parent.children:
+            line = parent.keys[key][0]
+            raise self.error(event, f'the key "{key[:80]}" is here for the second time', f"the first is in line {line}")
+        self.key, self.key_place = key, _place(event)
+
+    def attach(self, node: _Node) -> _Node:
+        if self.open:
+            self.link(self.open[-1][0], node)
+        return node
+
+    def link(self, parent: _Node, node: _Node) -> None:
+        if isinstance(parent.value, list):
+            parent.children[len(parent.value)] = node
+            parent.value.append(node.value)
+        elif self.key is not None:
+            parent.children[self.key], parent.keys[self.key] = node, self.key_place
+            parent.value[self.key] = node.value
+            self.key = None
+
+    def count(self, event: _Event, nodes: int) -> None:
+        self.total += nodes
+        if self.total > NODE_LIMIT:
+            raise self.error(event, f"the file holds more than {NODE_LIMIT:,} values (aliases written out)", "")
+
+    def scalar(self, event: _Event) -> str | int | float | bool | None:
+        text: str = event.value
+        if not event.implicit[0]:
+            return text
+        if text in _NULLS:
+            return None
+        if text in _BOOLEANS:
+            return _BOOLEANS[text]
+        number: int | float
+        if _INTEGER.match(text) or _OCTAL_OR_HEX.match(text):
+            if len(text) > 24:  # before int(), which refuses long texts with an error of its own
+                raise self.error(event, "the number is too large", "put it in quotes if it is text")
+            number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+            if not -(2**63) <= number < 2**63:
+                raise self.error(event, "the number is too large", "put it in quotes if it is text")
+            return number
+        if _NOT_FINITE.match(text) or (_FLOAT.match(text) and not math.isfinite(float(text))):
+            raise self.error(event, f"{text[:24]} is not a number that can be used", "put it in quotes if it is text")
+        return float(text) if _FLOAT.match(text) else text
+
+    def too_deep(self, event: _Event) -> ConfigError:
+        return self.error(event, f"the file is nested deeper than {DEPTH_LIMIT} levels", "")
+
+    def error(self, event: _Event, message: str, hint: str) -> ConfigError:
+        line, column = _place(event)
+        return ConfigError(message, file=self.file, line=line, column=column, hint=hint)
+
+
+def _place(event: _Event) -> tuple[int, int]:
+    return event.start_mark.line + 1, event.start_mark.column + 1

@@ -1,0 +1,118 @@
+"""What fleethook.yaml looks like: its keys, their types and their descriptions, for the loader and the JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from bus.hooks import HttpCall
+from bus.rules import Rule
+from bus.verdicts import Policy
+
+ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
+ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,127}$"
+DAY: Final = 86_400
+
+Id = Annotated[str, Meta(pattern=ID_PATTERN, description="Letters, digits, `_` and `-`; unique in the file.")]
+Text = Annotated[str, Meta(max_length=10_000)]
+Patterns = str | list[str]
+Seconds = Annotated[float, Meta(gt=0, le=DAY)]
+Retry = Annotated[
+    list[Annotated[float, Meta(ge=0, le=30 * DAY)]],
+    Meta(
+        max_length=50, description="Seconds before each next attempt of a delivery; without it, the default schedule."
+    ),
+]
+EnvName = Annotated[str, Meta(pattern=ENV_PATTERN)]
+
+
+class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One hook: when it runs, and exactly one of `command`, `http` and `rule`."""
+
+    on: Annotated[
+        Patterns,
+        Meta(description="Event patterns: `tool:pre_execute`, `tool:*`, `tool:*:write`, `*`; a list, or with commas."),
+    ]
+    id: Id | None = None
+    tool: Annotated[Text, Meta(description="Tool names with `|`, or a regular expression; without it, every tool.")] = (
+        ""
+    )
+    when: Annotated[Text, Meta(description="A CEL condition over `event.…`.")] = ""
+    command: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=100_000)] | None,
+        Meta(description="A shell command; the event is on its stdin and in FLEETHOOK_*."),
+    ] = None
+    http: Annotated[str | HttpCall | None, Meta(description="A URL that is asked, or `{url, headers, secret}`.")] = None
+    rule: Annotated[Rule | None, Meta(description="A decision that needs no process.")] = None
+    blocking: Annotated[bool, Meta(description="Whether the agent waits for it.")] = True
+    priority: Annotated[int, Meta(ge=0, le=1000, description="Lower runs earlier, within its layer.")] = 50
+    timeout: Annotated[Seconds, Meta(description="Seconds; fractions are allowed.")] = 10.0
+    on_failure: Annotated[
+        Policy | None, Meta(description="What a failure of the hook amounts to; a failure is never a decision of it.")
+    ] = None
+    enabled: bool = True
+    description: Text = ""
+    env: Annotated[dict[str, Text], Meta(description="Variables for the command.")] = msgspec.field(
+        default_factory=dict
+    )
+    env_pass: Annotated[
+        list[EnvName], Meta(description="Names of the worker's environment that the command may see.")
+    ] = msgspec.field(default_factory=list)
+    working_dir: Annotated[Text, Meta(description="Where the command runs; without it, the event's directory.")] = ""
+    retry: Retry = msgspec.field(default_factory=list)
+
+
+class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a webhook goes, for which events, and how it is tried again."""
+
+    url: Annotated[
+        str, Meta(description="https://… (http:// and private addresses only where `network.allow` says so).")
+    ]
+    id: Id | None = None
+    events: Annotated[Patterns, Meta(description="Event patterns, as in a hook's `on`.")] = "*"
+    tool: Annotated[Text, Meta(description="Tool names with `|`, or a regular expression.")] = ""
+    when: Annotated[Text, Meta(description="A CEL condition over `event.…` and `verdict.…`.")] = ""
+    secret: Annotated[
+        str, Meta(max_length=1000, description="Standard Webhooks secret: `env:NAME`, `file:PATH` or `whsec_…`.")
+    ] = ""
+    headers: Annotated[dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}`.")] = (
+        msgspec.field(default_factory=dict)
+    )
+    timeout: Annotated[Seconds, Meta(description="Seconds for one attempt.")] = 15.0
+    retry: Retry = msgspec.field(default_factory=list)
+    max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
+    enabled: bool = True
+    description: Text = ""
+
+
+class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How one guard pack is used."""
+
+    enabled: bool = True
+    decision: Annotated[
+        Literal["deny", "ask"] | None, Meta(description="Instead of what each rule of the pack says.")
+    ] = None
+    disable: Annotated[tuple[str, ...], Meta(description="Ids of rules that are switched off.")] = ()
+    observe: Annotated[bool, Meta(description="Say what would have been decided, and decide nothing.")] = False
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where webhooks and http hooks may connect beyond public addresses."""
+
+    allow: Annotated[
+        tuple[str, ...], Meta(description="`host`, `host:port`, `address:port`, `10.0.0.0/8`, `[::1]:9000`.")
+    ] = ()
+
+
+class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The top level; entries stay raw here, so that a bad one does not take the others with it (F-11)."""
+
+    version: Literal[1] = 1
+    on_failure: Policy | None = None
+    hooks: list[Any] = msgspec.field(default_factory=list)
+    endpoints: list[Any] = msgspec.field(default_factory=list)
+    guards: dict[str, Any] = msgspec.field(default_factory=dict)
+    network: Any = None
+    settings: Any = None

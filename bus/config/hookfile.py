@@ -1,0 +1,385 @@
+"""fleethook.yaml read into hooks, endpoints and guard settings: every mistake with its place, the rest in force (F-11).
+
+A bad entry is left out and reported; a bad pattern rejects its hook and never matches everything (F-18). Only a
+document that cannot be read at all raises.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.addresses import parse_target
+from bus.addresses import policy as address_policy
+from bus.conditions import compile_condition
+from bus.config.documents import Document, PathParts, Plain, load, loads
+from bus.config.format import ID_PATTERN, EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
+from bus.config.settings import read_section
+from bus.config.validation import convert, explain, is_extra, suggestion
+from bus.errors import ConfigError, PatternError, TargetRefused
+from bus.hooks import Endpoint, Hook, HttpCall, Layer
+from bus.matchers import check_pattern, check_tool
+from bus.verdicts import Policy
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """What one file contributes, and what was wrong with it; of `problems` nothing is in force.
+
+    `digest` is the SHA-256 (hex) of what is in force, without its places: comments and moved lines do not change it.
+    """
+
+    hooks: tuple[Hook, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
+    on_failure: Policy | None = None
+    network_allow: tuple[str, ...] = ()
+    problems: tuple[ConfigError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    digest: str = ""
+
+
+def load_hook_file(path: Path, layer: Layer) -> HookFile:
+    """Read a hook file; ConfigError only where nothing of it can be read."""
+    return read_hook_document(load(path), layer)
+
+
+def parse_hook_file(text: str, layer: Layer, *, file: str = "fleethook.yaml") -> HookFile:
+    """Read the text of a hook file; ConfigError only where nothing of it can be read."""
+    return read_hook_document(loads(text, file=file), layer)
+
+
+def read_hook_document(document: Document, layer: Layer) -> HookFile:
+    """Read a hook file from its document; an empty one holds nothing and is valid."""
+    value = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise document.error((), "a hook file is a mapping with hooks, endpoints, guards", hint="begin with `hooks:`")
+    version = value.get("version", 1)
+    if version is not True and version != 1:
+        # Another format is not half-read: what an unknown version means is not ours to guess.
+        raise document.error(("version",), "version has to be 1", hint="a newer fleethook may read this file")
+    return _Reader(document, layer).read(value)
+
+
+class _Reader:
+    """Reads one document's parts, and collects what is wrong with them."""
+
+    def __init__(self, document: Document, layer: Layer) -> None:
+        self.document, self.layer = document, layer
+        self.problems: list[ConfigError] = []
+        self.warnings: list[str] = []
+        self.ids: dict[str, int] = {}
+        self.on_failure: Policy | None = None
+
+    def read(self, value: dict[str, Plain]) -> HookFile:
+        parts = self.top(value)
+        self.on_failure = parts.on_failure
+        # Explicit ids first, so that a derived one steps aside and not the other way round.
+        for name, entries in (("hooks", parts.hooks), ("endpoints", parts.endpoints)):
+            self.take_ids(name, entries)
+        hooks = [hook for n, entry in enumerate(parts.hooks) if (hook := self.hook(n, entry)) is not None]
+        endpoints = [one for n, entry in enumerate(parts.endpoints) if (one := self.endpoint(n, entry)) is not None]
+        guards = {name: kept for name, raw in parts.guards.items() if (kept := self.guard(name, raw)) is not None}
+        allow = self.network(parts.network)
+        self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
+        self.problems.sort(key=lambda error: (error.line, error.column))
+        result = HookFile(
+            tuple(hooks), tuple(endpoints), guards, self.on_failure, allow, tuple(self.problems), tuple(self.warnings)
+        )
+        return replace(result, digest=_digest(result))
+
+    def top(self, value: dict[str, Plain]) -> FileFormat:
+        """The top level; a part of the wrong kind is reported and left empty, the other parts stand."""
+        kept = dict(value)
+        while True:
+            parts, problems = convert(self.document, (), kept, FileFormat)
+            if parts is not None:
+                return parts
+            self.problems.extend(problems)
+            bad = {problem.path.split(".")[0].split("[")[0] for problem in problems}
+            kept = {key: item for key, item in kept.items() if key not in bad and key in FileFormat.__struct_fields__}
+
+    def take_ids(self, name: str, entries: list[Plain]) -> None:
+        for number, entry in enumerate(entries):
+            given = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(given, str):
+                continue
+            line = self.document.place((name, number, "id"))[0]
+            if given in self.ids:
+                message = f'the id "{given[:64]}" is taken (line {self.ids[given]})'
+                self.report((name, number, "id"), message, hint="ids of hooks and endpoints are unique in a file")
+            else:
+                self.ids[given] = line
+
+    def duplicate(self, path: PathParts, given: str | None) -> bool:
+        return given is not None and self.ids.get(given) != self.document.place((*path, "id"))[0]
+
+    def hook(self, number: int, raw: Plain) -> Hook | None:
+        path: PathParts = ("hooks", number)
+        before = len(self.problems)
+        entry = self.entry(path, raw, HookEntry)
+        if entry is None:
+            return None
+        kinds = [kind for kind in ("command", "http", "rule") if getattr(entry, kind) is not None]
+        if len(kinds) != 1:
+            found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
+            self.report(path, f"a hook has exactly one of command, http and rule; {found}")
+        http = HttpCall(url=entry.http) if isinstance(entry.http, str) else entry.http
+        if http is not None:
+            place = (*path, "http") if isinstance(entry.http, str) else (*path, "http", "url")
+            self.url(place, http.url)
+            self.headers((*path, "http", "headers"), http.headers)
+            self.secret((*path, "http", "secret"), http.secret)
+        self.environment(path, entry)
+        if entry.rule is not None and not entry.blocking:
+            self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
+        on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
+        given = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
+        if len(self.problems) > before or self.duplicate(path, entry.id):
+            return None
+        given |= {
+            "id": entry.id or self.derive("hooks", number, entry.description), "on": on, "http": http,
+            "command": entry.command or "", "env_pass": tuple(entry.env_pass), "retry": tuple(entry.retry),
+            "on_failure": entry.on_failure or self.on_failure,
+        }  # fmt: skip
+        return Hook(**given, layer=self.layer, position=number, origin=self.origin(path))
+
+    def endpoint(self, number: int, raw: Plain) -> Endpoint | None:
+        path: PathParts = ("endpoints", number)
+        before = len(self.problems)
+        entry = self.entry(path, raw, EndpointEntry)
+        if entry is None:
+            return None
+        self.url((*path, "url"), entry.url)
+        self.headers((*path, "headers"), entry.headers)
+        self.secret((*path, "secret"), entry.secret)
+        events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
+        given = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
+        if len(self.problems) > before or self.duplicate(path, entry.id):
+            return None
+        given |= {
+            "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
+            "retry": tuple(entry.retry),
+        }  # fmt: skip
+        return Endpoint(**given, layer=self.layer, origin=self.origin(path))
+
+    def entry(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:  # noqa: ANN401 - the struct that `kind` names
+        entry, problems = convert(self.document, path, raw, kind)
+        self.problems.extend(problems)
+        return entry
+
+    def guard(self, name: str, raw: Plain) -> GuardSettings | None:
+        if is_extra(name):
+            return None
+        path = ("guards", name)
+        packs = guard_packs()
+        if packs and name not in packs:
+            hint = suggestion(name, packs) or "known packs: " + ", ".join(packs)
+            problem = self.document.error(path, f'no guard pack is called "{name[:64]}"', hint=hint, key=True)
+            self.problems.append(problem)
+            return None
+        if isinstance(raw, bool):
+            return GuardSettings(enabled=raw)
+        if not isinstance(raw, dict):
+            self.report(path, f"the guard {name[:64]} has to be true, false or a mapping (enabled, decision, disable)")
+            return None
+        settings, problems = convert(self.document, path, raw, GuardSettings)
+        self.problems.extend(problems)
+        return settings
+
+    def network(self, raw: Plain) -> tuple[str, ...]:
+        if raw is None:
+            return ()
+        network, problems = convert(self.document, ("network",), raw, Network)
+        self.problems.extend(problems)
+        allowed = []
+        for number, text in enumerate(network.allow if network is not None else ()):
+            if self.accepts(("network", "allow", number), partial(address_policy, (text,))):
+                allowed.append(text)
+        return tuple(allowed)
+
+    def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str) -> tuple[str, ...]:
+        """The event patterns one by one; all matchers of the entry are compiled once, to see that they can be."""
+        texts = [on] if isinstance(on, str) else on
+        split = tuple(part.strip() for text in texts for part in text.split(","))
+        _validate_matchers(self.accepts, path, split, tool, when)
+        return split
+
+    def accepts(self, path: PathParts, check: Callable[[], object]) -> bool:
+        """Run a check of another module; what it refuses is reported at this place."""
+        try:
+            check()
+        except TargetRefused as error:
+            self.report(path, error.reason)
+        except ConfigError as error:
+            kind = PatternError if isinstance(error, PatternError) else ConfigError
+            line, column = self.document.place(path)
+            self.problems.append(
+                kind(error.message, file=self.document.file, line=line, column=column, path=error.path, hint=error.hint)
+            )
+        else:
+            return True
+        return False
+
+    def url(self, path: PathParts, url: str) -> None:
+        self.accepts(path, partial(parse_target, url))
+
+    def headers(self, path: PathParts, headers: Mapping[str, str]) -> None:
+        for name, value in headers.items():
+            if not _HEADER.match(name) or _CONTROL.search(value):
+                self.report((*path, name), f"the header {name[:64]!r} holds characters that HTTP does not allow")
+
+    def environment(self, path: PathParts, entry: HookEntry) -> None:
+        for name, value in entry.env.items():
+            if not _ENV.match(name):
+                self.report((*path, "env", name), f"{name[:64]!r} is no name of an environment variable")
+            elif "\x00" in value:
+                self.report((*path, "env", name), f"the variable {name} holds a NUL")
+        for name, text in (("command", entry.command), ("working_dir", entry.working_dir)):
+            if "\x00" in (text or ""):
+                self.report((*path, name), f"{name} holds a NUL")
+
+    def secret(self, path: PathParts, secret: str) -> None:
+        """Refuse what is no secret, and warn of one that stands in the file; neither message quotes it."""
+        kind, _, rest = secret.partition(":")
+        if not secret or (kind == "file" and rest) or (kind == "env" and _ENV.match(rest)):
+            return
+        if secret.startswith("whsec_"):
+            try:
+                length = len(base64.b64decode(secret.removeprefix("whsec_"), validate=True))
+            except (binascii.Error, ValueError):
+                length = 0
+            if 24 <= length <= 64:
+                self.warn(path, "a secret stands in the file as it is; env:NAME or file:PATH keep it out of it")
+            else:
+                self.report(path, "the secret is not whsec_ and 24 to 64 bytes in base64")
+            return
+        self.report(path, "a secret is written env:NAME, file:PATH or whsec_…")
+
+    def derive(self, name: str, number: int, description: str) -> str:
+        """An id for an entry without one: what it says of itself, or the file's name, and its number.
+
+        Below the fleet the layer stands in front, so that two files with derived ids do not collide.
+        """
+        stem = _SLUG.sub("-", description.lower()).strip("-")[:40].strip("-")
+        stem = stem or _SLUG.sub("-", Path(self.document.file).stem.lower()).strip("-")[:40] or "hook"
+        stem = stem if name == "hooks" else f"{stem}-endpoint"
+        derived = f"{stem}-{number + 1}" if self.layer == "fleet" else f"{self.layer}-{stem}-{number + 1}"
+        while derived in self.ids:
+            derived += "x"
+        self.ids[derived] = 0
+        return derived
+
+    def origin(self, path: PathParts) -> str:
+        return f"{self.document.file}:{self.document.place(path)[0]}"
+
+    def report(self, path: PathParts, message: str, *, hint: str = "") -> None:
+        self.problems.append(self.document.error(path, message, hint=hint))
+
+    def warn(self, path: PathParts, message: str) -> None:
+        self.warnings.append(str(self.document.error(path, message)))
+
+
+def _validate_matchers(
+    accepts: Callable[[PathParts, Callable[[], object]], bool], path: PathParts, on: Iterable[str], tool: str, when: str
+) -> None:
+    """Compile every pattern, the tool matcher and the condition of one entry; `path` is that of its patterns."""
+    for text in on:
+        accepts(path, partial(check_pattern, text))
+    if tool:
+        accepts((*path[:-1], "tool"), partial(check_tool, tool))
+    if when:
+        accepts((*path[:-1], "when"), partial(compile_condition, when))
+
+
+def guard_packs() -> tuple[str, ...]:
+    """The names of the guard packs that this version ships."""
+    folder = Path(__file__).parent.parent / "guards"
+    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a hook file is in force, as it is published in Redis."""
+
+    hooks: tuple[Hook, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    guards: dict[str, GuardSettings] = msgspec.field(default_factory=dict)
+    on_failure: Policy | None = None
+    network_allow: tuple[str, ...] = ()
+
+
+def to_document(file: HookFile) -> dict[str, Any]:
+    """What of a hook file is in force as plain data, for JSON; `from_document` reads it back."""
+    plain: dict[str, Any] = msgspec.to_builtins(_contents(file))
+    return plain
+
+
+def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFile:
+    """A published set read back; ConfigError where any of it does not validate here: none is then in force."""
+    found = explain(dict(plain), Contents)
+    if found is not None:
+        raise ConfigError(found[0], file="published hook set", hint=found[1])
+    contents = msgspec.convert(dict(plain), Contents)
+    _check_published(contents)
+    hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
+    endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
+    file = HookFile(hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow)
+    return replace(file, digest=_digest(file))
+
+
+def _check_published(contents: Contents) -> None:
+    """What the types do not say: ids, kinds, patterns and the allow list; the first that fails raises."""
+    seen: set[str] = set()
+    entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
+    for entry in entries:
+        on, wrong = (entry.on, _kinds(entry) != 1) if isinstance(entry, Hook) else (entry.events, not entry.url)
+        if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
+            raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file="published hook set")
+        seen.add(entry.id)
+        try:
+            for text in on:
+                check_pattern(text)
+            check_tool(entry.tool)
+            if entry.when:
+                compile_condition(entry.when)
+        except PatternError as error:
+            raise PatternError(f"{entry.id}: {error.message}", file="published hook set", hint=error.hint) from error
+    address_policy(contents.network_allow)
+
+
+def _kinds(hook: Hook) -> int:
+    return sum((bool(hook.command), hook.http is not None, hook.rule is not None))
+
+
+def _contents(file: HookFile) -> Contents:
+    return Contents(
+        hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
+        network_allow=file.network_allow,
+    )  # fmt: skip
+
+
+def _digest(file: HookFile) -> str:
+    """The same for the same content, wherever it stands and whichever layer it is in."""
+    contents = _contents(file)
+    bare = msgspec.structs.replace(
+        contents,
+        hooks=tuple(msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.hooks),
+        endpoints=tuple(
+            msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.endpoints
+        ),
+    )
+    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()

@@ -1,0 +1,202 @@
+"""Which project folders the user trusts: their hooks come with a cloned repository, and they are code.
+
+Trust belongs to a content, not to a name: the hook file and every file inside the folder that one of its commands
+names. Changed content is untrusted again. What a command reaches beyond that (a script that runs another, a module, a
+file named by a variable's value) is not seen: trusting a folder is trusting whoever can change it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import re
+import shlex
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bus.config.documents import Plain, loads, read_file
+from bus.directories import config_file, make_private
+from bus.errors import ConfigError
+
+_WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
+_LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
+_WORD_LIMIT: Final = 10_000
+_CHUNK: Final = 1024 * 1024
+
+
+class Trusted(msgspec.Struct, frozen=True, kw_only=True):
+    """One trusted file: the SHA-256 of what was trusted, and when (milliseconds since 1970)."""
+
+    path: str
+    digest: str
+    time: int
+
+
+class _Store(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = 1
+    trusted: dict[str, Trusted] = msgspec.field(default_factory=dict)
+
+
+def trust(path: Path, store: Path) -> Trusted:
+    """Trust a project's hook file as it is now; `store` is `Directories.trust_file`; ConfigError: cannot be read."""
+    real = os.path.realpath(path)
+    entry = Trusted(path=real, digest=content_digest(path), time=time.time_ns() // 1_000_000)
+    _change(store, lambda trusted: trusted.__setitem__(real, entry))
+    return entry
+
+
+def untrust(path: Path, store: Path) -> bool:
+    """Take the trust back; whether there was any."""
+    real = os.path.realpath(path)
+    return _change(store, lambda trusted: trusted.pop(real, None)) is not None
+
+
+def is_trusted(path: Path, store: Path) -> bool:
+    """Whether the file, with the files its commands name, is what the user trusted; in doubt it is not."""
+    try:
+        entry = _read(store).trusted.get(os.path.realpath(path))
+        return entry is not None and entry.digest == content_digest(path)
+    except ConfigError:
+        return False
+
+
+def listed(store: Path) -> tuple[Trusted, ...]:
+    """Every trusted file by its path, changed or not; ConfigError where the store is broken."""
+    return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
+
+
+def project_file(cwd: Path) -> Path | None:
+    """The nearest hook file from a folder upward: not beyond the repository, the file system or the home directory.
+
+    The home directory itself and `/` are nobody's project.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    try:
+        folder = Path(os.path.realpath(cwd))
+        device = os.stat(folder).st_dev
+        while str(folder) != home and folder != folder.parent and os.stat(folder).st_dev == device:
+            found = config_file(folder)
+            if found is not None or os.path.lexists(folder / ".git"):
+                return found
+            folder = folder.parent
+    except (OSError, ValueError):  # a folder that is gone or closed to us has no project; ValueError: a NUL in it
+        return None
+    return None
+
+
+def content_digest(path: Path) -> str:
+    """The SHA-256 (hex) over a hook file and the files of its folder that its commands name."""
+    text = read_file(path)
+    folder = os.path.realpath(path.parent)
+    whole = hashlib.sha256()
+    whole.update(hashlib.sha256(text.encode()).digest())
+    for name in sorted(set(named_files(loads(text, file=str(path)).value, folder))):
+        digest = _file_digest(os.path.join(folder, name))
+        if digest is not None:
+            whole.update(hashlib.sha256(os.fsencode(name)).digest() + digest)
+    return whole.hexdigest()
+
+
+def named_files(value: Plain, folder: str) -> Iterator[str]:
+    """The paths, relative to the folder, of files in it that the hooks' commands name; best effort."""
+    hooks = value.get("hooks") if isinstance(value, dict) else None
+    for hook in hooks if isinstance(hooks, list) else ():
+        if not isinstance(hook, dict) or not isinstance(hook.get("command"), str):
+            continue
+        below = hook.get("working_dir")
+        bases = [folder, os.path.join(folder, below)] if isinstance(below, str) and below else [folder]
+        for word, base in itertools.product(itertools.islice(_words(hook["command"]), _WORD_LIMIT), bases):
+            name = _inside(word, base, folder)
+            if name is not None:
+                yield name
+
+
+def _words(command: str) -> Iterator[str]:
+    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`."""
+    with contextlib.suppress(ValueError):  # an open quote
+        yield from shlex.split(command)
+    yield from (match[0] for match in _WORD.finditer(command))
+
+
+def _inside(word: str, base: str, folder: str) -> str | None:
+    # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
+    word = _LEADING_VARIABLE.sub("", word, count=1)
+    if "\x00" in word or len(word) > 4096:
+        return None
+    full = os.path.normpath(os.path.join(base, word))
+    if not full.startswith(folder.rstrip("/") + "/") or not os.path.isfile(full):
+        return None
+    return os.path.relpath(full, folder)
+
+
+def _file_digest(path: str) -> bytes | None:
+    """The SHA-256 of a regular file, read in pieces; of its name alone where it cannot be read."""
+    whole = hashlib.sha256()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            while chunk := stream.read(_CHUNK):
+                whole.update(chunk)
+    except OSError:
+        return b"unreadable"
+    return whole.digest()
+
+
+def _read(store: Path) -> _Store:
+    try:
+        descriptor = os.open(store, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            found = os.fstat(descriptor)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
+                raise ConfigError("other users can write this file", file=str(store), hint="remove it, and trust again")
+            return msgspec.json.decode(stream.read(), type=_Store)
+    except FileNotFoundError:
+        return _Store()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=str(store)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            "this is no list of trusted folders", file=str(store), hint="remove it, and trust again"
+        ) from error
+
+
+def _change(store: Path, change: Callable[[dict[str, Trusted]], Trusted | None]) -> Trusted | None:
+    """Apply one change under a lock, and replace the file in one step."""
+    make_private(store.parent, mend=True)
+    try:
+        lock = os.open(store.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            trusted = dict(_read(store).trusted)
+            result = change(trusted)
+            _replace(store, msgspec.json.format(msgspec.json.encode(_Store(trusted=trusted)), indent=2) + b"\n")
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(store)) from error
+    return result
+
+
+def _replace(store: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=store.parent, prefix=".trust-")  # 0600
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(name, store)
+    except BaseException:  # whatever stops us, the half-written file must not stay
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,246 @@
+"""What is wrong with a value, in plain words, at its place: msgspec's findings turned into ConfigErrors."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from bus.config.documents import Document, PathParts, Plain, dotted
+from bus.errors import ConfigError
+
+T = TypeVar("T")
+
+MISNOMERS: Final[Mapping[str, str]] = {
+    "event": "on", "events": "on", "match": "tool", "matcher": "tool", "tools": "tool", "if": "when",
+    "condition": "when", "run": "command", "cmd": "command", "shell": "command", "webhook": "http",
+    "can_block": "blocking", "cwd": "working_dir", "name": "id", "environment": "env", "on_error": "on_failure",
+    "order": "priority", "message": "reason",
+}  # fmt: skip
+"""What other systems call our keys, for the hint; used where our name is a key of the place and theirs is not."""
+
+_WORDS: Final = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "a mapping (`key: value`)", "null": "nothing",
+}  # fmt: skip
+_KINDS: Final = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+_AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>\$.*)`)?\Z", re.DOTALL)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+_TYPE: Final = re.compile(r"Expected `([^`]*)`, got `([^`]*)`\Z")
+_BOUND: Final = re.compile(r"Expected `(?:int|float)` (>=|>|<=|<) (\S+)\Z")
+_LENGTH: Final = re.compile(r"Expected `(str|array|object)` of length (>=|<=) (\d+)\Z")
+_REGEX: Final = re.compile(r"Expected `str` matching regex (.*)\Z", re.DOTALL)
+_BOUNDS: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
+
+_UNKNOWN_LIMIT: Final = 50
+"""Unknown keys looked at in one entry; after that, the entry is something else altogether."""
+
+
+def suggestion(word: str, words: Collection[str]) -> str:
+    """The hint `did you mean "match"?`, or an empty text where nothing is near."""
+    meant = MISNOMERS.get(word)
+    if meant not in words:
+        near = difflib.get_close_matches(word[:80], sorted(words), n=1, cutoff=0.6)
+        meant = near[0] if near else None
+    return f'did you mean "{meant}"?' if meant is not None else ""
+
+
+def is_extra(key: str) -> bool:
+    """Keys that are the author's own: `$schema` for editors, and `x-…` for notes and anchors."""
+    return key == "$schema" or key.startswith("x-")
+
+
+def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) -> tuple[T | None, list[ConfigError]]:
+    """The value as a `kind`, or every unknown key and the first wrong value, each in its place.
+
+    `value` is what stands at `path`, apart from keys that the caller has taken out or put in.
+    """
+    problems: list[ConfigError] = []
+    for _ in range(_UNKNOWN_LIMIT):
+        try:
+            converted = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            what, steps = _finding(error, value)
+            unknown = _UNKNOWN.match(what)
+            if unknown is None:
+                message, hint = _explain(steps, what, value, kind)
+                problems.append(document.error((*path, *steps), message, hint=hint))
+                break
+            key = unknown[1]
+            if not is_extra(key):
+                known = _keys_at(inspect.type_info(kind), steps)
+                hint = suggestion(key, known) or ("known keys: " + ", ".join(sorted(known)) if known else "")
+                place = (*path, *steps, key)
+                problems.append(document.error(place, f'unknown key "{key[:80]}"', hint=hint, key=True))
+            value = _without(value, (*steps, key))
+        else:
+            return (None if problems else converted), problems
+    return None, problems
+
+
+def explain(value: Plain, kind: type) -> tuple[str, str] | None:
+    """What is wrong with a value that stands in no file, and the mend; None where it is a `kind`."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, steps = _finding(error, value)
+        return _explain(steps, what, value, kind)
+    return None
+
+
+def _finding(error: msgspec.ValidationError, value: Plain) -> tuple[str, PathParts]:
+    match = _AT.match(str(error))
+    what, where = (match["what"], match["where"] or "$") if match is not None else (str(error), "$")
+    return what, _steps(value, where, _fits(what))
+
+
+def _fits(what: str) -> Callable[[Plain], bool]:
+    """Whether a value can be what msgspec speaks of, where it does not say which entry of a mapping it means."""
+    unknown, missing, wrong = _UNKNOWN.match(what), _MISSING.match(what), _TYPE.match(what)
+    if unknown is not None:
+        return lambda value: isinstance(value, dict) and unknown[1] in value
+    if missing is not None:
+        return lambda value: isinstance(value, dict) and missing[1] not in value
+    if wrong is not None:
+        return lambda value: _KINDS.get(type(value)) == wrong[2]
+    if what.startswith("Invalid enum value "):
+        return lambda value: what == f"Invalid enum value {value!r}"
+    return lambda _value: True
+
+
+def _steps(value: Plain, where: str, fits: Callable[[Plain], bool]) -> PathParts:
+    """msgspec's `$.hooks[2].env[...]` as a path into the value; `[...]` becomes the first entry that fits."""
+    wanted = [(name or None, int(index) if index else None) for name, index, _any in _STEP.findall(where)]
+
+    def search(here: Plain, rest: list[tuple[str | None, int | None]]) -> PathParts | None:
+        if not rest:
+            return () if fits(here) else None
+        name, index = rest[0]
+        for key in _candidates(here, name, index):
+            below = search(here[key], rest[1:])
+            if below is not None:
+                return (key, *below)
+        return None
+
+    return search(value, wanted) or ()
+
+
+def _candidates(here: Plain, name: str | None, index: int | None) -> Iterator[str | int]:
+    if index is not None:
+        if isinstance(here, list) and index < len(here):
+            yield index
+    elif isinstance(here, dict):
+        yield from (here if name is None else [name] if name in here else [])
+
+
+def _without(value: Plain, path: PathParts) -> Plain:
+    """A copy of the value in which one key is missing; the parts beside the path are shared."""
+    head, *rest = path
+    if isinstance(value, list):
+        return [_without(item, tuple(rest)) if index == head else item for index, item in enumerate(value)]
+    if not rest:
+        return {key: item for key, item in value.items() if key != head}
+    return {key: _without(item, tuple(rest)) if key == head else item for key, item in value.items()}
+
+
+def _types(info: inspect.Type) -> Iterator[inspect.Type]:
+    """The type without its notes, and each alternative of a union."""
+    if isinstance(info, inspect.Metadata):
+        yield from _types(info.type)
+    elif isinstance(info, inspect.UnionType):
+        for one in info.types:
+            yield from _types(one)
+    else:
+        yield info
+
+
+def _below(info: inspect.Type, steps: PathParts) -> Iterator[inspect.Type]:
+    """The types that may stand at the end of a path."""
+    for one in _types(info):
+        if not steps:
+            yield one
+        elif isinstance(one, inspect.StructType):
+            for each in one.fields:
+                if each.encode_name == steps[0]:
+                    yield from _below(each.type, steps[1:])
+        elif isinstance(one, inspect.DictType):
+            yield from _below(one.value_type, steps[1:])
+        elif isinstance(one, (inspect.ListType, inspect.VarTupleType)):
+            yield from _below(one.item_type, steps[1:])
+
+
+def _keys_at(info: inspect.Type, steps: PathParts) -> list[str]:
+    return [
+        each.encode_name for one in _below(info, steps) if isinstance(one, inspect.StructType) for each in one.fields
+    ]
+
+
+def _choices(info: inspect.Type, steps: PathParts) -> list[str]:
+    return [str(value) for one in _below(info, steps) if isinstance(one, inspect.LiteralType) for value in one.values]
+
+
+def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str, str]:
+    """One finding of msgspec in plain words, and the mend; quotes a value only where the value can be no secret."""
+    name = dotted(steps) or "this"
+    found = value
+    for step in steps:
+        found = found[step]
+    if missing := _MISSING.match(what):
+        return f'"{missing[1]}" is missing' + (f" in {name}" if steps else ""), ""
+    choices = _choices(inspect.type_info(kind), steps)
+    if what.startswith("Invalid enum value") or (choices and _TYPE.match(what)):
+        shown = f", not {str(found)[:40]!r}" if isinstance(found, (str, int, float)) else ""
+        hint = suggestion(found, choices) if isinstance(found, str) else ""
+        return f"{name} has to be {_either(choices)}{shown}", hint
+    if wrong := _TYPE.match(what):
+        kinds = [word for word in wrong[1].split(" | ") if word != "null"] or ["null"]
+        wanted = _either([_WORDS.get(word, word) for word in kinds])
+        if found is None:
+            return f"{name} is empty; it has to be {wanted}", ""
+        return f"{name} has to be {wanted}, not {_WORDS.get(wrong[2], wrong[2])}", _mend(kinds, found)
+    if bound := _BOUND.match(what):
+        return f"{name} has to be {_BOUNDS[bound[1]]} {bound[2].removesuffix('.0')}", ""
+    if length := _LENGTH.match(what):
+        unit = "characters" if length[1] == "str" else "entries"
+        empty = length[2] == ">=" and length[3] == "1"
+        return f"{name} " + (
+            "must not be empty" if empty else f"has to have {_BOUNDS[length[2]]} {length[3]} {unit}"
+        ), ""
+    if regex := _REGEX.match(what):
+        return f"{name} has to match {regex[1].strip(chr(39)).removeprefix('^').removesuffix('$')}", ""
+    return f"{name}: {what}", ""
+
+
+def _mend(kinds: list[str], found: Plain) -> str:
+    if "str" in kinds and isinstance(found, (int, float)):
+        return "put it in quotes"
+    if isinstance(found, str):
+        if "bool" in kinds and found.lower() in ("yes", "on", "y", "no", "off", "n"):
+            return f"write {'true' if found.lower() in ('yes', 'on', 'y') else 'false'}"
+        if ("int" in kinds or "float" in kinds) and re.fullmatch(r"[-+]?\d+(?:\.\d+)?", found):
+            return "remove the quotes"
+        if "float" in kinds and re.fullmatch(r"\d+(?:\.\d+)? ?(?:ms|s|m|h|d)", found):
+            return "write it in seconds, without a unit"
+        if "array" in kinds:
+            return "put it in brackets: [ … ]"
+    return ""
+
+
+def _either(words: list[str]) -> str:
+    unique = list(dict.fromkeys(words))
+    return " or ".join(([", ".join(unique[:-1])] if len(unique) > 1 else []) + unique[-1:])

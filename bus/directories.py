@@ -1,0 +1,165 @@
+"""Where everything of Fleethook lies on this machine, and that nobody else can get at it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bus.errors import ConfigError
+
+HOME_VARIABLE: Final = "FLEETHOOK_HOME"
+CONFIG_NAMES: Final = ("fleethook.yaml", "fleethook.yml", "fleethook.json")
+SOCKET_NAME: Final = "redis.sock"
+SOCKET_LIMIT: Final = 100
+"""Bytes of a socket's path; the system's own limit is 104 on macOS and 108 on Linux, the closing zero included."""
+
+_AGENT: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}\Z")
+_SHARED: Final = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """The four places: what people write, what has to last, what may be lost, and what ends with the session."""
+
+    config: Path
+    data: Path
+    state: Path
+    runtime: Path
+
+    @property
+    def socket(self) -> Path:
+        """The embedded server's socket; its path has less than 100 bytes."""
+        return self.runtime / SOCKET_NAME
+
+    @property
+    def pid_file(self) -> Path:
+        """Who runs `fleethook up` here."""
+        return self.runtime / "up.pid"
+
+    @property
+    def server_dir(self) -> Path:
+        """The embedded server's data."""
+        return self.data / "server"
+
+    @property
+    def credentials(self) -> Path:
+        """The embedded server's passwords by role (0600)."""
+        return self.data / "credentials.json"
+
+    @property
+    def trust_file(self) -> Path:
+        """The folders whose hooks the user trusts."""
+        return self.state / "trust.json"
+
+    @property
+    def log_dir(self) -> Path:
+        """What the processes of `fleethook up --detach` write."""
+        return self.state / "log"
+
+    def spool(self, agent: str) -> Path:
+        """Where an agent's shim keeps events while Redis is away."""
+        return self.state / "spool" / _agent_file(agent)
+
+    def answer_file(self, agent: str) -> Path:
+        """What an agent's shim knows: address, credentials, deadlines and the answers to fall back to (0600)."""
+        return self.data / "agents" / _agent_file(agent)
+
+    def create(self) -> Directories:
+        """Make the four of them, for this user alone; ConfigError where one is somebody else's."""
+        for path in (self.config, self.data, self.state):
+            make_private(path, mend=True)
+        _make_runtime(self.runtime)
+        return self
+
+
+def directories(environ: Mapping[str, str] | None = None, *, create: bool = True) -> Directories:
+    """This user's directories: under FLEETHOOK_HOME where that is set, else where the system keeps such things."""
+    environ = os.environ if environ is None else environ
+    home = environ.get(HOME_VARIABLE, "")
+    if home:
+        base = Path(home).expanduser().absolute()
+        config, data, state = base / "config", base / "data", base / "state"
+        wanted: Path | None = base / "run"
+    else:
+        from platformdirs import PlatformDirs  # noqa: PLC0415 - 8 ms that a home of one's own need not pay
+
+        places = PlatformDirs("fleethook", appauthor=False)
+        config, data, state = places.user_config_path, places.user_data_path, places.user_state_path
+        wanted = _session_runtime(environ)
+    if wanted is None or len(os.fsencode(wanted / SOCKET_NAME)) >= SOCKET_LIMIT:
+        # Two homes on one machine must not meet in one runtime directory, so the data directory names it.
+        name = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
+        wanted = Path(f"/tmp/fleethook-{os.geteuid()}") / name  # noqa: S108 - owner, mode and kind are checked
+    found = Directories(config, data, state, wanted)
+    return found.create() if create else found
+
+
+def config_file(folder: Path) -> Path | None:
+    """The hook file in a folder: fleethook.yaml, .yml or .json, the first that is there."""
+    return next((folder / name for name in CONFIG_NAMES if os.path.isfile(folder / name)), None)
+
+
+def make_private(path: Path, *, mend: bool = False) -> None:
+    """Make a directory for this user alone (0700), or see that it is one; ConfigError where it is not.
+
+    `mend` takes a wider mode back where the directory is ours, and lets a link to such a directory pass.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        found = path.stat() if mend else path.lstat()
+        if not stat.S_ISDIR(found.st_mode):
+            kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no directory"
+            raise ConfigError(f"{path} is {kind}", hint="remove it")
+        if found.st_uid != os.geteuid():
+            raise ConfigError(f"{path} belongs to another user ({found.st_uid})", hint=f"set {HOME_VARIABLE}")
+        if found.st_mode & _SHARED:
+            if not mend:
+                raise ConfigError(f"{path} is open to other users", hint=f"chmod 700 {path}")
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_SHARED)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be used: {error.strerror or error}", hint=f"set {HOME_VARIABLE} to a folder that can"
+        ) from error
+
+
+def _make_runtime(path: Path) -> None:
+    """The runtime directory, and the level above it where that is ours as well: /tmp lets anybody make it first."""
+    if path.parent.name == f"fleethook-{os.geteuid()}":
+        make_private(path.parent)
+    make_private(path)
+
+
+def _session_runtime(environ: Mapping[str, str]) -> Path | None:
+    """`fleethook` in the session's runtime directory, where there is one that is this user's alone.
+
+    Not platformdirs' answer: without such a directory it makes one in /tmp, with a warning.
+    """
+    if sys.platform == "darwin":
+        return None
+    for folder in (environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
+        if not folder.startswith("/"):
+            continue
+        try:
+            found = os.lstat(folder)
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _SHARED:
+            return Path(folder) / "fleethook"
+    return None
+
+
+def _agent_file(agent: str) -> str:
+    name = agent.strip().lower()
+    if not _AGENT.match(name):
+        raise ConfigError(f"{agent[:40]!r} is no name of an agent", hint="letters, digits, '.', '_' and '-'")
+    return name
