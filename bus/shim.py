@@ -16,6 +16,8 @@ MAX_STDIN = 16 * 1024 * 1024 - 5
 """Bytes of payload that are sent; with its msgpack head it is the largest body that the bus takes."""
 SPOOL_LIMIT = 64 * 1024 * 1024
 CONNECT_S = 0.25
+ACK_S = 1.0
+"""How long Redis may take to say that it has a request, before its word counts as lost on the wire."""
 HEADER = b"fleethook-answers 1"
 ONCE = (
     b"if redis.call('ZADD',KEYS[1],'XX','INCR',0,ARGV[2]) then return 0 end "
@@ -23,12 +25,13 @@ ONCE = (
 )
 """Adds an entry once per id: KEYS sent, stream; ARGV now in ms, id, then fields. The mark comes last, since an XADD
 that is refused must leave none; ZADD INCR 0 is the look that the shim's rights allow."""
+KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
 DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.spool import main;sys.exit(main(sys.argv[1:2]))"
 """Finds `bus` where this file stands, however it was installed."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer of the server, not a fault here
-    """An error reply of Redis; the text is its code (NOAUTH, OOM, READONLY, LOADING, MISCONF, …)."""
+class NoAnswer(Exception):  # noqa: N818 - what the fallback is for, not a fault here
+    """Why the bus gives no answer: an error reply of Redis (by its code), nobody there, or a payload it cannot take."""
 
 
 class Plan:
@@ -78,19 +81,17 @@ class Link:
                 break
             except BlockingIOError:  # a unix socket's backlog is full: a fleet's hooks fire at once
                 time.sleep(0.002)
-        if rest:
-            self.sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         if kind == b"tls":
             import socket  # noqa: PLC0415 - 30 ms that only TLS pays
             import ssl  # noqa: PLC0415 - as above
 
             context = ssl.create_default_context(cafile=rest[2].decode("utf-8", "surrogateescape") or None)
             plain = socket.socket(fileno=self.sock.detach())
-            plain.settimeout(min(CONNECT_S, left(until)))
+            plain.settimeout(min(CONNECT_S, left(until)))  # from here on: the imports are no fault of the wire
             self.sock = context.wrap_socket(plain, server_hostname=rest[1].decode())
 
     def send(self, *commands: bytes) -> None:
-        """Sends the commands in one write; raises OSError, and Refused where the server refuses the credentials."""
+        """Sends the commands in one write; raises OSError, and NoAnswer where the credentials are refused."""
         self.sock.settimeout(left(self.until))
         self.sock.sendall(b"".join((*self.greeting, *commands)))
         while self.greeting:
@@ -98,7 +99,7 @@ class Link:
             self.read()
 
     def read(self) -> "int | bytes | None":
-        """The next reply (a status reads as bytes); raises Refused for an error, OSError where none came in time."""
+        """The next reply (a status reads as bytes); raises NoAnswer for an error, OSError where none came."""
         while (end := self.data.find(b"\r\n")) < 0:
             self._more()
         kind, text = self.data[:1], self.data[1:end]
@@ -110,17 +111,16 @@ class Link:
             return value
         self.data = self.data[end + 2 :]
         if kind == b"-":
-            raise Refused(text.split(b" ", 1)[0].decode("ascii", "replace"))
+            raise NoAnswer("redis refused: " + text.split(b" ", 1)[0].decode("ascii", "replace"))
         if kind == b":":
             return int(text)
         return text if kind == b"+" else None
 
     def _more(self) -> None:
         self.sock.settimeout(left(self.until))
-        chunk = self.sock.recv(1 << 18)
+        self.data += (chunk := self.sock.recv(1 << 18))
         if not chunk:
             raise ConnectionError("closed by the server")
-        self.data += chunk
 
 
 def main(argv: list[str]) -> int:
@@ -129,16 +129,13 @@ def main(argv: list[str]) -> int:
     plan = Plan(argv[3])
     _, mode, deadline, code, out, err = plan.events.get(event, plan.events.get(b"*", []))[:6]
     fallback = int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode())
-    end = start + int(deadline) / 1000
     if mode == b"skip":
         return 0
-    call = Call(plan, agent, event, end, mode == b"publish")
+    call = Call(plan, agent, event, end := start + int(deadline) / 1000, mode == b"publish")
     try:
         answer = call.send()
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
-        call.why, answer = reason(error), None
-    if answer is None and mode != b"publish":
-        answer = fallback
+        call.why, answer = reason(error), None if call.publish else fallback
     status = emit(answer, end) if answer else 0
     try:
         if call.why:
@@ -164,40 +161,47 @@ class Call:
         self.fields: list[bytes] = []
 
     def send(self) -> "tuple[int, bytes, bytes] | None":
-        """The answer as exit code, stdout, stderr; None for a publish, and where none came: `why` says why."""
-        body, self.why = read_stdin(self.soft)
-        if self.why:
-            return None
-        prefix = self.plan.prefix
-        reply = prefix + b"reply:" + posix.urandom(16).hex().encode()
+        """The answer as exit code, stdout, stderr; None for a publish. Raises NoAnswer, OSError."""
+        body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
         wait = [] if self.publish else [b"reply", reply, b"budget", b"1"]
         self.fields = [b"id", self.id, *wait, *self.tail, b"body", body, *parent()]
-        link = Link(self.plan, self.soft)
+        link, spare = Link(self.plan, self.soft), (self.end - self.soft) / 3
         if self.publish:
-            link.send(pack(b"XADD", prefix + b"events", b"*", *self.fields))
+            link.send(self._add(b"events"))
             link.read()
             self.reached = True
             return None
-        seconds = left(self.soft)
-        self.fields[5] = b"%d" % max(1, int(seconds * 1000))
-        # The server's wait ends first, so that its "nothing came" is told from a connection that hangs.
-        link.until = self.soft + (self.end - self.soft) / 3
+        try:
+            return self._ask(link, reply, self.soft + spare, ACK_S)
+        except (ConnectionError, TimeoutError):  # what broke the wire may have taken an answer with it
+            until = self.soft + 2 * spare
+            return self._ask(Link(self.plan, until), reply, until, left(until))
+
+    def _ask(self, link: Link, reply: bytes, until: float, patience: float) -> "tuple[int, bytes, bytes]":
+        """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
+        link.until, seconds = until, max(0.001, self.soft - time.monotonic())
+        self.fields[5] = b"%d" % max(1, seconds * 1000)
         link.send(
-            pack(b"EXISTS", prefix + b"alive:evaluator"),
-            pack(b"XADD", prefix + b"requests", b"*", *self.fields),
-            pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % max(0.001, seconds)),
+            pack(b"EXISTS", self.plan.prefix + b"alive:evaluator"),
+            *([] if self.acked else [self._add(b"requests")]),
+            # The server's wait ends first, so that its "nothing came" is told from a wire that is dead.
+            pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % seconds),
         )
+        link.until = min(until, time.monotonic() + patience)
         alive = link.read()
-        link.read()
-        self.acked = True
+        if not self.acked:
+            link.read()
+        self.acked, link.until = True, until
         if not alive:
-            self.why = "no evaluator"
-            return None
+            raise NoAnswer("no evaluator")
         raw = link.read()
         self.reached = True
-        answer = unpack_answer(raw) if isinstance(raw, bytes) else None
-        self.why = "" if answer else "answer not understood" if raw is not None else "no answer in time"
-        return answer
+        if not isinstance(raw, bytes):
+            raise NoAnswer("no answer in time")
+        return unpack_answer(raw)
+
+    def _add(self, stream: bytes) -> bytes:
+        return pack(b"XADD", self.plan.prefix + stream, b"*", *self.fields)
 
     def record(self) -> None:
         """Puts a fallback on record: told to Redis where it has the request, else kept in the spool."""
@@ -214,37 +218,37 @@ class Call:
             link.send(once(self.plan.prefix, b"events", fields))
             link.read()
             self.reached = True
-        except (OSError, Refused, ValueError):  # ValueError: what answers there is not Redis
+        except (OSError, NoAnswer, ValueError):  # ValueError: what answers there is not Redis
             keep(self.plan.spool, pack(b"events", *fields), self.end)
 
 
-def read_stdin(until: float) -> "tuple[bytes, str]":
-    """Stdin as one msgpack `bin`, or why there is none: it is too large, or does not end in time."""
+def read_stdin(until: float) -> bytes:
+    """Stdin as one msgpack `bin`; raises NoAnswer where it is too large, or does not end in time."""
     chunks: list[bytes] = []
     size, ready = 0, select.poll()
     ready.register(0, select.POLLIN)
     while True:
         wait = until - time.monotonic()
         if wait <= 0 or not ready.poll(wait * 1000):
-            return b"", "stdin did not end"
+            raise NoAnswer("stdin did not end")
         try:
             chunk = posix.read(0, 1 << 20)
         except BlockingIOError:  # another process shares the pipe, made it non-blocking and was quicker
             continue
-        except OSError:
-            return b"", "stdin cannot be read"
+        except OSError as error:
+            raise NoAnswer("stdin cannot be read") from error
         if not chunk:
             break
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_STDIN:
-            return b"", "payload too large"
+            raise NoAnswer("payload too large")
     width, kind = (1, b"\xc4") if size < 256 else (2, b"\xc5") if size < 65536 else (4, b"\xc6")
-    return b"".join((kind, size.to_bytes(width, "big"), *chunks)), ""
+    return b"".join((kind, size.to_bytes(width, "big"), *chunks))
 
 
-def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes] | None":
-    """Exit code, stdout and stderr in a reply (`bus/answers.py`); None where it is not in that form."""
+def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes]":
+    """Exit code, stdout and stderr in a reply (`bus/answers.py`); raises NoAnswer where it is not in that form."""
     head, _, rest = raw.partition(b"\n")
     try:
         magic, code, out, err = head.split(b" ")
@@ -252,7 +256,7 @@ def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes] | None":
             return int(code), rest[: int(out)], rest[int(out) :]
     except ValueError:
         pass  # the same as any other answer that is not in this form
-    return None
+    raise NoAnswer("answer not understood")
 
 
 def pack(*parts: bytes) -> bytes:
@@ -288,11 +292,9 @@ def left(until: float) -> float:
 
 def reason(error: Exception) -> str:
     """Why it was not done, for the record."""
-    if isinstance(error, Refused):
-        return "redis refused: " + str(error)
     if isinstance(error, OSError):
         return "redis away: " + (error.strerror or str(error) or type(error).__name__)
-    return "shim failed: " + type(error).__name__
+    return str(error) if isinstance(error, NoAnswer) else "shim failed: " + type(error).__name__
 
 
 def emit(answer: "tuple[int, bytes, bytes]", end: float) -> int:
@@ -385,8 +387,7 @@ def drain_later(plan: Plan) -> None:
         posix.closerange(3, 65536)
         posix.setsid()
         if posix.fork() == 0:
-            names = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
-            environ = {name: posix.environ[name] for name in names if name in posix.environ}
+            environ = {name: value for name, value in posix.environ.items() if name in KEPT_ENV}
             house = __file__.rpartition("/")[0].rpartition("/")[0]
             posix.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DRAINER, plan.path, house], environ)
     finally:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bus import shim
@@ -46,13 +46,13 @@ class Drained(NamedTuple):
     skipped: int = 0
 
 
-def append(path: str | os.PathLike[str], stream: str, fields: Mapping[str, bytes], *, wait_s: float = 1.0) -> bool:
-    """Keeps an entry for `stream` (`requests` or `events`; its first field is `id`); False where it was dropped.
+def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | bytes], *, wait_s: float = 1.0) -> bool:
+    """Keeps an entry for `stream` (`requests` or `events`), fields and values in turn, `id` first; False if dropped.
 
     Dropped means that the spool is full (64 MiB), the disk is, or its lock was not to be had in time; it is counted.
     """
-    parts = [part for name, value in fields.items() for part in (name.encode(), value)]
-    return shim.keep(os.fsencode(path), shim.pack(stream.encode(), *parts), time.monotonic() + wait_s)
+    parts = [part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part for part in (stream, *fields)]
+    return shim.keep(os.fsencode(path), shim.pack(*parts), time.monotonic() + wait_s)
 
 
 def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
@@ -76,7 +76,7 @@ def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
 def drain(answers: str) -> Drained | None:
     """Sends what waits in the spool that an answer file names; None where another drainer is at it.
 
-    Raises OSError and `shim.Refused` where Redis is away or refuses: what is not acknowledged stays.
+    Raises OSError and `shim.NoAnswer` where Redis is away or refuses: what is not acknowledged stays.
     """
     plan = shim.Plan(answers)
     draining = plan.spool + b".draining"
@@ -94,7 +94,7 @@ def drain(answers: str) -> Drained | None:
                     shim.count_dropped(plan.spool, done.skipped)
                 os.unlink(draining)
                 total = Drained(total.sent + done.sent, total.skipped + done.skipped)
-        except (OSError, shim.Refused, ValueError):
+        except (OSError, shim.NoAnswer, ValueError):
             os.utime(lock, (time.time() + PAUSE_S,) * 2)
             raise
         os.utime(lock)
@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     """The drainer as a program: `python -m bus.spool ANSWERFILE`; exits 3 where Redis is away or refuses."""
     try:
         drain((sys.argv[1:] if argv is None else argv)[0])
-    except (OSError, shim.Refused, ValueError, IndexError) as error:
+    except (OSError, shim.NoAnswer, ValueError, IndexError) as error:
         sys.stderr.write(f"fleethook: the spool was not drained: {type(error).__name__}: {error}\n")
         return 3
     return 0
