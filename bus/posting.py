@@ -1,0 +1,223 @@
+"""HTTP out: one POST, with everything that the receiver may do to us bounded. The one module that knows aiohttp.
+
+What leaves here goes only to addresses that the policy has vetted: a literal before the request, a name inside the
+resolver, so that the connection is made to exactly the addresses that were looked at, with the name in Host and SNI.
+A pooled connection is reused for its own name and port only, and was vetted when it was made. No redirect is followed,
+no proxy of the environment used, no cookie kept, no body decompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+from bus.addresses import AddressPolicy, Target, parse_target, vet
+from bus.errors import TargetRefused
+
+if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
+    import aiohttp
+    from aiohttp.abc import AbstractResolver
+    from yarl import URL
+
+CAP: Final = 64 * 1024
+"""Bytes of a response's body that are read; with more to come the connection is dropped."""
+
+KEEP_ALIVE: Final = 4.0
+"""Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
+connection that the server is just closing cannot be told from one that it has acted upon."""
+
+AGENT: Final = "Fleethook"
+
+Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol"]
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+
+_REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
+_LOOKUPS = 32  # threads: a name server that hangs holds one for as long as the system's resolver waits
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back. It is an answer only where `error` is empty: a status may stand beside a body that broke off."""
+
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    """The first bytes, as many as the cap allows, as sent (never decompressed)."""
+    ms: float = 0.0
+    error: Failure = ""
+    detail: str = ""
+    """For the operator: the rule that refused, the system's error, or which limit was met."""
+    retry_after: str = ""
+    """The header of that name, as sent."""
+
+
+class Poster:
+    """A pool of connections under one address policy; an async context manager.
+
+    `tls` replaces the system's trust store, `lookup(host, port)` the system's resolver (its answers are vetted too).
+    """
+
+    def __init__(
+        self, policy: AddressPolicy, *, tls: ssl.SSLContext | None = None, lookup: Lookup | None = None
+    ) -> None:
+        self._policy, self._tls, self._lookup = policy, tls, lookup
+        self._accepted: dict[str, URL] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def open(self) -> aiohttp.ClientSession:
+        """The session, made at the first use; a process that is about to post a lot may call this beforehand."""
+        if self._session is None:
+            self._threads = ThreadPoolExecutor(_LOOKUPS, "lookup")
+            self._session = _session(self._policy, self._tls, self._lookup or self._system_lookup)
+        return self._session
+
+    async def close(self) -> None:
+        """Drop every connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP) -> Reply:
+        """POST `body` and read the answer, all within `seconds`: look-up, connecting, sending and reading.
+
+        Never raises for what the URL says or the receiver does. The URL is sent in its canonical spelling.
+        """
+        start = time.perf_counter()
+        status, got = 0, b""
+        found: tuple[tuple[str, str], ...] = ()
+        error: Failure = ""
+        detail = ""
+        response: aiohttp.ClientResponse | None = None
+        try:
+            response = await self.open().post(
+                self._accept(url), data=body, headers=headers, allow_redirects=False, timeout=_timeout(seconds)
+            )
+            status, found = response.status, tuple(response.headers.items())
+            got = await _read(response, cap)
+        except asyncio.CancelledError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever aiohttp raises is sorted, and nothing is let through
+            error, detail = _sort(problem, seconds)
+        finally:
+            if response is not None:
+                response.close()  # drops the connection unless the body was read to its end
+        retry_after = response.headers.get("Retry-After", "") if response is not None else ""
+        return Reply(status, found, got, (time.perf_counter() - start) * 1e3, error, detail, retry_after)
+
+    def _accept(self, url: str) -> URL:
+        """The URL to ask for. What is remembered depends on the text and the policy alone; names are vetted later."""
+        known = self._accepted.get(url)
+        if known is None:
+            from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+            target = parse_target(url)
+            if target.literal is not None:
+                vet(target, [str(target.literal)], self._policy)
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
+            known = self._accepted[url] = URL(target.url, encoded=True)
+        return known
+
+    async def _system_lookup(self, host: str, port: int) -> list[str]:
+        answers = await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+        return [str(answer[4][0]) for answer in answers]
+
+
+def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> aiohttp.ClientSession:
+    import aiohttp  # noqa: PLC0415 - see above: only those who post pay for it
+
+    connector = aiohttp.TCPConnector(
+        resolver=_resolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
+        ssl=tls if tls is not None else True,
+    )  # fmt: skip
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
+        headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}, timeout=_timeout(60.0),
+    )  # fmt: skip
+
+
+def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
+    from aiohttp.abc import AbstractResolver, ResolveResult  # noqa: PLC0415 - as above
+
+    class Vetting(AbstractResolver):
+        """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
+
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            target = Target(url="", scheme="", host=host, port=port, literal=None)
+            return [
+                ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+                for address in vet(target, await lookup(host, port), policy)
+            ]
+
+        async def close(self) -> None:
+            """Nothing is held."""
+
+    return Vetting()
+
+
+@lru_cache(maxsize=256)
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    import aiohttp  # noqa: PLC0415 - as above
+
+    # aiohttp rounds deadlines above `ceil_threshold` up to the next second.
+    return aiohttp.ClientTimeout(total=max(seconds, 0.001), ceil_threshold=float("inf"))
+
+
+async def _read(response: aiohttp.ClientResponse, cap: int) -> bytes:
+    """The body's first `cap` bytes; the connection goes back to the pool only if that was all of it."""
+    length = response.content_length
+    if length is not None and length <= cap:
+        return await response.read()
+    kept = bytearray()
+    while len(kept) <= cap:
+        chunk = await response.content.readany()
+        if not chunk:
+            break
+        kept += chunk
+    return bytes(kept[:cap])
+
+
+def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
+    """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
+    import aiohttp  # noqa: PLC0415 - as above
+
+    if isinstance(problem, TargetRefused):
+        return "refused", problem.reason
+    if isinstance(problem, TimeoutError):
+        return "timeout", f"no complete answer within {seconds:g} s"
+    if isinstance(problem, aiohttp.ClientConnectorDNSError | socket.gaierror):
+        cause = getattr(problem, "os_error", problem)
+        return "dns", f"the name cannot be resolved: {cause.strerror or cause}"
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
+        return "tls", f"the certificate is not accepted: {problem.certificate_error}"
+    if isinstance(problem, aiohttp.ClientSSLError | ssl.SSLError):
+        return "tls", f"no TLS connection: {problem}"
+    if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):
+        return "connect", _connection_text(problem)
+    return "protocol", f"{type(problem).__name__}: {problem}"[:500]
+
+
+def _connection_text(problem: Exception) -> str:
+    if isinstance(problem, OSError):
+        return f"no connection, or it was lost: {problem.strerror or problem}"
+    return "the connection was closed before an answer came"

@@ -1,0 +1,78 @@
+"""Blocking webhooks: the event is posted, and the receiver's JSON is the answer (G-08)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from bus import signing
+from bus.codec import write_json
+from bus.errors import DecodeError, FleethookError
+from bus.events import Event
+from bus.hooks import Hook, HttpCall
+from bus.posting import Poster, Reply
+from bus.redaction import redact_text
+from bus.runners import Outcome
+from bus.runners.replies import read_reply
+from bus.secrets import fill, resolve_secret
+
+SHOWN: Final = 4096
+"""Characters of the end of an answer that a trace keeps."""
+
+_UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (signing.py)
+
+
+class HttpRunner:
+    """Runs hooks of kind `http` over a poster, which brings the address policy with it."""
+
+    def __init__(self, poster: Poster, secret: Callable[[str], str] = resolve_secret) -> None:
+        self._poster, self._secret = poster, secret
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+        """2xx with JSON is the answer, 2xx with nothing is abstain; whatever else comes, or does not, is a failure."""
+        name = f"hook {hook.id!r} ({hook.origin})" if hook.origin else f"hook {hook.id!r}"
+        if hook.http is None:
+            return Outcome(failure=f"{name} has no http part")
+        try:
+            body = write_json({"event": {field: getattr(event, field) for field in event.__struct_fields__}})
+            headers = self._headers(hook, hook.http, event, body)
+        except FleethookError as error:
+            return Outcome(failure=f"{name} was not sent: {error}")
+        except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+            return Outcome(failure=f"{name} was not sent: the event cannot be written as JSON ({error})")
+        reply = await self._poster.post(hook.http.url, body, headers, seconds=seconds)
+        if reply.error == "refused":
+            # Which rule refused says what the network behind us looks like: for the trace, not for the model.
+            return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)
+        shown = redact_text(reply.body[-2 * SHOWN :].decode("utf-8", "replace"))[-SHOWN:]
+        wrong = _wrong(reply)
+        if wrong:
+            return Outcome(failure=f"{name} {wrong}", output=shown)
+        if not reply.body.strip():
+            return Outcome()
+        try:
+            return msgspec.structs.replace(read_reply(reply.body, hook.id), output=shown)
+        except DecodeError as error:
+            return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
+
+    def _headers(self, hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", **fill(call.headers)}
+        if call.secret:
+            message = _UNFIT.sub("-", f"{event.id or 'event'}/{hook.id}")[:256]
+            headers.update(signing.headers([self._secret(call.secret)], message, int(time.time()), body))
+        return headers
+
+
+def _wrong(reply: Reply) -> str:
+    if reply.error:
+        return f"got no answer ({reply.error}): {reply.detail}"
+    if 300 <= reply.status < 400:
+        return f"was answered {reply.status}, a redirect, and none is followed"
+    if not 200 <= reply.status < 300:
+        return f"was answered {reply.status}"
+    encoding = next((value for key, value in reply.headers if key.lower() == "content-encoding"), "identity")
+    return "" if encoding in ("", "identity") else f"was answered in {encoding[:40]} encoding, which was not accepted"

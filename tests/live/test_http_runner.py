@@ -1,0 +1,158 @@
+"""Blocking webhooks: what the receiver is sent, and what its answers amount to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from bus import signing
+from bus.addresses import policy
+from bus.errors import ConfigError
+from bus.events import Event
+from bus.hooks import Hook, HttpCall
+from bus.posting import Poster
+from bus.runners import Outcome
+from bus.runners.http import HttpRunner
+from bus.secrets import fill, resolve_secret
+from tests.live.receivers import Serve, answer, receiver
+
+EVENT = Event(type="tool:pre_execute", id="e0123", tool="shell", input={"command": "ls"}, raw={"x": "\ud800"})
+LOCAL = policy(["127.0.0.1"])
+
+
+async def ask(
+    serve: Serve, *, seconds: float = 20.0, headers: dict[str, str] | None = None, secret: str = ""
+) -> Outcome:
+    async with receiver(serve) as port, Poster(LOCAL) as poster:
+        call = HttpCall(url=f"http://127.0.0.1:{port}/ask", headers=headers or {}, secret=secret)
+        hook = Hook(id="remote", on=("tool:*",), http=call, origin="fleethook.yaml:7")
+        return await HttpRunner(poster).run(hook, EVENT, seconds)
+
+
+@pytest.mark.req("G-08")
+async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = signing.generate_secret()
+    monkeypatch.setenv("HOOK_SECRET", secret)
+    monkeypatch.setenv("TOKEN", "t0k")
+    seen: list[bytes] = []
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        await answer(body=b'{"decision": "allow"}')(request, reader, writer)
+
+    got = await ask(serve, headers={"Authorization": "Bearer ${TOKEN}"}, secret="env:HOOK_SECRET")
+    assert (got.decision, got.failure) == ("allow", "")
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
+    assert headers["Authorization"] == "Bearer t0k"
+    assert headers["Content-Type"] == "application/json"
+    signing.verify([secret], headers, body)
+    assert headers["webhook-id"] == "e0123/remote"
+    sent = json.loads(body)["event"]
+    assert sent == {name: getattr(EVENT, name) for name in EVENT.__struct_fields__}
+
+
+@pytest.mark.parametrize(
+    ("body", "decision", "reason"),
+    [
+        (b"", "abstain", ""),
+        (b"{}", "abstain", ""),
+        (b'{"decision": "continue"}', "abstain", ""),
+        (b'{"decision": "deny", "reason": "not today"}', "deny", "not today"),
+        (b'{"decision": "ask", "reason": "sure?"}', "ask", "sure?"),
+        (b'{"decision": "deny"}', "deny", "hook 'remote' says deny and gives no reason"),
+    ],
+)
+async def test_answers(body: bytes, decision: str, reason: str) -> None:
+    got = await ask(answer(body=body))
+    assert (got.decision, got.reason, got.failure) == (decision, reason, "")
+
+
+async def test_context_and_changed_input_come_back() -> None:
+    body = b'{"context": ["a", "b"], "updated_input": {"command": "ls -l"}, "instead": "c"}'
+    got = await ask(answer(body=body))
+    assert (got.contexts, got.updated_input, got.instead) == (("a", "b"), {"command": "ls -l"}, "c")
+
+
+UNUSABLE = "got an answer that cannot be used: "
+
+
+@pytest.mark.parametrize(
+    ("serve", "text"),
+    [
+        (answer("500 Oops", b'{"decision": "allow"}'), "was answered 500"),
+        (
+            answer("302 Found", b"", ["Location: http://169.254.169.254/"]),
+            "was answered 302, a redirect, and none is followed",
+        ),
+        (answer(body=b"<html>"), f"{UNUSABLE}payload is not JSON: Expecting value at line 1 column 1"),
+        (answer(body=b'["allow"]'), f"{UNUSABLE}the answer is a JSON list, not an object"),
+        (
+            answer(body=b'{"decision": 1}'),
+            f"{UNUSABLE}the answer does not fit: Expected `str | null`, got `int` - at `$.decision`",
+        ),
+        (
+            answer(body=b"x", headers=["Content-Encoding: gzip"]),
+            "was answered in gzip encoding, which was not accepted",
+        ),
+    ],
+)
+async def test_everything_else_is_a_failure_in_words(serve: Serve, text: str) -> None:
+    got = await ask(serve)
+    assert got.failure == f"hook 'remote' (fleethook.yaml:7) {text}"
+    assert got.decision == "abstain"
+
+
+async def test_late_unreachable_and_refused_are_failures() -> None:
+    async def silent(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    assert "got no answer (timeout): no complete answer within 0.1 s" in (await ask(silent, seconds=0.1)).failure
+    async with receiver(answer()) as port:
+        pass
+    hook = Hook(id="remote", on=("*",), http=HttpCall(url=f"http://127.0.0.1:{port}/"))
+    async with Poster(LOCAL) as poster:
+        assert "got no answer (connect)" in (await HttpRunner(poster).run(hook, EVENT, 20)).failure
+    async with Poster(policy([])) as poster:
+        refused = await HttpRunner(poster).run(hook, EVENT, 20)
+    assert refused.failure == "hook 'remote' was not sent: the address policy refuses its target"
+    assert "127.0.0.1 (loopback)" in refused.output
+
+
+async def test_what_cannot_be_resolved_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABSENT", raising=False)
+    hit = asyncio.Event()
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hit.set()
+
+    assert "the variable ABSENT is not set" in (await ask(serve, headers={"X": "${ABSENT}"})).failure
+    assert "the secret env:ABSENT is not set" in (await ask(serve, secret="env:ABSENT")).failure
+    assert "whsec_" in (await ask(serve, secret="pasted")).failure
+    assert not hit.is_set()
+
+
+def test_secrets_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("S", " whsec_a ")
+    (tmp_path / "s").write_text("whsec_b\n")
+    assert resolve_secret("env:S") == "whsec_a"
+    assert resolve_secret(f"file:{tmp_path / 's'}") == "whsec_b"
+    assert resolve_secret("whsec_c") == "whsec_c"
+    (tmp_path / "empty").touch()
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for bad in (f"file:{tmp_path / 'gone'}", f"file:{tmp_path / 'empty'}", f"file:{tmp_path / 'binary'}", "hunter2"):
+        with pytest.raises(ConfigError) as caught:
+            resolve_secret(bad)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_headers_are_filled_once_and_never_with_the_buss_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A", "${B}")
+    assert fill({"x": "a ${A} $A {A}"}) == {"x": "a ${B} $A {A}"}
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
+    for bad in ("${FLEETHOOK_REDIS_URL}", "${}", "${A:-b}"):
+        with pytest.raises(ConfigError):
+            fill({"x": bad})
