@@ -124,7 +124,7 @@ class Poster:
         """The URL to ask for. What is remembered depends on the text and the policy alone; names are vetted later."""
         known = self._accepted.get(url)
         if known is None:
-            from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+            from yarl import URL  # comes with aiohttp
 
             target = parse_target(url)
             if target.literal is not None:
@@ -142,7 +142,7 @@ class Poster:
 
 
 def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> aiohttp.ClientSession:
-    import aiohttp  # noqa: PLC0415 - see above: only those who post pay for it
+    import aiohttp
 
     connector = aiohttp.TCPConnector(
         resolver=_resolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
@@ -155,7 +155,7 @@ def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) 
 
 
 def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
-    from aiohttp.abc import AbstractResolver, ResolveResult  # noqa: PLC0415 - as above
+    from aiohttp.abc import AbstractResolver, ResolveResult
 
     class Vetting(AbstractResolver):
         """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
@@ -177,7 +177,7 @@ def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
 
 @lru_cache(maxsize=256)
 def _timeout(seconds: float) -> aiohttp.ClientTimeout:
-    import aiohttp  # noqa: PLC0415 - as above
+    import aiohttp
 
     # aiohttp rounds deadlines above `ceil_threshold` up to the next second.
     return aiohttp.ClientTimeout(total=max(seconds, 0.001), ceil_threshold=float("inf"))
@@ -199,7 +199,7 @@ async def _read(response: aiohttp.ClientResponse, cap: int) -> bytes:
 
 def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
     """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
-    import aiohttp  # noqa: PLC0415 - as above
+    import aiohttp
 
     if isinstance(problem, TargetRefused):
         return "refused", problem.reason
