@@ -29,28 +29,35 @@ _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 
 
 async def evaluate(
-    event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = ""
-) -> Verdict:
+    event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = "",
+    layers: Sequence[str] = (), again: bool = False,
+) -> Verdict:  # fmt: skip
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
     Every hook sees the original event; the first deny ends the chain; the strictest decision wins. A hook that fails
     is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again.
+    `again` says that an evaluator died on this request, so hooks may run a second time.
     """
     start = time.monotonic()
     deadline = start + seconds
     tally = _Tally()
     for together in _groups(hooks):
         left = deadline - time.monotonic()
-        ran = await asyncio.gather(*(_run(hook, event, run, left, policy) for hook in together)) if len(
-            together
-        ) > 1 else [await _run(together[0], event, run, left, policy)]
+        ran = (
+            await asyncio.gather(*(_run(hook, event, run, left, policy) for hook in together))
+            if len(together) > 1
+            else [await _run(together[0], event, run, left, policy)]
+        )
         for hook, outcome, part in ran:
             tally.add(hook, outcome, part)
         if tally.decision == "deny":
             break
     if tally.rewrite and tally.decision != "deny":
         await _look_again(event, hooks, run, tally, deadline, policy)
-    return tally.verdict(event, version, (time.monotonic() - start) * 1000)
+    if again:
+        tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
+    verdict = tally.verdict(event, version, (time.monotonic() - start) * 1000)
+    return msgspec.structs.replace(verdict, layers=tuple(layers), repeated=again)
 
 
 class _Tally:
@@ -75,6 +82,8 @@ class _Tally:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
         if part.fallback:
             self.notes.append(f"{part.fallback}; its failure policy answered {part.decision}")
+        if outcome.note:
+            self.notes.append(outcome.note)
         if again:
             return
         self.contexts.extend(outcome.contexts)
@@ -97,7 +106,7 @@ class _Tally:
             decision=self.decision, event=event.id, reason=self.reason, instead=self.instead,
             contexts=contexts, updated_input=None if deny or not self.rewrite else self.rewrite,
             parts=tuple(self.parts), ms=round(ms, 3), version=version,
-            layers=tuple(dict.fromkeys(part.layer for part in self.parts)), notes=tuple(self.notes),
+            notes=tuple(self.notes),
         )  # fmt: skip
 
 
@@ -122,6 +131,9 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
         own = hook.on_failure or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
+    if hook.observe and (decision != "abstain" or outcome.updated_input):
+        note = f"observed only: hook {hook.id!r} would have said {decision}: {reason}"
+        decision, reason, outcome = "abstain", "", Outcome(note=note)
     part = Part(
         hook=hook.id, decision=decision, layer=hook.layer, version=hook.version, reason=reason,
         ms=round((time.monotonic() - start) * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -57,7 +57,7 @@ class Bus:
         self._spool = spool
         self._host = host_name()
 
-    async def __aenter__(self) -> Bus:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -150,9 +150,7 @@ class Bus:
         if event.id and event.host:
             return event
         parent = event.parent or os.environ.get("FLEETHOOK_PARENT", "")
-        return msgspec.structs.replace(
-            event, id=event.id or event_id(), host=event.host or self._host, parent=parent
-        )
+        return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or self._host, parent=parent)
 
     def _fields(self, event: Event) -> tuple[str | bytes, ...]:
         fields: tuple[str | bytes, ...] = (
@@ -201,7 +199,7 @@ class SyncBus:
         self._bus = bus
         self._loop = asyncio.new_event_loop()
 
-    def __enter__(self) -> SyncBus:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

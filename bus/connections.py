@@ -68,7 +68,7 @@ class Link:
         connection = self._connection
         try:
             if not connection.is_connected:
-                await connection.connect()
+                await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
             await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             replies: list[Any] = []
             for _ in commands:
@@ -114,7 +114,7 @@ class Links:
     def _open(self) -> Link:
         if self._pool is None:
             self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
-        link = Link(self._pool.make_connection())
+        link = Link(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
         self._all.append(link)
         return link
 
@@ -142,8 +142,7 @@ def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float 
     """An asynchronous client for commands that do not block longer than `seconds`; the caller closes it."""
     import redis.asyncio as redis_async
 
-    made = redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
-    return made
+    return redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
 
 
 def blocking_client(url: str, block: float) -> redis_async.Redis:

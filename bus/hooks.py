@@ -62,6 +62,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the command runs; empty means the event's own directory."""
     retry: tuple[float, ...] = ()
     """Seconds before each next attempt of a non-blocking hook that failed; empty means one attempt only."""
+    observe: bool = False
+    """Say what it would have decided, and decide nothing."""
     dialect: str = NATIVE
 
     layer: Layer = "fleet"

@@ -37,6 +37,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("requests", "stream", "entries leave when answered", "agents", "evaluators", "blocking events that wait for a verdict"),
     Key("events", "stream", "trimmed by age and size once acknowledged", "agents, evaluators", "dispatcher, readers", "everything that happened, requests with their verdict"),
     Key("deliveries", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries that are ready"),
+    Key("deliveries:*", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries for one host"),
     Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits"),
     Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event and tool call: the first request for the same hook call"),

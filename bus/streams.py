@@ -97,8 +97,6 @@ def _says(reply: object, word: str) -> bool:
     return isinstance(reply, Exception) and word in f"{type(reply).__name__.upper()} {reply}"
 
 
-
-
 class Consumer:
     """One member of a group over some streams: reads new entries, beats, and adopts those of members that died.
 
@@ -130,9 +128,7 @@ class Consumer:
     async def create(self) -> None:
         """Make the groups, with everything that is in the streams still to be read; existing ones stay as they are."""
         async with self.links.link() as link:
-            await link.exchange(
-                [("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams]
-            )
+            await link.exchange([("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams])
 
     async def read(self, link: Link, count: int, block: float, streams: Sequence[str] = ()) -> list[Entry]:
         """Up to `count` new entries a stream, waiting up to `block` seconds; beats on the way.
@@ -144,9 +140,9 @@ class Consumer:
             commands += self.beat_commands()
         names = streams or self.streams
         waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
+        news = [">"] * len(names)
         commands.append(
-            ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names)
-            + (">",) * len(names)
+            ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names, *news)
         )
         reply = (await link.exchange(commands, seconds=block + MARGIN_SECONDS))[-1]
         if _says(reply, "NOGROUP"):
@@ -164,8 +160,8 @@ class Consumer:
         taken: list[Entry] = []
         for stream in self.streams:
             for dead in await self._dead(stream):
-                keys, args = [stream, self.keys("beat", dead)], [self.group, dead, self.name, most]
-                rows = await call(self.links, "adopt", keys, args)
+                args: list[Argument] = [self.group, dead, self.name, most]
+                rows = await call(self.links, "adopt", [stream, self.keys("beat", dead)], args)
                 taken += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
                 if rows:
                     log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
@@ -200,11 +196,7 @@ class Consumer:
 def _entries(reply: Any) -> list[Entry]:  # noqa: ANN401 - a reply of any type
     if not reply:
         return []
-    return [
-        Entry(name.decode(), entry.decode(), flat(fields or ()))
-        for name, rows in reply
-        for entry, fields in rows
-    ]
+    return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]
 
 
 async def server_now(links: Links) -> int:

@@ -21,6 +21,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     updated_input: dict[str, Any] | None = None
     failure: str = ""
     """Why the hook gave no answer: timeout, spawn error, signal, crash, unreadable output; empty where it did."""
+    note: str = ""
+    """What a person should know although the hook gave its answer, or was kept from running in a loop."""
     exit_code: int | None = None
     output: str = ""
     """The end of what it printed, redacted, for the trace."""

@@ -16,8 +16,12 @@ if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
 else
   redis.call('SET', KEYS[3], KEYS[4], 'PX', ARGV[4])
-  redis.call('XADD', KEYS[2], '*', unpack(ARGV, 7))
-  if KEYS[6] ~= '' then redis.call('SET', KEYS[6], KEYS[4], 'NX', 'PX', ARGV[5]) end
+  local fields = {unpack(ARGV, 7)}
+  if KEYS[6] ~= '' and not redis.call('SET', KEYS[6], KEYS[4], 'NX', 'PX', ARGV[5]) then
+    fields[#fields + 1] = 'same'  -- the same hook call twice: recorded, and not delivered again
+    fields[#fields + 1] = '1'
+  end
+  redis.call('XADD', KEYS[2], '*', unpack(fields))
 end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
 

@@ -1,0 +1,129 @@
+"""The published hook set: versions in Redis that are applied, compared, rolled back and read by every worker (B-04, X-08)."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import json
+from typing import Any, Final
+
+import msgspec
+
+from bus.config.hookfile import HookFile, from_document, to_document
+from bus.connections import Links
+from bus.errors import ConfigError, FleethookError, NotFound
+from bus.ids import host_name
+from bus.keys import Keys
+from bus.streams import call, checked, flat
+
+KEPT_VERSIONS: Final = 100
+KEPT_LOG: Final = 1_000
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the history: which version was put in force, when, by whom, why."""
+
+    version: int
+    ms: int
+    by: str
+    message: str = ""
+    digest: str = ""
+    hooks: int = 0
+    endpoints: int = 0
+
+
+async def current_version(links: Links, keys: Keys) -> int:
+    """The number of the version in force; 0 where nothing was ever published."""
+    async with links.link() as link:
+        (reply,) = await link.exchange([("GET", keys("hookset", "current"))])
+    return int(checked(reply, "reading the hook set's version") or 0)
+
+
+async def load_version(links: Links, keys: Keys, version: int) -> HookFile:
+    """The hook set of one version; raises NotFound where it does not exist (any more)."""
+    if version == 0:
+        return HookFile()
+    return from_document(await _document(links, keys, version))
+
+
+async def apply(links: Links, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None) -> int:
+    """Publish `file` as the next version and return its number; a set with problems changes nothing.
+
+    `expected` is the version that the change was made against: where somebody else has published since, ConfigError.
+    """
+    if file.problems:
+        raise ConfigError(
+            f"the set has {len(file.problems)} problem(s) and changes nothing; the first: {file.problems[0]}"
+        )
+    return await _put(links, keys, to_document(file), file, message, expected)
+
+
+async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:
+    """Put an earlier version in force again, as a new version; default: the one before the current."""
+    now = await current_version(links, keys)
+    target = now - 1 if to is None else to
+    if target < 1:
+        raise NotFound(f"there is no version before {now} to roll back to")
+    document = await _document(links, keys, target)
+    return await _put(links, keys, document, from_document(document), f"rollback to {target}", now)
+
+
+async def history(links: Links, keys: Keys, most: int = 50) -> list[Change]:
+    """What was put in force, newest first."""
+    async with links.link() as link:
+        (reply,) = await link.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
+    changes = []
+    for entry, fields in checked(reply, "reading the history"):
+        row = {name.decode(): value.decode("utf-8", "replace") for name, value in flat(fields).items()}
+        changes.append(
+            Change(
+                version=int(row["version"]), ms=int(entry.partition(b"-")[0]), by=row.get("by", ""),
+                message=row.get("message", ""), digest=row.get("digest", ""),
+                hooks=int(row.get("hooks", 0)), endpoints=int(row.get("endpoints", 0)),
+            )
+        )  # fmt: skip
+    return changes
+
+
+def diff(before: HookFile, after: HookFile, names: tuple[str, str] = ("in force", "new")) -> str:
+    """A unified diff of two sets as a person reads them; empty where they are the same."""
+    left, right = (_readable(file).splitlines(keepends=True) for file in (before, after))
+    return "".join(difflib.unified_diff(left, right, *names))
+
+
+def _readable(file: HookFile) -> str:
+    document = to_document(file)
+    for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
+        entry.pop("origin", None)  # where it stood is no difference
+        entry.pop("position", None)
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
+    async with links.link() as link:
+        (reply,) = await link.exchange([("GET", keys("hookset", str(version)))])
+    raw = checked(reply, f"reading version {version}")
+    if raw is None:
+        raise NotFound(f"version {version} of the hook set does not exist; see `fleethook hooks history`")
+    document = json.loads(raw)
+    if not isinstance(document, dict):
+        raise FleethookError(f"version {version} of the hook set is not readable")
+    return document
+
+
+async def _put(
+    links: Links, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
+) -> int:
+    word, version = await call(
+        links,
+        "apply",
+        (keys("hookset", "current"), keys("hookset", "log")),
+        (keys("hookset", ""), json.dumps(document, separators=(",", ":")), "" if expected is None else expected,
+         KEPT_VERSIONS, KEPT_LOG, "by", f"{getpass.getuser()}@{host_name()}", "message", message,
+         "digest", file.digest, "hooks", len(file.hooks), "endpoints", len(file.endpoints)),
+    )  # fmt: skip
+    if word != b"ok":
+        raise ConfigError(
+            f"version {int(version)} was published meanwhile; look at `fleethook hooks diff` and apply again"
+        )
+    return int(version)

@@ -1,0 +1,248 @@
+"""The hooks in force for an event: fleet, user and project layers, compiled, watched, swapped without a pause."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bus.addresses import AddressPolicy
+from bus.addresses import policy as address_policy
+from bus.conditions import compile_condition
+from bus.config.format import GuardSettings
+from bus.config.hookfile import HookFile, load_hook_file
+from bus.config.trust import is_trusted, project_file
+from bus.connections import Links
+from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
+from bus.events import Event
+from bus.guards import load_pack
+from bus.hooks import LAYERS, Endpoint, Hook, Layer
+from bus.hooksets import current_version, load_version
+from bus.keys import Keys
+from bus.matchers import Index
+from bus.verdicts import Verdict
+
+log = logging.getLogger("fleethook.hooks")
+
+POLL_SECONDS: Final = 0.5
+"""How often the published version and the files are looked at: a change is in force within a second."""
+
+_MOST_SETS: Final = 64
+_MOST_FOLDERS: Final = 1024
+
+
+class Layered(NamedTuple):
+    """One layer's contribution: what it holds and the version it is known by."""
+
+    layer: Layer
+    version: str
+    file: HookFile
+
+
+class HookSet:
+    """Several layers, compiled: finds the hooks and endpoints that fit an event, in order."""
+
+    def __init__(self, layers: Sequence[Layered]) -> None:
+        self.version = " ".join(f"{one.layer}@{one.version}" for one in layers) or "none"
+        self.layers = tuple(one.layer for one in layers)
+        self.hooks: dict[str, Hook] = {}
+        self.endpoints: dict[str, Endpoint] = {}
+        allow: list[str] = []
+        for one in layers:
+            for hook in (*_guards(one), *one.file.hooks):
+                if hook.enabled:
+                    self.hooks.setdefault(hook.id, msgspec.structs.replace(hook, layer=one.layer, version=one.version))
+            for endpoint in one.file.endpoints:
+                if endpoint.enabled:
+                    placed = msgspec.structs.replace(endpoint, layer=one.layer, version=one.version)
+                    self.endpoints.setdefault(endpoint.id, placed)
+            if one.layer != "project":  # a cloned repository may not open the network
+                allow.extend(one.file.network_allow)
+        self.network: AddressPolicy = address_policy(allow)
+        ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
+        conditional: list[Hook | Endpoint] = [*ordered, *self.endpoints.values()]
+        self._conditions = {one.id: compile_condition(one.when) for one in conditional if one.when}
+        self._index = Index([(hook, hook.on) for hook in ordered])
+        self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
+
+    def blocking(self, event: Event) -> list[Hook]:
+        """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`)."""
+        return [hook for hook in self._index.find(event) if hook.blocking and self.holds(hook, event)]
+
+    def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
+        """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.
+
+        A rule only decides, so it has nothing to do there.
+        """
+        return [
+            hook for hook in self._index.find(event)
+            if hook.kind != "rule" and (verdict is None or not hook.blocking) and self.holds(hook, event, verdict)
+        ]  # fmt: skip
+
+    def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
+        """The endpoints that are told of `event`."""
+        return [one for one in self._targets.find(event) if self.holds(one, event, verdict)]
+
+    def holds(self, entry: Hook | Endpoint, event: Event, verdict: Verdict | None = None) -> bool:
+        """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost."""
+        condition = self._conditions.get(entry.id)
+        if condition is None:
+            return True
+        said = {"decision": verdict.decision, "reason": verdict.reason} if verdict else {"decision": "", "reason": ""}
+        try:
+            return condition({"event": event.facts(), "verdict": said})
+        except ConditionError as error:
+            log.warning("%s: when: of %r cannot be evaluated (%s); it counts as true", entry.origin, entry.id, error)
+            return True
+
+
+def _guards(layered: Layered) -> list[Hook]:
+    hooks: list[Hook] = []
+    for name, settings in layered.file.guards.items():
+        if settings.enabled:
+            hooks.extend(
+                _guard(hook, settings) for hook in load_pack(name).rules if not _disabled(hook, name, settings)
+            )
+    return hooks
+
+
+def _disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
+    return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
+
+
+def _guard(hook: Hook, settings: GuardSettings) -> Hook:
+    rule = hook.rule
+    if settings.decision is not None and rule is not None:
+        rule = msgspec.structs.replace(rule, decision=settings.decision)
+    return msgspec.structs.replace(hook, rule=rule, observe=settings.observe)
+
+
+class Watcher:
+    """Keeps the sets in force: polls the published version and the files, and swaps whole sets atomically.
+
+    A file that cannot be read keeps the set that was in force and says so; Redis away keeps everything.
+    """
+
+    def __init__(self, links: Links, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path) -> None:
+        self._links, self._keys, self._host, self._user_path = links, keys, host, user_file
+        self._fleet = Layered("fleet", "0", HookFile())
+        self._files: dict[Path, _Watched] = {}
+        self._sets: dict[tuple[str, ...], HookSet] = {}
+        self._looked = 0.0
+        self._bad_version = 0
+        self._trust = trust_file
+        self._projects: dict[str, tuple[float, Path | None]] = {}
+
+    async def refresh(self, *, force: bool = False) -> None:
+        """Look at the published version, at most every half second; raises Unreachable only when forced."""
+        now = time.monotonic()
+        if not force and now - self._looked < POLL_SECONDS:
+            return
+        self._looked = now
+        try:
+            version = await current_version(self._links, self._keys)
+            if str(version) == self._fleet.version or version == self._bad_version:
+                return
+            file = await load_version(self._links, self._keys, version)
+            HookSet([Layered("fleet", str(version), file)])
+        except Unreachable:
+            if force:
+                raise
+        except FleethookError as error:
+            self._bad_version = version
+            log.error(
+                "version %s of the hook set is not put in force: %s; %s stays", version, error, self._fleet.version
+            )
+        else:
+            self._fleet = Layered("fleet", str(version), file)
+            self._sets.clear()
+            log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
+
+    def for_event(self, event: Event) -> HookSet:
+        """The set in force for `event`: user and project layers exist only on their own host."""
+        layers = [self._fleet]
+        if event.host == self._host:
+            if self._user_path is not None:
+                layers.append(self._file("user", self._user_path))
+            project = self._project(event.cwd) if event.cwd else None
+            if project is not None:
+                layers.append(self._file("project", project))
+        used = [one for one in layers if one.version not in {"", "0"}]
+        return self._compiled(used)
+
+    def _project(self, cwd: str) -> Path | None:
+        """The project file above `cwd`, looked for at most every half second: it costs a walk up the folders."""
+        now = time.monotonic()
+        known = self._projects.get(cwd)
+        if known is None or now - known[0] >= POLL_SECONDS:
+            if len(self._projects) >= _MOST_FOLDERS:
+                self._projects.clear()
+            known = self._projects[cwd] = (now, project_file(Path(cwd)))
+        return known[1]
+
+    def fleet(self) -> HookSet:
+        """The fleet's own layer alone."""
+        return self._compiled([self._fleet] if self._fleet.version != "0" else [])
+
+    def _compiled(self, layers: list[Layered]) -> HookSet:
+        key = tuple(f"{LAYERS.index(one.layer)}{one.version}" for one in layers)
+        known = self._sets.get(key)
+        if known is None:
+            known = HookSet(layers)
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            self._sets[key] = known
+        return known
+
+    def _file(self, layer: Layer, path: Path) -> Layered:
+        watched = self._files.get(path)
+        if watched is None:
+            watched = self._files[path] = _Watched(layer, path, self._trust)
+        return watched.current()
+
+
+class _Watched:
+    """One hook file on this host, looked at every half second."""
+
+    def __init__(self, layer: Layer, path: Path, trust_file: Path) -> None:
+        self._layer, self._path, self._trust = layer, path, trust_file
+        self._looked, self._stamp = 0.0, (0, 0, 0)
+        self._current = Layered(layer, "", HookFile())
+
+    def current(self) -> Layered:
+        now = time.monotonic()
+        if now - self._looked >= POLL_SECONDS:
+            self._looked = now
+            self._look()
+        return self._current
+
+    def _look(self) -> None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            self._stamp, self._current = (0, 0, 0), Layered(self._layer, "", HookFile())
+            return
+        trusted = self._layer != "project" or is_trusted(self._path, self._trust)
+        stamp = (stat.st_mtime_ns, stat.st_size, int(trusted))
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        if not trusted:
+            log.warning(
+                "%s is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it", self._path
+            )
+            self._current = Layered(self._layer, "", HookFile())
+            return
+        try:
+            file = load_hook_file(self._path, self._layer)
+            HookSet([Layered(self._layer, file.digest[:8], file)])
+        except ConfigError as error:
+            log.error("%s: the set that was in force stays", error)
+            return
+        for problem in file.problems:
+            log.error("%s: this entry is left out", problem)
+        self._current = Layered(self._layer, file.digest[:8], file)

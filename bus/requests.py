@@ -1,0 +1,150 @@
+"""One request as it lies on the stream: what its fields mean, when it expires, and how its answer is given."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bus.answers import pack_answer
+from bus.codec import decode_body, encode_verdict
+from bus.dialects import find
+from bus.errors import DecodeError
+from bus.events import Event, source_name
+from bus.ids import event_id
+from bus.keys import CALL_MS, KEPT_MS, Keys
+from bus.streams import Call, Entry
+from bus.verdicts import Verdict
+
+MOST_BUDGET_MS: Final = 600_000
+"""No request waits longer than ten minutes (the longest default timeout of any agent)."""
+
+_TOKEN: Final = re.compile(r"[0-9a-f]{32}")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Request(NamedTuple):
+    """One request, its fields checked; `reply` is empty where the name it gave may not be written to."""
+
+    entry: Entry
+    id: str
+    reply: str
+    deadline: int
+    """Milliseconds by the server's clock: the time of its entry id plus its budget (design, section 3)."""
+    source: str
+    native: str
+    host: str
+    body: bytes
+    parent: str
+    fallback: str
+    """Why the shim answered by policy before this came out of its spool; such a request runs no hook."""
+
+
+def read_request(entry: Entry, keys: Keys) -> Request:
+    """The request in a stream entry; never raises: what is missing or odd gets a harmless value."""
+
+    def text(name: bytes) -> str:
+        return entry.fields.get(name, b"").decode("utf-8", "replace")
+
+    def number(name: bytes) -> int:
+        digits = entry.fields.get(name, b"")
+        return int(digits) if digits.isdigit() and len(digits) < 16 else 0
+
+    reply, prefix = text(b"reply"), keys("reply", "")
+    writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply[len(prefix) :]) is not None
+    name, parent = text(b"id"), text(b"parent")
+    return Request(
+        entry=entry,
+        id=name if _ID.fullmatch(name) else event_id(entry.ms),
+        reply=reply if writable else "",
+        deadline=number(b"deadline") or entry.ms + min(number(b"budget"), MOST_BUDGET_MS),
+        source=source_name(text(b"source")),
+        native=text(b"event")[:128],
+        host=text(b"host")[:255],
+        body=entry.fields.get(b"body", b""),
+        parent=parent if _ID.fullmatch(parent) else "",
+        fallback=text(b"fallback")[:512],
+    )
+
+
+def read_event(request: Request) -> Event:
+    """The canonical event in a request (or an event entry); raises DecodeError.
+
+    Id, host, parent and time come from the entry and not from the payload, so nobody can speak for another event.
+    """
+    body = decode_body(request.body)
+    event = body if isinstance(body, Event) else find(request.source).read(request.native, body, host=request.host)
+    try:
+        return msgspec.structs.replace(
+            event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.entry.ms
+        )
+    except TypeError as error:
+        raise DecodeError("payload is not an event") from error
+
+
+def is_canonical(request: Request) -> bool:
+    """Whether the body is an event of our own (answered with a Verdict) and no agent's payload (an Answer)."""
+    return bool(request.body) and request.body[0] not in _BIN_HEADS
+
+
+_BIN_HEADS: Final = frozenset({0xC4, 0xC5, 0xC6})
+"""First bytes of a msgpack `bin`."""
+
+
+def render(request: Request, verdict: Verdict, event: Event | None) -> bytes:
+    """The bytes that go to whoever waits: in the agent's own form, rendered here so that the shim only copies."""
+    if is_canonical(request):
+        return encode_verdict(verdict)
+    return pack_answer(find(request.source).render(request.native, verdict, event))
+
+
+def call_key(event: Event | None, keys: Keys) -> str:
+    """The key by which the same hook call is known for 60 s: agent, session, event and tool call; else empty."""
+    if event is None or not event.call:
+        return ""
+    parts = f"{event.source}\x00{event.session}\x00{event.type}\x00{event.call}"
+    return keys("call", hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+
+
+def answer_call(request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str) -> Call:
+    """The one script call that acknowledges, records the event with its verdict, and gives the answer."""
+    fields: list[str | bytes] = [
+        "id", request.id, "source", request.source, "event", request.native, "host", request.host,
+        "body", request.body, "verdict", encode_verdict(verdict),
+    ]  # fmt: skip
+    if request.parent:
+        fields += ["parent", request.parent]
+    if request.fallback:
+        fields += ["fallback", request.fallback]
+    return Call(
+        "answer",
+        (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
+         keys("join", request.id), call),
+        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", *fields),
+    )  # fmt: skip
+
+
+def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> Call:
+    """The script call that takes the right to run hooks with effects."""
+    return Call(
+        "claim",
+        (request.entry.stream, keys("claim", request.id), keys("verdict", request.id),
+         request.reply or keys("reply", "nobody"), keys("join", request.id), call, keys("lineage", request.id)),
+        (group, request.entry.id, consumer, KEPT_MS, "1" if request.reply else "0", request.parent, *hooks),
+    )  # fmt: skip
+
+
+def defer_call(request: Request, keys: Keys, group: str) -> Call:
+    """The script call that puts a request aside until somebody has a free slot, with its deadline unchanged."""
+    fields: list[str | bytes] = []
+    for name, value in request.entry.fields.items():
+        if name != b"deadline":
+            fields += [name, value]
+    return Call(
+        "defer",
+        (request.entry.stream, keys("waiting")),
+        (group, request.entry.id, *fields, "deadline", request.deadline),
+    )

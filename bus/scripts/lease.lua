@@ -1,0 +1,6 @@
+-- Hold a lease: take it when it is free, keep it when it is ours.
+-- KEYS  1 alive:<role>    ARGV  1 who  2 ms
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1

@@ -1,0 +1,79 @@
+"""Fixtures of all tests: a clean environment, folders of their own, one real server, and a check for leaked keys."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.connections import Links, sync_client
+from bus.keys import Keys, declared
+from tests.support.servers import Server
+
+_LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No FLEETHOOK_* of the developer's own reaches a test; everything that it writes lies in its own folder."""
+    for name in list(os.environ):
+        if name.startswith("FLEETHOOK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("FLEETHOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLEETHOOK_HOST", "test-host")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One real server for the whole run; every test has a namespace of its own on it."""
+    one = Server()
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def keys(server: Server) -> Iterator[Keys]:
+    """Key names of a namespace of this test's own; afterwards every key left is declared and has its promised end."""
+    names = Keys(f"t-{uuid.uuid4().hex[:12]}")
+    yield names
+    client = sync_client(server.url)
+    left = [name.decode() for name in client.scan_iter(match=f"{_escaped(names.prefix)}*", count=1000)]
+    problems = []
+    for name in left:
+        key = declared(name.removeprefix(names.prefix))
+        kind = client.type(name).decode()
+        if key is None:
+            problems.append(f"{name} is not declared in bus/keys.py")
+        elif kind not in {key.kind, "none"}:
+            problems.append(f"{name} is a {kind}, declared as {key.kind}")
+        elif isinstance(key.ttl, int) and key.kind in {"string", "list"} and client.pttl(name) == -1:
+            problems.append(f"{name} has no TTL; {key.ttl} ms were promised")
+    if left:
+        client.delete(*left)
+    client.close()
+    assert not problems, "\n".join(problems)
+
+
+def _escaped(prefix: str) -> str:
+    return prefix.replace("{", "\\{").replace("}", "\\}")
+
+
+@pytest.fixture
+async def links(server: Server) -> AsyncIterator[Links]:
+    """Connections to the server."""
+    made = Links(server.url, connect=2.0)
+    yield made
+    await made.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder."""
+    for item in items:
+        found = _LIVE.search(str(item.path))
+        if found and found[1] in {"live", "flow", "chaos"}:
+            item.add_marker(found[1])

@@ -1,0 +1,80 @@
+"""A real Redis-compatible server for tests: started, killed and started again on the same data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from bus.connections import sync_client
+from bus.server import find_binary
+from tests.support.waiting import wait_until
+
+
+class Server:
+    """One server process with its own folder; `url` is its unix socket."""
+
+    def __init__(self, *, fsync: str = "everysec", acl: str = "", persistent: bool = False) -> None:
+        # Unix socket paths end at about 100 bytes, and pytest's own folders are longer.
+        self.folder = Path(tempfile.mkdtemp(prefix="fh-"))
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}?db=0"
+        self._fsync, self._persistent = fsync, persistent
+        if acl:
+            (self.folder / "users.acl").write_text(acl, encoding="utf-8")
+        self._acl = bool(acl)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        binary = find_binary()
+        options = ["--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700", "--dir", str(self.folder),
+                   "--save", "", "--appendonly", "yes" if self._persistent else "no", "--appendfsync", self._fsync,
+                   "--maxmemory-policy", "noeviction", "--loglevel", "warning"]  # fmt: skip
+        if self._acl:
+            options += ["--aclfile", str(self.folder / "users.acl")]
+        self.process = subprocess.Popen(
+            [str(binary.path), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        client = sync_client(self.url)
+        try:
+            return bool(client.ping())
+        except Exception as error:  # noqa: BLE001 - whatever it says while it starts, it answers; refusal counts
+            return "NOAUTH" in str(error) or "Authentication" in str(error) or "NOPERM" in str(error)
+        finally:
+            client.close()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        self._signal(signal.SIGTERM)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(number)
+        self.process.wait(10)
+        self.process = None
+        self.socket.unlink(missing_ok=True)
+
+

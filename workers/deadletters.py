@@ -1,0 +1,136 @@
+"""Dead letters: what could not be delivered or read, why, and how it is tried again or dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import msgspec
+
+from bus.connections import Links
+from bus.keys import DEAD_MS, Keys
+from bus.redaction import redact_text
+from bus.streams import Call, Entry, call_all, checked, flat
+
+CUT_BYTES: Final = 4096
+"""So much of a poison entry's body is kept."""
+
+_PAGE: Final = 200
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter: a delivery that was given up, or an entry that nobody could work on."""
+
+    id: str
+    kind: str
+    """`delivery`, or `entry` for a poison entry."""
+    ms: int
+    reason: str
+    event: str = ""
+    hook: str = ""
+    target: str = ""
+    attempts: int = 0
+    stream: str = ""
+    body: str = ""
+    """The beginning of a poison entry's body, redacted."""
+
+
+def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> Call:
+    """The script call that keeps an unworkable entry; `acknowledge` names the group that lets go of it, if any."""
+    short = entry.stream.rpartition(":")[2]
+    name = f"{short}-{entry.id}"
+    body = entry.fields.get(b"body", b"")
+    fields: list[str | bytes | int] = [
+        "kind", "entry", "stream", short, "entry", entry.id, "reason", reason,
+        "event", entry.fields.get(b"id", b""), "source", entry.fields.get(b"source", b""), "bytes", len(body),
+        "body", body[:CUT_BYTES],
+    ]  # fmt: skip
+    now = int(time.time() * 1000)
+    return Call(
+        "bury",
+        (keys("deadletter", name), keys("dead"), entry.stream),
+        (acknowledge, entry.id, now, DEAD_MS, name, *fields),
+    )
+
+
+async def dead_letters(
+    links: Links, keys: Keys, *, reason: str = "", target: str = "", most: int = 100
+) -> list[DeadLetter]:
+    """The dead letters, newest first, of which reason and target contain the given words."""
+    found: list[DeadLetter] = []
+    async for letter in _all(links, keys):
+        if reason.lower() in letter.reason.lower() and target in letter.target:
+            found.append(letter)
+            if len(found) == most:
+                break
+    return found
+
+
+async def _all(links: Links, keys: Keys) -> AsyncIterator[DeadLetter]:
+    start = 0
+    while True:
+        async with links.link() as link:
+            (page,) = await link.exchange([("ZREVRANGE", keys("dead"), start, start + _PAGE - 1, "WITHSCORES")])
+            rows = checked(page, "listing dead letters")
+            if not rows:
+                return
+            ids = [name.decode() for name in rows[::2]]
+            replies = await link.exchange(
+                [("HGETALL", keys("delivery" if "." in name else "deadletter", name)) for name in ids]
+            )
+        for name, score, reply in zip(ids, rows[1::2], replies, strict=True):
+            letter = _letter(name, int(float(score)), flat(checked(reply, "reading a dead letter")))
+            if letter is not None:
+                yield letter
+        start += _PAGE
+
+
+def _letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
+    if not fields:
+        return None
+    text = {key.decode(): value.decode("utf-8", "replace") for key, value in fields.items()
+            if not key.startswith(b"attempt:")}  # fmt: skip
+    return DeadLetter(
+        id=name, kind=text.get("kind", "delivery") if "." not in name else "delivery", ms=ms,
+        reason=redact_text(text.get("reason", "")), event=text.get("event", ""), hook=text.get("hook", ""),
+        target=text.get("target", ""), attempts=int(text.get("attempts", 0)), stream=text.get("stream", ""),
+        body=redact_text(text.get("body", "")) if "." not in name else "",
+    )  # fmt: skip
+
+
+async def redrive(links: Links, keys: Keys, ids: Sequence[str]) -> int:
+    """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot)."""
+    now = int(time.time() * 1000)
+    calls = [Call("redrive", (keys("dead"), keys("delivery", name)), (name, now)) for name in ids]
+    return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
+
+
+async def drop(links: Links, keys: Keys, ids: Sequence[str]) -> int:
+    """Forget dead letters; returns how many there were."""
+    calls = [
+        Call("drop", (keys("dead"), keys("delivery", name), keys("deadletter", name)), (name, keys.prefix))
+        for name in ids
+    ]
+    return sum(int(checked(reply, "drop")) for reply in await call_all(links, calls)) if calls else 0
+
+
+async def sweep(links: Links, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
+    """Drop the dead letters that are older than `keep_ms`; returns how many."""
+    dropped = 0
+    while True:
+        async with links.link() as link:
+            (reply,) = await link.exchange(
+                [("ZRANGEBYSCORE", keys("dead"), "-inf", now_ms - keep_ms, "LIMIT", 0, _PAGE)]
+            )
+        ids = [name.decode() for name in checked(reply, "sweeping dead letters")]
+        if not ids:
+            return dropped
+        dropped += await drop(links, keys, ids)
+
+
+async def count(links: Links, keys: Keys) -> int:
+    """How many dead letters there are."""
+    async with links.link() as link:
+        (reply,) = await link.exchange([("ZCARD", keys("dead"))])
+    return int(checked(reply, "counting dead letters"))

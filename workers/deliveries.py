@@ -1,0 +1,214 @@
+"""Deliveries: what an event owes to whom, every attempt of it, and how they are listed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from bus.codec import pack, unpack
+from bus.connections import Links
+from bus.errors import DecodeError, NotFound
+from bus.events import Event
+from bus.hooks import Endpoint, Hook
+from bus.ids import delivery_id
+from bus.inforce import HookSet
+from bus.keys import KEPT_MS, Keys
+from bus.redaction import redact_text, redact_url
+from bus.streams import Call, Entry, checked, flat
+from bus.verdicts import Verdict
+
+State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
+
+COMMAND_CAP: Final = 4
+"""How many runs of one background command hook may be under way at a time, over the whole fleet."""
+
+KEPT_ATTEMPTS: Final = 50
+_PAGE: Final = 200
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One try of a delivery, as it is logged."""
+
+    ms: int
+    """When it ended, in milliseconds since 1970."""
+    took: float
+    """Milliseconds."""
+    outcome: str
+    """`delivered`, `retry` or `dead`."""
+    status: int = 0
+    """HTTP status or exit code."""
+    error: str = ""
+    output: str = ""
+    """The beginning of the response or the end of what a command printed, redacted."""
+    carrier: str = ""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery as it stands."""
+
+    id: str
+    event: str
+    hook: str
+    kind: str
+    target: str
+    state: str
+    layer: str
+    version: str
+    created: int
+    updated: int
+    due: int = 0
+    attempts: int = 0
+    redrives: int = 0
+    reason: str = ""
+    log: tuple[Attempt, ...] = ()
+
+
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event owes to one hook or endpoint, before it is written down."""
+
+    id: str
+    stream: str
+    target: str
+    cap: int
+    timeout_ms: int
+    kind: str
+    hook: str
+    version: str
+    layer: str
+
+
+def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
+    """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
+    result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
+    result += [_for_hook(event, hook, keys) for hook in in_force.background(event, verdict)]
+    return result
+
+
+def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
+    return Owed(
+        id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys), target=f"endpoint:{endpoint.id}",
+        cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
+        version=endpoint.version, layer=endpoint.layer,
+    )  # fmt: skip
+
+
+def _for_hook(event: Event, hook: Hook, keys: Keys) -> Owed:
+    return Owed(
+        id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
+        cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
+        layer=hook.layer,
+    )  # fmt: skip
+
+
+def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
+    """The fleet's deliveries are carried anywhere; those of a user's or project's file only on their own host."""
+    return keys("deliveries") if entry.layer == "fleet" else keys("deliveries", event.host)
+
+
+def dispatch_call(
+    entry: Entry, event: Event | None, deliveries: list[Owed], keys: Keys, group: str, body: bytes, now: int
+) -> Call:
+    """The one script call that acknowledges an event and writes down what it owes."""
+    name = event.id if event is not None else entry.id
+    flat_args = [
+        part
+        for one in deliveries
+        for part in (
+            one.id,
+            one.stream,
+            one.target,
+            one.cap,
+            one.timeout_ms,
+            one.kind,
+            one.hook,
+            one.version,
+            one.layer,
+        )
+    ]
+    return Call(
+        "dispatch",
+        (entry.stream, keys("body", name), keys("recent"), keys("lineage", name)),
+        (group, entry.id, name, now, KEPT_MS, keys.prefix, body, event.parent if event else "", *flat_args),
+    )
+
+
+async def deliveries(
+    links: Links, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100
+) -> list[Delivery]:
+    """Deliveries, newest first, filtered by state, by a part of their target, by event."""
+    found: list[Delivery] = []
+    start = 0
+    while len(found) < most:
+        async with links.link() as link:
+            (page,) = await link.exchange([("ZREVRANGE", keys("recent"), start, start + _PAGE - 1)])
+            ids = [name.decode() for name in checked(page, "listing deliveries")]
+            replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
+        for name, reply in zip(ids, replies, strict=True):
+            fields = flat(checked(reply, "reading a delivery"))
+            if not fields:
+                continue
+            one = read_delivery(name, fields)
+            if state in {"", one.state} and target in one.target and event in {"", one.event}:
+                found.append(one)
+        if len(ids) < _PAGE:
+            break
+        start += _PAGE
+    return found[:most]
+
+
+async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
+    """One delivery with its attempts; raises NotFound."""
+    async with links.link() as link:
+        (reply,) = await link.exchange([("HGETALL", keys("delivery", name))])
+    fields = flat(checked(reply, "reading a delivery"))
+    if not fields:
+        raise NotFound(f"no delivery is called {name!r}; see `fleethook deliveries list`")
+    return read_delivery(name, fields)
+
+
+def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
+    """A delivery from its hash."""
+
+    def text(key: str) -> str:
+        return fields.get(key.encode(), b"").decode("utf-8", "replace")
+
+    def number(key: str) -> int:
+        return int(text(key) or 0)
+
+    attempts = sorted(
+        (int(key[8:]), msgspec.msgpack.decode(value, type=Attempt))
+        for key, value in fields.items()
+        if key.startswith(b"attempt:")
+    )
+    return Delivery(
+        id=name, event=text("event"), hook=text("hook"), kind=text("kind"), target=redact_url(text("target")),
+        state=text("state"), layer=text("layer"), version=text("version"), created=number("created"),
+        updated=number("updated"), due=number("due"), attempts=number("attempts"), redrives=number("redrives"),
+        reason=redact_text(text("reason")), log=tuple(attempt for _, attempt in attempts),
+    )  # fmt: skip
+
+
+def attempt_record(attempt: Attempt) -> bytes:
+    """How an attempt lies in its delivery."""
+    return msgspec.msgpack.encode(attempt)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 by this machine's clock."""
+    return int(time.time() * 1000)
+
+
+def pack_fields(entry: Entry) -> bytes:
+    """An event entry's fields as they are kept for its deliveries, its entry id with them."""
+    return pack([part for pair in {**entry.fields, b"entry": entry.id.encode()}.items() for part in pair])
+
+
+def unpack_fields(raw: bytes) -> dict[bytes, bytes]:
+    """What `pack_fields` kept; raises DecodeError."""
+    value = unpack(raw)
+    if not isinstance(value, list):
+        raise DecodeError("a kept event is not a list of fields")
+    return flat(value)

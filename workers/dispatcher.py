@@ -1,0 +1,214 @@
+"""The dispatcher: events -> deliveries; due retries back to their streams; carriers where leases are missing.
+
+One is active at a time and others stand by; what it does is gated by the entries' own acknowledgement, so two that
+both believe to be active do nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from bus.codec import decode_verdict
+from bus.connections import Links
+from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.events import Event
+from bus.ids import consumer_name, host_name
+from bus.inforce import Watcher
+from bus.keys import HEARTBEAT_MS, Keys
+from bus.requests import read_event, read_request
+from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
+from workers.carrier import GROUP as CARRIERS
+from workers.deadletters import poison_call
+from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
+from workers.evaluator import MOST_STEPS, loop_text, read_lineage
+
+log = logging.getLogger("fleethook.dispatcher")
+
+GROUP: Final = "dispatchers"
+WAKE_SECONDS: Final = 0.2
+"""Due retries start at most so much late."""
+
+STANDBY_SECONDS: Final = 0.5
+_READ: Final = 128
+_WAKE_MOST: Final = 500
+_UNPARK_SECONDS: Final = 2.0
+_CARRIER_SECONDS: Final = 0.5
+CHORES_SECONDS: Final = 30.0
+LAG_PER_CARRIER: Final = 200
+"""One more carrier is asked for when so many deliveries wait for each that there is."""
+
+Enqueue = Callable[[str], Awaitable[int]]
+"""Queues an RQ job by its name (`carry`, `tidy`) and returns how many RQ workers listen there."""
+
+
+class Dispatcher:
+    """One dispatcher; stands by until it holds the lease."""
+
+    def __init__(self, url: str, keys: Keys, watcher: Watcher, links: Links, enqueue: Enqueue) -> None:
+        self.name = consumer_name("dispatcher")
+        self._keys, self._watcher, self._links, self._enqueue = keys, watcher, links, enqueue
+        self._reading = Links(url, connect=1.0)
+        self._consumer = Consumer(
+            links, keys, group=GROUP, name=self.name, streams=(keys("events"),), role="dispatching",
+            about=f"dispatcher {host_name()}",
+        )  # fmt: skip
+        self._streams = (keys("deliveries"), keys("deliveries", host_name()))
+        self._did: dict[str, float] = {}
+        self._targets: set[str] = set()
+
+    async def prepare(self) -> None:
+        """Make the groups and read the hook set; raises Unreachable."""
+        await self._consumer.create()
+        async with self._links.link() as link:
+            await link.exchange([("XGROUP", "CREATE", name, CARRIERS, "0", "MKSTREAM") for name in self._streams])
+        await self._watcher.refresh(force=True)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Dispatch while the lease is ours, stand by while it is not, until `stop`."""
+        backoff = Backoff("dispatcher")
+        while not stop.is_set():
+            try:
+                if await self._holds_lease():
+                    await self._turn()
+                else:
+                    await _pause(stop, STANDBY_SECONDS)
+                backoff.back()
+            except (Unreachable, FleethookError) as error:
+                await backoff.wait(error)
+        await self._leave()
+
+    async def _holds_lease(self) -> bool:
+        lease = (self._keys("alive", "dispatcher"),)
+        return bool(await call(self._links, "lease", lease, (self.name, HEARTBEAT_MS)))
+
+    async def _leave(self) -> None:
+        try:
+            async with self._links.link() as link:
+                (holder,) = await link.exchange([("GET", self._keys("alive", "dispatcher"))])
+                if holder == self.name.encode():
+                    await link.exchange([("DEL", self._keys("alive", "dispatcher"))])
+        except Unreachable:
+            log.warning("redis is away; the lease ends by itself")
+        await self._consumer.leave()
+        await self._reading.close()
+
+    async def _turn(self) -> None:
+        await self._watcher.refresh()
+        next_due = await self._wake()
+        entries = await self._consumer.adopt()
+        async with self._reading.link() as link:
+            entries += await self._consumer.read(link, _READ, 0 if entries else max(0.001, min(WAKE_SECONDS, next_due)))
+        if entries:
+            await self._dispatch(entries)
+        if self._due("carriers", 0.0 if entries else _CARRIER_SECONDS):
+            await self._start_carriers()
+        if self._targets and self._due("unpark", _UNPARK_SECONDS):
+            await self._unpark()
+        if self._due("chores", CHORES_SECONDS):
+            await self._enqueue("tidy")
+
+    def _due(self, what: str, seconds: float) -> bool:
+        now = time.monotonic()
+        if now - self._did.get(what, 0.0) < seconds:
+            return False
+        self._did[what] = now
+        return True
+
+    async def _dispatch(self, entries: list[Entry]) -> None:
+        calls: list[Call] = []
+        for entry in entries:
+            calls += await self._calls(entry)
+        for one, reply in zip(calls, await call_all(self._links, calls), strict=True):
+            if isinstance(reply, Exception):
+                log.error("script %s: %s; the event stays pending", one.name, reply)
+
+    async def _calls(self, entry: Entry) -> list[Call]:
+        """What is to be done for one event: usually the one dispatch call; none is ever delivered twice."""
+        nothing = dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms())
+        if b"of" in entry.fields:
+            log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
+            return [nothing]
+        if b"same" in entry.fields:
+            return [nothing]
+        if entry.delivered > MOST_DELIVERIES:
+            return [poison_call(self._keys, entry, f"dispatched {entry.delivered} times", acknowledge=GROUP)]
+        try:
+            event = read_event(read_request(entry, self._keys))
+            verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
+        except DecodeError as error:
+            if b"verdict" in entry.fields:
+                return [nothing]  # an undecodable request: its evaluator buried it already
+            log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
+            return [poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)]
+        deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
+        if event.parent and any(one.kind == "command" for one in deliveries):
+            running = await self._lineage(event)
+            looped = [
+                one for one in deliveries if one.kind == "command" and any(one.hook in hooks for _, hooks in running)
+            ]
+            for one in looped:
+                log.error("%s", loop_text(one.hook, event, running))
+            deliveries = [one for one in deliveries if one not in looped]
+        self._targets.update(one.target for one in deliveries)
+        return [dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms())]
+
+    async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
+        chain = await call(
+            self._links, "lineage", (self._keys("lineage", event.parent),), (self._keys("lineage", ""), MOST_STEPS)
+        )
+        return read_lineage(chain)
+
+    async def _wake(self) -> float:
+        """Move what is due back to the carriers; seconds until the next one is."""
+        now = now_ms()
+        moved, first = await call(self._links, "wake", (self._keys("due"),), (now, _WAKE_MOST, self._keys.prefix))
+        if moved == _WAKE_MOST:
+            return 0.0
+        return max(0.0, (float(first) - now) / 1000) if first else WAKE_SECONDS
+
+    async def _unpark(self) -> None:
+        """Give back the parked deliveries of targets whose carriers died before they could."""
+        keys = self._keys
+        calls = [
+            Call("unpark", (keys("parked", target), keys("flight", target)), (now_ms(), _WAKE_MOST, keys.prefix))
+            for target in sorted(self._targets)
+        ]
+        moved = [checked(reply, "unparking") for reply in await call_all(self._links, calls)]
+        if not any(moved):
+            async with self._links.link() as link:
+                parked = await link.exchange([("EXISTS", keys("parked", target)) for target in sorted(self._targets)])
+            self._targets = {t for t, waits in zip(sorted(self._targets), parked, strict=True) if waits}
+
+    async def _start_carriers(self) -> None:
+        """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
+        async with self._links.link() as link:
+            lengths = await link.exchange([("XLEN", name) for name in self._streams])
+            work = sum(int(checked(length, "measuring the work")) for length in lengths)
+            if not work:
+                return
+            (rows,) = await link.exchange([("XINFO", "CONSUMERS", self._streams[0], CARRIERS)])
+            names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
+            beats = await link.exchange([("EXISTS", self._keys("beat", name)) for name in names]) if names else []
+            alive = sum(1 for beat in beats if beat == 1)
+            if alive and work < alive * LAG_PER_CARRIER:
+                return
+            (marked,) = await link.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
+        if marked is not None:
+            workers = await self._enqueue("carry")
+            if not workers and self._due("no carriers", 30.0):
+                log.error("%d deliveries wait and no carrier process runs: `fleethook worker carrier` starts one", work)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _text(entry: Entry, name: bytes) -> str:
+    return entry.fields.get(name, b"").decode("utf-8", "replace")[:512]

@@ -1,0 +1,33 @@
+"""One pool of connections for each address policy in force: a changed allow list never reuses a connection."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from bus.addresses import AddressPolicy
+from bus.posting import Poster
+
+
+class Posters:
+    """The posters of one process, made at the first use of each policy; an async context manager."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, ...], Poster] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for poster in self._open.values():
+            await poster.close()
+        self._open.clear()
+
+    def under(self, policy: AddressPolicy) -> Poster:
+        """The poster that connects as `policy` allows."""
+        poster = self._open.get(policy.allow)
+        if poster is None:
+            poster = self._open[policy.allow] = Poster(policy)
+        return poster

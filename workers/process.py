@@ -1,0 +1,92 @@
+"""What every worker process has: settings, its place in Redis, a log, a way to stop, and a word when it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bus.config.settings import Settings
+from bus.connections import Links
+from bus.directories import config_file, directories
+from bus.ids import host_name
+from bus.inforce import Watcher
+from bus.keys import Keys
+from bus.redaction import redact_text
+from workers.lifeline import die_with_parent
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One worker process of the kind `kind`, on the server at `url`."""
+
+    kind: str
+    settings: Settings
+    url: str
+    rq_url: str
+
+    @property
+    def keys(self) -> Keys:
+        """The key names of its namespace."""
+        return Keys(self.settings.namespace)
+
+    def watcher(self, links: Links) -> Watcher:
+        """The hooks in force, as this host sees them."""
+        places = directories()
+        user = config_file(places.config) or places.config / "fleethook.yaml"
+        return Watcher(links, self.keys, host=host_name(), user_file=user, trust_file=places.trust_file)
+
+    def say_ready(self) -> None:
+        """Tell whoever started us (the supervisor waits for this line)."""
+        print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
+
+    def run_async(self, work: Callable[[Keys, Links, Watcher], Awaitable[_T]]) -> _T:
+        """Run `work` on an event loop with links of its own, closed after it."""
+
+        async def whole() -> _T:
+            links = Links(self.url, connect=1.0)
+            try:
+                return await work(self.keys, links, self.watcher(links))
+            finally:
+                await links.close()
+
+        return asyncio.run(whole())
+
+
+class _Redacting(logging.Formatter):
+    """A formatter through which no secret passes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact_text(super().format(record))
+
+
+def set_up(process: Process) -> None:
+    """Logging to stderr (redacted), and an end when whoever started us ends."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(process.settings.log_level.upper())
+    logging.getLogger("rq").setLevel("WARNING")
+    die_with_parent()
+
+
+def stop_event() -> asyncio.Event:
+    """An event of the running loop that SIGTERM and SIGINT set; a second signal ends the process at once."""
+    event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if event.is_set():
+            raise SystemExit(130)
+        event.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return event

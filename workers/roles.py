@@ -1,0 +1,79 @@
+"""What each process type does from start to end: `fleethook worker <type>` calls one of these."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from bus.config.settings import Settings
+from bus.connections import Links
+from bus.errors import Unreachable
+from bus.inforce import Watcher
+from bus.keys import Keys
+from bus.server import bus_url
+from bus.streams import Backoff
+from workers.process import Process, set_up, stop_event
+
+log = logging.getLogger("fleethook.worker")
+
+
+def run_role(kind: str, settings: Settings) -> None:
+    """Be one process of `kind` until SIGTERM; raises Unreachable where there is no server to go to."""
+    url = bus_url(settings)
+    process = Process(kind, settings, url, settings.rq_url or url)
+    set_up(process)
+    if kind in {"carrier", "chores"}:
+        from workers.jobs import rq_worker
+
+        rq_worker(process, kind)
+    elif kind == "evaluator":
+        process.run_async(_evaluator(process))
+    else:
+        process.run_async(_dispatcher(process))
+
+
+def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+        from workers.evaluator import Evaluator
+
+        stop = stop_event()
+        settings = process.settings
+        evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
+        await _until_reached(evaluator.prepare, stop, "evaluator")
+        process.say_ready()
+        await evaluator.run(stop)
+
+    return work
+
+
+def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+        from workers.dispatcher import Dispatcher
+        from workers.jobs import CARRIER, CHORES, enqueue, queue
+
+        stop = stop_event()
+        queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in
+                  (("carry", CARRIER), ("tidy", CHORES))}  # fmt: skip
+
+        async def ask(name: str) -> int:
+            return await asyncio.to_thread(enqueue, queues[name], name)
+
+        dispatcher = Dispatcher(process.url, keys, watcher, links, ask)
+        await _until_reached(dispatcher.prepare, stop, "dispatcher")
+        process.say_ready()
+        await dispatcher.run(stop)
+
+    return work
+
+
+async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> None:
+    """Prepare, trying again while Redis is away: a worker that starts first waits for its server."""
+    backoff = Backoff(who)
+    while not stop.is_set():
+        try:
+            await prepare()
+        except Unreachable as error:
+            await backoff.wait(error)
+        else:
+            return
