@@ -21,7 +21,7 @@ class Regex(Protocol):
 
 @lru_cache(maxsize=1)
 def _options() -> object:
-    import re2  # noqa: PLC0415  (loaded at the first pattern: `import bus` stays cheap)
+    import re2  # loaded at the first pattern: `import bus` stays cheap
 
     options = re2.Options()
     options.log_errors = False  # RE2 would print every bad pattern to stderr, which belongs to the agent
@@ -39,7 +39,7 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False) -> Regex:
     """
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"the pattern has {len(pattern)} characters; {MAX_PATTERN} is the most")
-    import re2  # noqa: PLC0415  (see _options)
+    import re2  # see _options
 
     try:
         return _Linear(re2.compile(pattern, _options()))

@@ -1,0 +1,87 @@
+"""What a command in a shell is, and what a few harmless programs print."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bus.shell_words import UNKNOWN, Output, is_hidden, shown
+from bus.shell_wrappers import find_roots, found_below
+
+_FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
+_WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
+
+
+class Command(NamedTuple):
+    """One simple command as its program would get it."""
+
+    program: str
+    """Lower-cased name without its directory; empty for a redirection alone; UNKNOWN where only the shell knows."""
+    words: tuple[str, ...] = ()
+    """Its arguments; UNKNOWN and UNSET (`shell_words`) stand for what is not known; a leading `~` is the home directory."""
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[tuple[str, str], ...] = ()
+    """(operator, target), e.g. `(">", "/dev/sda")`; descriptors and heredocs are left out."""
+    piped_from: tuple[str, ...] = ()
+    """The programs of the earlier stages of its pipeline."""
+    code_from: tuple[str, ...] = ()
+    """The programs whose output it runs as code: `curl … | sh`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
+    directory: str = "."
+    """Where it runs, from the directory of the line: `.` until a `cd`; UNKNOWN where that cannot be told."""
+    depth: int = 0
+    """How many scripts it was found in: 0 for the line itself, 1 for what its `bash -c` runs."""
+    fork_bomb: bool = False
+    """It calls the function that it stands in, piped into itself or in the background."""
+
+    @property
+    def line(self) -> str:
+        """Program and arguments with single blanks, what is not known as `$…`; for patterns and for people."""
+        return shown(" ".join((self.program, *self.words)))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The targets of its writing redirections."""
+        return tuple(target for operator, target in self.redirects if operator in _WRITING)
+
+
+class Commands(NamedTuple):
+    """All commands of a line, in reading order; wrappers stand before what they run."""
+
+    items: tuple[Command, ...] = ()
+    truncated: bool = False
+    """Only the first 64 KiB (or 2000 commands) were read."""
+    incomplete: bool = False
+    """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
+
+
+def program_name(text: str) -> str:
+    if is_hidden(text):
+        name = text.rpartition("/")[2]
+        return UNKNOWN if is_hidden(name) or not name else name.lower()
+    return text.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
+
+
+def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
+    """What a few harmless programs print."""
+    if program == "echo":
+        escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
+        text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)
+        return text.replace("\\n", "\n") if escapes else text
+    if program == "printf":
+        words = words[1:] if words[:1] == ("--",) else words
+        if not words:
+            return None
+        text = words[0].replace("\\n", "\n").replace("%s", "%s" if len(words) > 1 else "")
+        for word in words[1:]:
+            text = text.replace("%s", word, 1) if "%s" in text else f"{text} {word}"
+        return text
+    if program == "pwd":
+        return "."
+    if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
+        return words[-1]
+    if program in ("find", "gfind"):
+        return " ".join(found_below(root) for root in find_roots(words))
+    if program == "cat" and not words:
+        return stdin.text
+    if program in _FILTERS and stdin.text is not None and (program == "tee" or is_hidden(stdin.text)):
+        return stdin.text
+    return None

@@ -1,0 +1,386 @@
+"""How a script is read: its statements in order, the variables and directories it sets, the scripts within it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bus.shell_commands import Command, printed, program_name
+from bus.shell_words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
+from bus.shell_wrappers import Arg, Inner, inner_calls
+
+if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
+    from tree_sitter import Node, Parser, Tree
+
+_MAX_SCRIPT: Final = 64 * 1024
+MAX_SCRIPTS: Final = 8
+"""How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
+MAX_COMMANDS: Final = 2000
+_MAX_NODES_DEEP: Final = 120
+"""How deep syntax may nest before the rest is left out; Python's own stack ends not far beyond it."""
+_MAX_NESTED: Final = 256 * 1024
+_PARSE_AT_ONCE: Final = 2048
+_PARSE_SECONDS: Final = 0.1
+"""64 KiB of ordinary commands take 12 ms, of `a|a|a|…` a minute (measured)."""
+
+_NOTHING: Final = Output()
+_ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
+
+
+@lru_cache(maxsize=1)
+def _new_parser() -> Callable[[], Parser]:
+    import tree_sitter  # see TYPE_CHECKING above
+    import tree_sitter_bash
+
+    return partial(tree_sitter.Parser, tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def _tree(source: bytes) -> Tree | None:
+    """The syntax tree, or None where parsing takes too long: on long broken input its time grows with the square."""
+    parser = _new_parser()()  # one for each text: a parser must not be shared by threads
+    if len(source) <= _PARSE_AT_ONCE:
+        return parser.parse(source)
+    deadline = monotonic() + _PARSE_SECONDS
+    try:
+        return parser.parse(
+            lambda place, _point: source[place : place + 16384],
+            progress_callback=lambda _place, _error: monotonic() > deadline,
+        )
+    except ValueError:  # what the parser raises when it is stopped
+        return None
+
+
+class Found:
+    """What one line shares over all its scripts: the commands so far, the functions, and how deep the reader is."""
+
+    def __init__(self) -> None:
+        self.items: list[Command] = []
+        self.functions: dict[str, tuple[Reader, Node]] = {}
+        self.incomplete = False
+        self.depth = 0
+        self.nested = 0
+        """Characters of all scripts in scripts."""
+
+
+class _Call(NamedTuple):
+    """What stands around the words of a simple command."""
+
+    stdin: Output = _NOTHING
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[tuple[str, str], ...] = ()
+    piped_from: tuple[str, ...] = ()
+
+
+class Reader:
+    """Reads one script: its source, the variables known so far, and the directory it has changed to."""
+
+    def __init__(self, found: Found, variables: dict[str, tuple[str, ...]], directory: str, scripts: int = 0) -> None:
+        self.found = found
+        self.directory = directory
+        self.scripts = scripts
+        self.inside: tuple[str, ...] = ()
+        """The functions whose bodies are being read, innermost last."""
+        self.scope = Scope(b"", variables, self._substituted)
+
+    def script(self, text: str, scripts: int) -> None:
+        """Read `text` as a whole script."""
+        self.scripts = scripts
+        self.scope.source = clean(text).encode("utf-8", "replace")
+        tree = _tree(self.scope.source)
+        if tree is None:
+            self.found.incomplete = True
+            self._rough(clean(text))
+            return
+        self.found.incomplete = self.found.incomplete or tree.root_node.has_error
+        self._visit(tree.root_node, _NOTHING)
+
+    # Statements ------------------------------------------------------------------------------------------------------
+
+    def _visit(self, node: Node, stdin: Output) -> Output:
+        """Read a statement; what it prints, where that can be told, and what it runs."""
+        if self.found.depth > _MAX_NODES_DEEP or len(self.found.items) >= MAX_COMMANDS:
+            self.found.incomplete = True
+            return _NOTHING
+        self.found.depth += 1
+        first = len(self.found.items)
+        try:
+            text = self._statement(node, stdin)
+        finally:
+            self.found.depth -= 1
+        return Output(text, tuple(one.program for one in self.found.items[first:]))
+
+    def _statement(self, node: Node, stdin: Output) -> str | None:
+        kind = node.type
+        if kind == "command":
+            return self._command(node, stdin, ())
+        if kind == "redirected_statement":
+            return self._redirected(node, stdin)
+        if kind == "pipeline":
+            return self._pipeline(node.named_children, stdin)
+        if kind in ("variable_assignment", "declaration_command", "unset_command"):
+            self._assign(node)
+            return None
+        if kind == "function_definition":
+            self._function(node)
+            return None
+        if kind in ("subshell", "command_substitution", "process_substitution"):
+            return self._subshell(node, stdin)
+        if kind == "for_statement":
+            self._loop(node)
+        elif kind == "ERROR":
+            self._rough(self.scope.text(node))
+        texts = [self._visit(child, stdin).text for child in node.named_children]
+        return texts[0] if len(texts) == 1 else None
+
+    def _subshell(self, node: Node, stdin: Output) -> str | None:
+        """Read what runs in a process of its own: its variables and its directory end with it."""
+        variables, directory = dict(self.scope.variables), self.directory
+        children = node.named_children
+        texts = [self._visit(child, stdin).text for child in children]
+        self.scope.variables, self.directory = variables, directory
+        return texts[0] if len(texts) == 1 else None
+
+    def _substituted(self, node: Node) -> Output:
+        return self._visit(node, _NOTHING)
+
+    def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
+        output = stdin
+        for stage in stages:
+            if stage.type == "comment":
+                continue
+            one = self._visit(stage, output)
+            output = Output(one.text, output.programs + one.programs)
+        return output.text
+
+    def _redirected(self, node: Node, stdin: Output) -> str | None:
+        text: str | None = None
+        body = node.child_by_field_name("body")
+        redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
+        if body is not None and body.type == "command":
+            text = self._command(body, stdin, redirects)
+        elif body is not None and body.type == "pipeline" and (last := body.named_children[-1]).type == "command":
+            output = Output()
+            for stage in body.named_children[:-1]:
+                one = self._visit(stage, output)
+                output = Output(one.text, output.programs + one.programs)
+            text = self._command(last, output, redirects)
+        else:
+            call, argv = self._redirections(redirects, stdin)
+            if body is None or argv:  # `> log rm -rf /`: the grammar takes the command for targets
+                text = self._run(argv, call._replace(piped_from=stdin.programs))
+            elif call.redirects:
+                self._run([], call)
+            text = self._visit(body, call.stdin).text if body is not None else text
+        self._after_heredoc(redirects, Output(text, tuple(one.program for one in self.found.items[-1:])))
+        return text
+
+    def _after_heredoc(self, redirects: list[Node], output: Output) -> None:
+        """What stands behind `<<EOF` on its line hangs below the heredoc in the tree: `<<EOF | bash`, `<<EOF && rm`."""
+        for redirect in redirects:
+            for child in redirect.named_children if redirect.type == "heredoc_redirect" else ():
+                if child.type == "pipeline":
+                    self._pipeline(child.named_children, output)
+                elif child.type in ("command", "list", "redirected_statement", "subshell", "compound_statement"):
+                    self._visit(child, _NOTHING)
+
+    def _loop(self, node: Node) -> None:
+        """`for x in a b`: in its body x is any of the values."""
+        name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
+        if name is not None:
+            texts = tuple(text for value in values for text in read_word(value, self.scope).texts)
+            self.scope.variables[self.scope.text(name)] = texts or (UNKNOWN,)
+
+    def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
+        if node.type != "variable_assignment":
+            if node.type == "unset_command":
+                for child in node.named_children:
+                    self.scope.variables.pop(self.scope.text(child), None)
+                return ()
+            return tuple(
+                pair
+                for child in node.named_children
+                if child.type == "variable_assignment"
+                for pair in self._assign(child)
+            )
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None:
+            return ()
+        key = self.scope.text(name.named_children[0] if name.type == "subscript" else name)
+        texts = read_text(value, self.scope).texts if value is not None else ("",)
+        # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
+        texts = texts or ("",)
+        if self.scope.text(node)[len(key) : len(key) + 2] == "+=":
+            texts = tuple(old + new for old in self.scope.variables.get(key, ("",)) for new in texts)[:8]
+        elif name.type == "subscript":
+            texts = self.scope.variables.get(key, ()) + texts
+        self.scope.variables[key] = texts[:64]
+        return ((key, texts[0]),)
+
+    def _function(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return
+        key = self.scope.text(name)
+        self.found.functions[key] = (self, body)
+        before = self.inside
+        self.inside = (*before, key)
+        first = len(self.found.items)
+        variables, directory = dict(self.scope.variables), self.directory
+        self._visit(body, _NOTHING)
+        self.scope.variables, self.directory, self.inside = variables, directory, before
+        calls = [one for one in self.found.items[first:] if one.program == key.lower()]
+        piped = any(key.lower() in one.piped_from for one in calls)
+        if piped or (
+            len(calls) > 1 and b"&" in re.sub(rb"&&|[<>]&|&>", b"", self.scope.source[body.start_byte : body.end_byte])
+        ):
+            self._emit(Command(key.lower(), depth=self.scripts, fork_bomb=True))
+
+    def _rough(self, text: str) -> None:
+        """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
+        for part in _ROUGH_PART.findall(text):
+            if words := bare_words(part):
+                self._run([Arg(word) for word in words], _Call())
+
+    # Simple commands -------------------------------------------------------------------------------------------------
+
+    def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
+        argv: list[Arg] = []
+        assignments: list[tuple[str, str]] = []
+        own: list[Node] = []
+        for child in node.children:
+            kind = child.type
+            if kind == "variable_assignment":
+                before = dict(self.scope.variables)
+                assignments.extend(self._assign(child))
+                self.scope.variables = before  # `x=1 cmd` sets x for cmd alone, after the words of the line are read
+                continue
+            if kind in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                own.append(child)
+                continue
+            if not child.is_named and kind not in ("==", "=~", "="):
+                continue
+            word = read_word(child.children[0] if kind == "command_name" else child, self.scope)
+            argv += [Arg(text, word.sources) for text in word.texts]
+        call, more = self._redirections([*own, *redirects], stdin)
+        argv += more
+        return self._run(argv, call._replace(assignments=tuple(assignments), piped_from=stdin.programs))
+
+    def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[_Call, list[Arg]]:
+        """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
+        targets: list[tuple[str, str]] = []
+        argv: list[Arg] = []
+        for node in nodes:
+            if node.type == "file_redirect":
+                operator = next((child.type for child in node.children if not child.is_named), "")
+                words = [read_word(child, self.scope) for child in node.children_by_field_name("destination")]
+                for place, word in enumerate(words):
+                    if place:  # `rm > log -rf /`: the grammar reads on
+                        argv += [Arg(text, word.sources) for text in word.texts]
+                        continue
+                    if operator == "<" and word.sources:
+                        stdin = Output(None, word.sources)
+                    targets += [(operator, text) for text in word.texts if not text.isdigit()]
+            elif node.type == "herestring_redirect":
+                word = read_text(node.named_children[-1], self.scope)
+                stdin = Output(word.texts[0] if word.texts else "", word.sources)
+            else:
+                stdin, more, further = self._heredoc(node)
+                argv += more
+                targets += further
+        return _Call(stdin=stdin, redirects=tuple(targets)), argv
+
+    def _heredoc(self, node: Node) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
+        stdin, argv, redirects = _NOTHING, list[Arg](), list["Node"]()
+        quoted = False
+        for place, child in enumerate(node.children):
+            kind = child.type
+            if kind == "heredoc_start":
+                quoted = any(sign in self.scope.text(child) for sign in "'\"\\")
+            elif kind == "heredoc_body":
+                word = (self.scope.text(child),) if quoted else read_text(child, self.scope).texts
+                stdin = Output(word[0] if word else "")
+            elif kind.endswith("_redirect"):
+                redirects.append(child)
+            elif node.field_name_for_child(place) == "argument":
+                argv += [Arg(text) for text in read_word(child, self.scope).texts]
+        call, more = self._redirections(redirects, stdin)
+        return call.stdin, argv + more, call.redirects
+
+    def _run(self, argv: list[Arg], call: _Call) -> str | None:
+        """Note one command and read what it runs in turn; what it prints, where that can be told."""
+        if self.found.depth > _MAX_NODES_DEEP or len(self.found.items) >= MAX_COMMANDS:
+            self.found.incomplete = True
+            return None
+        if not argv:
+            if call.redirects:
+                self._emit(Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts))
+            return None
+        program = program_name(argv[0].text)
+        args = argv[1:]
+        words = tuple(arg.text for arg in args)
+        inner = list(inner_calls(program, args, call.stdin))
+        code_from = tuple(dict.fromkeys(source for one in inner if not one.argv for source in one.sources))
+        self._emit(
+            Command(
+                program,
+                words,
+                call.assignments,
+                call.redirects,
+                call.piped_from,
+                code_from,
+                self.directory,
+                self.scripts,
+            )
+        )
+        if program in ("cd", "pushd", "popd"):
+            self._change_directory(program, words)
+        self.found.depth += 1
+        for one in inner:
+            if one.argv:
+                self._run(list(one.argv), call)
+            elif one.script is not None:
+                self._nested(one)
+        if argv[0].text in self.found.functions and argv[0].text not in self.inside:
+            self._called(argv[0].text, words, call.stdin)
+        self.found.depth -= 1
+        return printed(program, words, call.stdin)
+
+    def _nested(self, inner: Inner) -> None:
+        self.found.nested += len(inner.script or "")
+        if self.scripts >= MAX_SCRIPTS or self.found.nested > _MAX_NESTED:
+            self.found.incomplete = True
+            return
+        variables = dict(self.scope.variables)
+        if inner.parameters:
+            variables |= {str(place): (text,) for place, text in enumerate(inner.parameters)}
+            variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
+        reader = Reader(self.found, variables, "~" if inner.remote else self.directory)
+        # What is not known goes into the nested script as a parameter and comes out unknown again.
+        text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
+        reader.script(text[:_MAX_SCRIPT], self.scripts + 1)
+
+    def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> None:
+        """Read a function's body once more with the arguments of this call."""
+        reader, body = self.found.functions[name]
+        own = Reader(self.found, dict(self.scope.variables), self.directory, self.scripts)
+        own.scope.source, own.inside = reader.scope.source, (*self.inside, name)
+        own.scope.variables |= {str(place): (text,) for place, text in enumerate((name, *words))}
+        own.scope.variables |= {"@": words or ("",), "*": words or ("",)}
+        own._visit(body, stdin)
+        self.directory = own.directory
+
+    def _change_directory(self, program: str, words: tuple[str, ...]) -> None:
+        target = next((word for word in words if word == "-" or not word.startswith("-")), "~")
+        if program == "popd" or target == "-" or target.startswith("+"):
+            self.directory = UNKNOWN
+        elif target.startswith(("/", "~", UNKNOWN, UNSET)):
+            self.directory = target
+        else:
+            self.directory = target if self.directory == "." else f"{self.directory}/{target}"
+
+    def _emit(self, command: Command) -> None:
+        self.found.items.append(command)

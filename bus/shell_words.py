@@ -1,0 +1,312 @@
+"""What a shell makes of one word: quotes removed, known variables filled in, braces expanded, the unknown marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice, product
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
+    from tree_sitter import Node
+
+UNKNOWN: Final = "\x00"
+"""Stands in a word for what only a running shell knows: a command's output, a positional parameter."""
+UNSET: Final = "\x01"
+"""Stands in a word for a variable that this line never sets: it comes from the environment, or is empty."""
+
+HIDDEN: Final = frozenset({UNKNOWN, UNSET})
+MAX_WORDS: Final = 64
+"""Most words that one word may become; further ones are dropped."""
+MAX_LENGTH: Final = 64 * 1024
+"""Longest text, in characters, that one word may become; a longer one counts as not known."""
+
+_OPEN, _CLOSE, _COMMA = "\x02", "\x03", "\x04"  # unquoted braces, until they are expanded
+_TO_BRACES: Final = str.maketrans("{},", _OPEN + _CLOSE + _COMMA)
+_FROM_BRACES: Final = str.maketrans(_OPEN + _CLOSE + _COMMA, "{},")
+_RESERVED: Final = re.compile("[\x00-\x04]")
+_ESCAPE: Final = re.compile(r"\\(\n|.)", re.DOTALL)
+_QUOTED_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
+_ANSI: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_ANSI_NAMES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+_SPECIAL: Final = frozenset("@*#?$!-_0123456789")
+
+
+class Output(NamedTuple):
+    """What a piece of shell code prints, where that can be told, and the programs that it runs."""
+
+    text: str | None = None
+    programs: tuple[str, ...] = ()
+
+
+class Word(NamedTuple):
+    """The words that one word became (none, one or several), and the programs whose output is part of them."""
+
+    texts: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
+class Scope:
+    """Where words are read: the source, what the variables hold, and how to look into `$(…)`."""
+
+    __slots__ = ("source", "substitute", "variables")
+
+    def __init__(
+        self, source: bytes, variables: dict[str, tuple[str, ...]], substitute: Callable[[Node], Output]
+    ) -> None:
+        self.source = source
+        self.variables = variables
+        """By name; several values are those of an array, or of a loop's variable."""
+        self.substitute = substitute
+
+    def text(self, node: Node) -> str:
+        """The source of `node`."""
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def clean(text: str) -> str:
+    """`text` without the control characters that mark things here; a shell's words hardly ever hold them."""
+    return _RESERVED.sub("", text)
+
+
+def is_hidden(text: str) -> bool:
+    """Whether a part of a word is only known to a running shell."""
+    return UNKNOWN in text or UNSET in text
+
+
+def shown(text: str) -> str:
+    """`text` for people and for patterns: what is not known is written `$…`."""
+    return text.replace(UNKNOWN, "$…").replace(UNSET, "$…") if is_hidden(text) else text
+
+
+def read_word(node: Node, scope: Scope) -> Word:
+    """The words that `node` (a command's name or argument, an assigned value) becomes."""
+    kind = node.type
+    if kind in ("word", "number"):
+        text = scope.text(node)
+        return Word((_unescaped(text),))
+    if kind in ("simple_expansion", "expansion"):
+        values, sources = _expansion(node, scope)
+        return Word(tuple(field for value in values for field in value.split())[:MAX_WORDS], sources)
+    if kind == "command_substitution":
+        output = scope.substitute(node)
+        fields = [UNKNOWN] if output.text is None else output.text.split()[:MAX_WORDS]
+        return Word(tuple(fields), output.programs)
+    pieces, sources = _values(node, scope)
+    texts = expand_braces(pieces)
+    return Word(tuple(f"./{text}" for text in texts) if _quoted_tilde(node, scope) else tuple(texts), sources)
+
+
+def read_text(node: Node, scope: Scope) -> Word:
+    """As `read_word`, without splitting: an assigned value, the text of a here-string or of a heredoc's body."""
+    if node.type == "array":
+        words = [read_word(child, scope) for child in node.named_children]
+        return Word(
+            tuple(text for word in words for text in word.texts)[:MAX_WORDS],
+            tuple(source for word in words for source in word.sources),
+        )
+    if node.type == "heredoc_body":
+        return Word(*_between(node, scope, 0, 0))
+    values, sources = _values(node, scope)
+    return Word(tuple(value.translate(_FROM_BRACES) for value in values), sources)
+
+
+def expand_braces(texts: Iterable[str]) -> list[str]:
+    """Expand the unquoted `{a,b}` in words; other braces stay as they are."""
+    result: list[str] = []
+    for text in texts:
+        if _COMMA in text and _OPEN in text:
+            result.extend(one.translate(_FROM_BRACES) for one in islice(_expanded(text, 8), MAX_WORDS))
+        else:
+            result.append(text.translate(_FROM_BRACES))
+    return result[:MAX_WORDS]
+
+
+def bare_words(text: str) -> list[str]:
+    """The words of a text that the parser could not read, roughly: quotes removed, braces expanded, `$x` unset."""
+    words: list[str] = []
+    for match in re.finditer(r"""(?:\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|[^\s'"\\])+""", text, re.DOTALL):
+        word = ""
+        for piece in re.findall(r"""\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|[^'"\\]+""", match[0], re.DOTALL):
+            if piece[0] == "'":
+                word += piece.strip("'")
+            elif piece[0] == '"':
+                word += _named(_QUOTED_ESCAPE.sub(r"\1", piece.strip('"')))
+            else:
+                word += _named(_ESCAPE.sub(r"\1", piece)).translate(_TO_BRACES)
+        words.extend(expand_braces([word]))
+    return words
+
+
+def _named(text: str) -> str:
+    text = re.sub(r"\$(?:HOME\b|\{HOME\})", "~", text)
+    return re.sub(r"\$(?:\w+|\{[^}]*\})", UNSET, text)
+
+
+def _expanded(text: str, depth: int) -> Iterable[str]:
+    start = text.find(_OPEN)
+    end, parts, level, begun = -1, [], 0, start + 1
+    for place in range(start, len(text)) if start >= 0 and depth else ():
+        sign = text[place]
+        if sign == _OPEN:
+            level += 1
+        elif sign == _COMMA and level == 1:
+            parts.append(text[begun:place])
+            begun = place + 1
+        elif sign == _CLOSE:
+            level -= 1
+            if level == 0:
+                parts.append(text[begun:place])
+                end = place
+                break
+    if end < 0:
+        yield text
+        return
+    tails = list(islice(_expanded(text[end + 1 :], depth), MAX_WORDS))
+    for part in parts if len(parts) > 1 else [_OPEN.translate(_FROM_BRACES) + parts[0] + "}"]:
+        for middle in _expanded(part, depth - 1):
+            for tail in tails:
+                yield text[:start] + middle + tail
+
+
+def _unescaped(text: str) -> str:
+    """An unquoted word; a `~` that was escaped becomes `./~`, so that a leading `~` always means a home directory."""
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], text)
+    return f"./{plain}" if plain.startswith("~") else plain
+
+
+def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What `node` may be as one piece of a word (several values: one of each), and the programs behind it."""
+    kind = node.type
+    if kind in ("word", "number", "string_content", "variable_name", "extglob_pattern", "regex"):
+        text = scope.text(node)
+        return ((_unescaped(text).translate(_TO_BRACES) if kind == "word" else text),), ()
+    if kind == "raw_string":
+        return (scope.text(node)[1:-1],), ()
+    if kind == "ansi_c_string":
+        return (ansi_c(scope.text(node)[2:-1]),), ()
+    if kind in ("string", "translated_string"):
+        if kind == "translated_string":
+            node = node.children[-1]
+        closed = node.children[-1].end_byte > node.children[-1].start_byte
+        return _between(node, scope, 1, 1 if closed else 0)
+    if kind in ("simple_expansion", "expansion"):
+        return _expansion(node, scope)
+    if kind in ("command_substitution", "process_substitution"):
+        output = scope.substitute(node)
+        known = output.text is not None and kind == "command_substitution"
+        return ((output.text or "").rstrip("\n") if known else UNKNOWN,), output.programs
+    if kind == "concatenation":
+        return _joined([_values(child, scope) for child in node.children])
+    if kind == "arithmetic_expansion":
+        return (UNKNOWN,), tuple(source for child in node.named_children for source in _values(child, scope)[1])
+    if node.child_count and kind != "brace_expression":
+        inner = [_values(child, scope) for child in node.named_children]
+        return (scope.text(node),), tuple(source for _, sources in inner for source in sources)
+    return (scope.text(node).translate(_TO_BRACES),), ()
+
+
+def _quoted_tilde(node: Node, scope: Scope) -> bool:
+    """Whether a word begins with a `~` in quotes, which is no home directory."""
+    while node.type == "concatenation":
+        node = node.children[0]
+    return node.type in ("raw_string", "string", "ansi_c_string") and scope.text(node).lstrip("$")[1:2] == "~"
+
+
+def _joined(pieces: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    sources = tuple(source for _, piece in pieces for source in piece)
+    choices = [values or ("",) for values, _ in pieces]
+    if sum(max(map(len, values)) for values in choices) > MAX_LENGTH:
+        return (UNKNOWN,), sources  # `x=$x$x` over and over
+    return tuple("".join(choice) for choice in islice(product(*choices), MAX_WORDS)), sources
+
+
+def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The text of a quoted string or heredoc: its literal parts are the gaps between the expansions in it.
+
+    The parser gives white space before an expansion to the expansion, so gaps are read from the source.
+    """
+    pieces: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    place, end = node.start_byte + head, node.end_byte - tail
+
+    def literal(until: int) -> None:
+        text = scope.source[place:until].decode("utf-8", "replace")
+        pieces.append(((_QUOTED_ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], text),), ()))
+
+    for child in node.named_children:
+        if child.type in ("string_content", "heredoc_content"):
+            continue
+        start = child.start_byte
+        while start < child.end_byte and scope.source[start] in b" \t\r\n":
+            start += 1
+        literal(start)
+        pieces.append(_values(child, scope))
+        place = child.end_byte
+    literal(end)
+    return _joined(pieces)
+
+
+def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`$x`, `${x}`, `${x:-default}`, `${x[@]}`; any other operator makes the value unknown."""
+    name, operator, default = "", "", None
+    for child in node.children:
+        kind = child.type
+        if kind in ("variable_name", "special_variable_name"):
+            name = name or scope.text(child)
+        elif kind == "subscript":
+            name = name or scope.text(child.named_children[0])
+        elif child.is_named:
+            default = child
+        elif kind.strip() not in ("$", "${", "}"):
+            operator = operator or kind
+    values = scope.variables.get(name)
+    sources: tuple[str, ...] = ()
+    if default is not None and operator in (":-", "-", ":=", "=") and values is None:
+        return _values(default, scope)
+    if default is not None:
+        sources = _values(default, scope)[1]
+    if operator in ("", ":?", "?", ":-", "-", ":=", "="):
+        if values is not None:
+            return values, sources
+        # `${x:?}` stops the shell where x is empty, so what follows it never hangs on nothing.
+        return ((UNKNOWN if name[:1] in _SPECIAL or operator in (":?", "?") else UNSET),), sources
+    return (UNKNOWN,), sources
+
+
+def ansi_c(text: str) -> str:
+    r"""What `$'…'` holds: `\x72` and its like decoded."""
+
+    def decoded(match: re.Match[str]) -> str:
+        x, u, big, octal, control, other = match.groups()
+        if x or u or big:
+            return _character(int(x or u or big, 16))
+        if octal:
+            return chr(int(octal, 8) & 0xFF)
+        if control:
+            return chr(ord(control) & 0x1F)
+        return _ANSI_NAMES.get(other, other if other in "\\'\"?" else f"\\{other}")
+
+    return _RESERVED.sub("", _ANSI.sub(decoded, text))
+
+
+def _character(number: int) -> str:
+    return chr(number) if number < 0x110000 else "\ufffd"
+
+
+def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
+    """The variables that are known without running anything: HOME is written `~`, and PWD `.`."""
+    return {"HOME": ("~",), "PWD": (".",)} | dict(more or {})
