@@ -89,7 +89,7 @@ def directories(environ: Mapping[str, str] | None = None, *, create: bool = True
         config, data, state = base / "config", base / "data", base / "state"
         wanted: Path | None = base / "run"
     else:
-        from platformdirs import PlatformDirs  # noqa: PLC0415 - 8 ms that a home of one's own need not pay
+        from platformdirs import PlatformDirs
 
         places = PlatformDirs("fleethook", appauthor=False)
         config, data, state = places.user_config_path, places.user_data_path, places.user_state_path

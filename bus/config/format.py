@@ -11,20 +11,18 @@ from bus.hooks import HttpCall
 from bus.rules import Rule
 from bus.verdicts import Policy
 
-ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}$"
-ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,127}$"
+END: Final = r"(?![\s\S])"
+"""The end of the text for Python and for JSON Schema; Python's `$` would let a line break pass."""
+
+ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}" + END
+ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,127}" + END
 DAY: Final = 86_400
 
 Id = Annotated[str, Meta(pattern=ID_PATTERN, description="Letters, digits, `_` and `-`; unique in the file.")]
 Text = Annotated[str, Meta(max_length=10_000)]
 Patterns = str | list[str]
 Seconds = Annotated[float, Meta(gt=0, le=DAY)]
-Retry = Annotated[
-    list[Annotated[float, Meta(ge=0, le=30 * DAY)]],
-    Meta(
-        max_length=50, description="Seconds before each next attempt of a delivery; without it, the default schedule."
-    ),
-]
+Delay = Annotated[float, Meta(ge=0, le=30 * DAY)]
 EnvName = Annotated[str, Meta(pattern=ENV_PATTERN)]
 
 
@@ -61,7 +59,13 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         list[EnvName], Meta(description="Names of the worker's environment that the command may see.")
     ] = msgspec.field(default_factory=list)
     working_dir: Annotated[Text, Meta(description="Where the command runs; without it, the event's directory.")] = ""
-    retry: Retry = msgspec.field(default_factory=list)
+    retry: Annotated[
+        list[Delay],
+        Meta(
+            max_length=50, description="Seconds before each next attempt where nobody waits; without it, one attempt."
+        ),
+    ] = msgspec.field(default_factory=list)
+    observe: Annotated[bool, Meta(description="Say what it would have decided, and decide nothing.")] = False
 
 
 class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +85,10 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         msgspec.field(default_factory=dict)
     )
     timeout: Annotated[Seconds, Meta(description="Seconds for one attempt.")] = 15.0
-    retry: Retry = msgspec.field(default_factory=list)
+    retry: Annotated[
+        list[Delay],
+        Meta(max_length=50, description="Seconds before each next attempt; without it, the default schedule."),
+    ] = msgspec.field(default_factory=list)
     max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
     enabled: bool = True
     description: Text = ""

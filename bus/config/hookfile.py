@@ -346,16 +346,22 @@ def _check_published(contents: Contents) -> None:
     seen: set[str] = set()
     entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
     for entry in entries:
-        on, wrong = (entry.on, _kinds(entry) != 1) if isinstance(entry, Hook) else (entry.events, not entry.url)
+        on = entry.on if isinstance(entry, Hook) else entry.events
+        wrong = isinstance(entry, Hook) and _kinds(entry) != 1
         if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
             raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file="published hook set")
         seen.add(entry.id)
+        http = entry.http if isinstance(entry, Hook) else entry
         try:
+            if http is not None:
+                parse_target(http.url)
             for text in on:
                 check_pattern(text)
             check_tool(entry.tool)
             if entry.when:
                 compile_condition(entry.when)
+        except TargetRefused as error:
+            raise ConfigError(f"{entry.id}: {error.reason}", file="published hook set") from error
         except PatternError as error:
             raise PatternError(f"{entry.id}: {error.message}", file="published hook set", hint=error.hint) from error
     address_policy(contents.network_allow)

@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Meta, inspect
 
 from bus.config.documents import Document, PathParts, Plain, load
+from bus.config.format import END
 from bus.config.trust import is_trusted, project_file
-from bus.config.validation import explain, is_extra, suggestion
+from bus.config.validation import explain, is_extra, nearest, suggestion
 from bus.directories import config_file, directories
 from bus.errors import ConfigError
 from bus.verdicts import Policy
@@ -73,10 +74,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     url: Annotated[str, _text("A gateway to use instead of Redis; empty means none.", "http", "https")] = ""
     namespace: Annotated[
         str,
-        _text("The fleet's name, part of every key: several fleets can share a server.", pattern="^[a-z0-9-]{1,40}$"),
+        _text(
+            "The fleet's name, part of every key: several fleets can share a server.", pattern="^[a-z0-9-]{1,40}" + END
+        ),
     ] = "default"
     host: Annotated[
-        str, _text("What this machine is called in events; empty means its host name.", pattern="^[^\\s]{0,64}$")
+        str, _text("What this machine is called in events; empty means its host name.", pattern="^[^\\s]{0,64}" + END)
     ] = ""
     budget: Annotated[
         float, _time("How long a request may take from agent to verdict, where the agent allows it.", 0.01, HOUR)
@@ -189,7 +192,9 @@ def parse_setting(name: str, raw: object) -> Any:  # noqa: ANN401 - the type of 
     value = raw
     if shape.measure and not isinstance(raw, (int, float)):
         value = _measured(name, raw, shape.measure)
-    elif shape.whole and isinstance(raw, str) and re.fullmatch(r"[0-9]{1,15}", raw):
+    elif shape.whole and isinstance(raw, str):
+        if not re.fullmatch(r"-?[0-9]{1,15}", raw):
+            raise ConfigError(f"{name} has to be a whole number")
         value = int(raw)
     if shape.measure and shape.whole and isinstance(value, float):
         value = int(value)
@@ -294,8 +299,10 @@ def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origin
         name = VARIABLES.get(variable)
         if name is None:
             if variable not in OTHER_VARIABLES:
-                hint = suggestion(variable, VARIABLES.keys() | {PREFIX + "HOME"})
-                warnings.append(f"{variable} is no variable of Fleethook" + (f"; {hint}" if hint else ""))
+                # Without the prefix, which would make every name look near to every other.
+                near = nearest(variable.removeprefix(PREFIX).lower(), (*NAMES, "home"))
+                hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
+                warnings.append(f"{variable} is no variable of Fleethook{hint}")
             continue
         text = environ[variable]
         # An empty URL has a meaning of its own (the embedded server); an empty number is one that was not given.

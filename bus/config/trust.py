@@ -123,7 +123,9 @@ def named_files(value: Plain, folder: str) -> Iterator[str]:
 def _words(command: str) -> Iterator[str]:
     """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`."""
     with contextlib.suppress(ValueError):  # an open quote
-        yield from shlex.split(command)
+        lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        yield from lexer
     yield from (match[0] for match in _WORD.finditer(command))
 
 

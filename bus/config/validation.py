@@ -53,11 +53,17 @@ _UNKNOWN_LIMIT: Final = 50
 
 def suggestion(word: str, words: Collection[str]) -> str:
     """The hint `did you mean "match"?`, or an empty text where nothing is near."""
-    meant = MISNOMERS.get(word)
-    if meant not in words:
-        near = difflib.get_close_matches(word[:80], sorted(words), n=1, cutoff=0.6)
-        meant = near[0] if near else None
-    return f'did you mean "{meant}"?' if meant is not None else ""
+    meant = nearest(word, words)
+    return f'did you mean "{meant}"?' if meant else ""
+
+
+def nearest(word: str, words: Collection[str]) -> str:
+    """The known word that was meant, by another system's name for it or by its letters; empty where nothing is near."""
+    meant = MISNOMERS.get(word, "")
+    if meant in words:
+        return meant
+    near = difflib.get_close_matches(word[:80], sorted(words), n=1, cutoff=0.6)
+    return near[0] if near else ""
 
 
 def is_extra(key: str) -> bool:
@@ -222,7 +228,8 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
             "must not be empty" if empty else f"has to have {_BOUNDS[length[2]]} {length[3]} {unit}"
         ), ""
     if regex := _REGEX.match(what):
-        return f"{name} has to match {regex[1].strip(chr(39)).removeprefix('^').removesuffix('$')}", ""
+        shape = regex[1].strip("'").removeprefix("^").partition("(?!")[0].removesuffix("$")
+        return f"{name} has to match {shape}", ""
     return f"{name}: {what}", ""
 
 
