@@ -80,6 +80,8 @@ def drain(answers: str) -> Drained | None:
     """
     plan = shim.Plan(answers)
     draining = plan.spool + b".draining"
+    if not os.path.isdir(os.path.dirname(plan.spool)):
+        return Drained()  # nothing was ever kept
     lock = os.open(plan.spool + b".drain.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

