@@ -24,7 +24,7 @@ from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024
 """Bytes of one file."""
-NODE_LIMIT: Final = 100_000
+NODE_LIMIT: Final = 250_000
 """Values of one file with every alias written out, which is what stops an alias bomb."""
 DEPTH_LIMIT: Final = 32
 

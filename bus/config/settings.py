@@ -116,7 +116,7 @@ PREFIX: Final = "FLEETHOOK_"
 VARIABLES: Final = {PREFIX + name.upper(): name for name in NAMES}
 OTHER_VARIABLES: Final = frozenset(
     PREFIX + name
-    for name in ("HOME", "PARENT", "RUN", "EVENT", "TYPE", "TOOL", "SESSION", "SOURCE", "CWD", "HOOK", "WORKING_DIR")
+    for name in ("HOME", "PARENT", "RUN", "EVENT", "EVENT_ID", "TOOL", "SESSION", "SOURCE", "CWD", "HOOK", "CUT")
 )
 """Variables that are no settings: where everything lives, and what a hook's process is told."""
 

@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ import msgspec
 from bus.config.documents import Plain, loads, read_file
 from bus.directories import config_file, make_private
 from bus.errors import ConfigError
+from bus.locks import write_private
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
@@ -182,23 +182,10 @@ def _change(store: Path, change: Callable[[dict[str, Trusted]], Trusted | None])
             fcntl.flock(lock, fcntl.LOCK_EX)
             trusted = dict(_read(store).trusted)
             result = change(trusted)
-            _replace(store, msgspec.json.format(msgspec.json.encode(_Store(trusted=trusted)), indent=2) + b"\n")
+            content = msgspec.json.format(msgspec.json.encode(_Store(trusted=trusted)), indent=2)
+            write_private(store, content.decode() + "\n")
         finally:
             os.close(lock)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(store)) from error
     return result
-
-
-def _replace(store: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=store.parent, prefix=".trust-")  # 0600
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(name, store)
-    except BaseException:  # whatever stops us, the half-written file must not stay
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

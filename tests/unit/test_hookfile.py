@@ -238,6 +238,15 @@ def test_what_cannot_be_read_at_all_raises(text: str) -> None:
         read(text)
 
 
+def test_ten_thousand_hooks_are_not_too_many() -> None:
+    entry = (
+        "{{id: h{0}, on: 'tool:pre_execute', tool: t{0}, rule: {{reason: no, instead: x}}, timeout: 1, priority: 9}}"
+    )
+    file = parse_hook_file("hooks:\n" + "".join(f"  - {entry.format(n)}\n" for n in range(10_000)), "fleet")
+    assert file.problems == ()
+    assert len(file.hooks) == 10_000
+
+
 def test_an_empty_file_is_a_valid_one(tmp_path: Path) -> None:
     path = tmp_path / "fleethook.yaml"
     path.write_text("# to come\n")
