@@ -1,0 +1,81 @@
+"""The `fleethook` command: one file a group, imported on use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from workers.cli.common import HELP, Context, Lazy, LazyGroup, run_command
+
+_RUN, _SEE, _SET, _MORE = "Run", "Events and deliveries", "Hooks and settings", "Beneath"
+
+COMMANDS: Final = {
+    "up": Lazy(
+        "workers.cli.up:up", "Start everything on this machine: server, evaluators, dispatcher, carriers.", _RUN
+    ),
+    "down": Lazy("workers.cli.up:down", "Stop what `up --detach` started.", _RUN),
+    "logs": Lazy("workers.cli.up:logs", "Show what the processes wrote.", _RUN),
+    "status": Lazy("workers.cli.up:status", "Show who is alive, and what waits.", _RUN),
+    "demo": Lazy("workers.cli.demo:demo", "Play a scripted fleet through the real processes.", _RUN),
+    "publish": Lazy("workers.cli.events:publish", "Announce an event (JSON); prints its id.", _SEE),
+    "request": Lazy("workers.cli.events:request", "Ask for a verdict on an event (JSON); prints the verdict.", _SEE),
+    "events": Lazy("workers.cli.events:events", "List, show and purge events.", _SEE),
+    "tail": Lazy("workers.cli.events:tail", "Follow events as they happen.", _SEE),
+    "trace": Lazy("workers.cli.events:trace", "Show everything that one event caused.", _SEE),
+    "deliveries": Lazy("workers.cli.deliveries:deliveries", "List and show deliveries and their attempts.", _SEE),
+    "dead": Lazy("workers.cli.deliveries:dead", "List, show, retry and drop dead letters.", _SEE),
+    "webhooks": Lazy("workers.cli.deliveries:webhooks", "List endpoints, and send one a test.", _SEE),
+    "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, apply, compare, roll back and trust hooks.", _SET),
+    "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
+    "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
+    "uninstall": Lazy("workers.cli.install:uninstall", "Take an install back, exactly.", _SET),
+    "doctor": Lazy(
+        "workers.cli.doctor:doctor", "Check that hooks really run, and say how to mend what does not.", _SET
+    ),
+    "acl": Lazy("workers.cli.config:acl", "Print the Redis users of the roles.", _MORE),
+    "bench": Lazy("workers.cli.bench:bench", "Measure, ratios first.", _MORE),
+    "worker": Lazy("workers.cli.worker:worker", "Run one process, as a Procfile line does.", _MORE),
+}
+
+
+def version() -> str:
+    """The installed version, or what a checkout is."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("fleethook")
+    except metadata.PackageNotFoundError:
+        return "0+checkout"
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"fleethook {version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup, lazy=COMMANDS, context_settings=HELP,
+    epilog="Exit codes: 0 ok, 1 findings, 2 usage, 3 unreachable, 4 configuration invalid, 5 partly done.",
+)  # fmt: skip
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Say which.")
+@click.option("--no-color", "no_colour", is_flag=True, help="No colours (as NO_COLOR; FORCE_COLOR wants them).")
+@click.option("-v", "--verbose", is_flag=True, help="Say more; show where an error came from.")
+@click.pass_context
+def root(ctx: click.Context, no_colour: bool, verbose: bool) -> None:
+    """The hook bus for fleets of AI coding agents."""
+    fleet = ctx.ensure_object(Context)
+    fleet.verbose = verbose
+    fleet.colour = False if no_colour else None
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The program: ends the process with the exit code."""
+    sys.exit(run_command(root, argv))

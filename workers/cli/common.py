@@ -1,0 +1,300 @@
+"""What every command shares: the way to settings and server, how it speaks, and what its exit code means.
+
+0 ok   1 findings, or refused   2 usage   3 unreachable   4 configuration invalid   5 partly done   130 interrupted
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from bus.errors import (
+    ConfigError,
+    DecodeError,
+    FleethookError,
+    NoEvaluator,
+    RequestTimeout,
+    ServerError,
+    Unreachable,
+)
+from workers.cli import output
+from workers.cli.output import Colour
+
+if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
+    from bus.acl import Role
+    from bus.config.settings import Loaded, Settings
+    from bus.connections import Links
+    from bus.directories import Directories
+    from bus.keys import Keys
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Findings(FleethookError):
+    """A check that found something: exit code 1; the text may be empty where everything has been said."""
+
+
+class PartlyDone(FleethookError):
+    """Some of it was done and some was not: exit code 5; the text says how much of each."""
+
+
+class Lazy(NamedTuple):
+    """A subcommand that is imported on use: `module:attribute`, its help in one line, the section of the help page."""
+
+    target: str
+    help: str
+    section: str = "Commands"
+
+
+class LazyGroup(click.Group):
+    """A group whose subcommands are imported on use, and which guesses what an unknown one was meant to be.
+
+    Without `lazy` it is an ordinary group that guesses.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:  # noqa: ANN401 - click's
+        kwargs.setdefault("context_settings", HELP)
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, lazy ones first, in the order of their table."""
+        return [*self.lazy, *(name for name in super().list_commands(ctx) if name not in self.lazy)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now if it has to be."""
+        if cmd_name not in self.commands and cmd_name in self.lazy:
+            module, _, attribute = self.lazy[cmd_name].target.partition(":")
+            self.commands[cmd_name] = getattr(importlib.import_module(module), attribute)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a usage error with the nearest names where there is none."""
+        if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = difflib.get_close_matches(args[0].lower(), self.list_commands(ctx), n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The help page's list, out of the table: nothing is imported for it."""
+        if not self.lazy:
+            super().format_commands(ctx, formatter)
+            return
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, row in self.lazy.items():
+            sections.setdefault(row.section, []).append((name, row.help))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_spacing=2)
+
+
+@dataclass
+class Context:
+    """What a command is handed: the common options, and from there settings, keys, server and output."""
+
+    json: bool = False
+    verbose: bool = False
+    namespace: str | None = None
+    colour: bool | None = None
+    """None: as NO_COLOR, FORCE_COLOR and the terminal say."""
+    flags: dict[str, object] = field(default_factory=dict)
+    """Settings that the command line gave, by name; set them before `settings()` is asked."""
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        from bus.config.settings import load_settings
+
+        found = load_settings({"namespace": self.namespace, **self.flags})
+        for warning in found.warnings:
+            self.say(f"warning: {warning}")
+        return found
+
+    @cached_property
+    def _directories(self) -> Directories:
+        from bus.directories import directories
+
+        return directories(create=False)
+
+    def loaded(self) -> Loaded:
+        """The settings with their origins; ConfigError for a bad one. Warnings are said once."""
+        return self._loaded
+
+    def settings(self) -> Settings:
+        """The settings."""
+        return self._loaded.settings
+
+    def directories(self) -> Directories:
+        """This user's directories; none of them is made."""
+        return self._directories
+
+    def keys(self) -> Keys:
+        """The key names of the namespace."""
+        from bus.keys import Keys
+
+        return Keys(self.settings().namespace)
+
+    def url(self, role: Role = "admin") -> str:
+        """The bus's URL for a role; it holds a password and must not be shown. Unreachable where there is no server."""
+        from bus.server import bus_url
+
+        return bus_url(self.settings(), role, self.directories())
+
+    def run(self, work: Callable[[Links], Awaitable[T]], role: Role = "admin") -> T:
+        """The result of `work` on an event loop, with links to the bus that are closed after it."""
+        import asyncio
+
+        from bus.connections import Links
+
+        async def whole() -> T:
+            links = Links(self.url(role), connect=1.0)
+            try:
+                return await work(links)
+            finally:
+                await links.close()
+
+        return asyncio.run(whole())
+
+    def say(self, text: str) -> None:
+        """A message for people, on stderr."""
+        output.say(text, colour=output.colours(sys.stderr, self.colour) and "\x1b[" in text)
+
+    def style(self, text: str, colour: Colour, *, err: bool = False) -> str:
+        """The text in a colour, where the stream (stdout, or stderr with `err`) takes one."""
+        return output.styler(output.colours(sys.stderr if err else sys.stdout, self.colour))(text, colour)
+
+    def data(self, value: object) -> None:
+        """The result on stdout: a text as it is, anything else as one JSON object."""
+        if isinstance(value, str) and not self.json:
+            output.write(value, colour=output.colours(sys.stdout, self.colour) and "\x1b[" in value)
+        else:
+            output.write_json(value, indent=sys.stdout.isatty())
+
+    def stream(self, value: object) -> None:
+        """One record of many on stdout, as a line of JSON."""
+        output.write_json(value)
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Rows on stdout, aligned."""
+        output.write_table(headers, rows, colour=output.colours(sys.stdout, self.colour))
+
+    def confirm(self, text: str, yes: bool = False) -> bool:
+        """Whether to go on; a usage error where nobody can be asked and `--yes` was not given."""
+        if yes:
+            return True
+        if self.json or not output.interactive():
+            raise click.UsageError(f"{text} Nobody can be asked here: say --yes")
+        return click.confirm(text, default=False, err=True)
+
+
+pass_fleet = click.make_pass_decorator(Context, ensure=True)
+
+
+def common_options(function: F) -> F:
+    """`--json` and `--namespace` on a command; they go to the Context and not into its arguments."""
+
+    def keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+        def note(ctx: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401 - the option's value
+            if value not in {None, False}:
+                setattr(ctx.ensure_object(Context), name, value)
+
+        return note
+
+    as_json = click.option(
+        "--json", is_flag=True, expose_value=False, callback=keep("json"), help="Machine-readable output."
+    )
+    namespace = click.option(
+        "-n", "--namespace", metavar="NAME", expose_value=False, callback=keep("namespace"),
+        help="The fleet to look at, instead of the one that is set.",
+    )  # fmt: skip
+    return as_json(namespace(function))
+
+
+def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
+    """The exit code of one whole command line; whatever went wrong has been said on stderr, in words."""
+    fleet = Context()
+    try:
+        result = root.main(
+            args=None if argv is None else list(argv), prog_name="fleethook", standalone_mode=False, obj=fleet
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has enough. Without this the interpreter complains when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        output.say(error.format_message())
+        return 2
+    except Exception as error:  # noqa: BLE001 - the last place where it can be put into words
+        return _report(error, fleet)
+    return result if isinstance(result, int) else 0
+
+
+def exit_code(error: BaseException) -> int:
+    """What a command that ended with `error` returns."""
+    table: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
+        ((click.UsageError, DecodeError), 2),
+        ((Unreachable, NoEvaluator, ServerError, RequestTimeout), 3),
+        (ConfigError, 4),
+        (PartlyDone, 5),
+    )
+    return next((code for kind, code in table if isinstance(error, kind)), 1)
+
+
+def error_report(error: BaseException) -> dict[str, Any]:
+    """The error as `--json` shows it: kind, code, message and, where known, place and hint; secrets redacted."""
+    from bus.redaction import redact_text
+
+    report: dict[str, Any] = {
+        "kind": type(error).__name__, "code": exit_code(error), "message": redact_text(_text(error))
+    }  # fmt: skip
+    if isinstance(error, ConfigError):
+        known = {name: getattr(error, name) for name in ("file", "line", "column", "path", "hint")}
+        report |= {name: value for name, value in known.items() if value}
+        report["message"] = redact_text(error.message)
+    return report
+
+
+def _report(error: Exception, fleet: Context) -> int:
+    from bus.redaction import redact_text
+
+    code = exit_code(error)
+    if isinstance(error, (Findings, PartlyDone)) and not str(error):
+        return code
+    if fleet.verbose and not isinstance(error, click.ClickException):
+        import traceback
+
+        output.say(redact_text("".join(traceback.format_exception(error)).rstrip()))
+    if fleet.json:
+        output.say(output.to_json({"error": error_report(error)}))
+    else:
+        word = output.styler(output.colours(sys.stderr, fleet.colour))("fleethook:", "red")
+        output.say(f"{word} {output.printable(redact_text(_text(error)))}", colour=True)
+    return code
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, click.UsageError):
+        where = f"{error.ctx.command_path} --help" if error.ctx is not None else "fleethook --help"
+        text = error.format_message().rstrip(".")
+        return f"{text} See `{where}`" if text.endswith("?") else f"{text}; see `{where}`"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, (FleethookError, OSError)):
+        return str(error)
+    return f"{type(error).__name__}: {error}; this is a fault of fleethook, `fleethook -v …` shows where"

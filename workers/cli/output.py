@@ -1,0 +1,125 @@
+"""What a command says: data on stdout, messages on stderr, colour and width only where a person looks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any, Final, Literal
+
+import click
+
+Colour = Literal["green", "yellow", "red", "cyan", "bright_black"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What an event's data could steer a terminal with; line break and tab stay."""
+
+_AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
+"""Variables that say: nobody sits in front of this terminal."""
+
+
+def printable(text: str) -> str:
+    """The text with every control character written out, so that data cannot steer the terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def colours(stream: IO[Any], wanted: bool | None = None) -> bool:
+    """Whether to colour what goes to `stream`: a flag, else NO_COLOR, FORCE_COLOR, else whether it is a terminal."""
+    if wanted is not None:
+        return wanted
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in {"", "0"}:
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def interactive() -> bool:
+    """Whether a person can be asked: a terminal on both sides, and no agent or CI that runs us."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and not any(os.environ.get(name) for name in _AGENTS)
+
+
+def say(text: str, *, colour: bool = False) -> None:
+    """A message for people, on stderr; `text` may be coloured already where `colour` is true."""
+    click.echo(_bytes(text if colour else printable(text)), err=True, color=True)
+
+
+def write(text: str, *, colour: bool = False) -> None:
+    """Text as data, on stdout, with a line break at its end."""
+    click.echo(_bytes(text if colour else printable(text)), color=True)
+
+
+def write_json(value: object, *, indent: bool = False) -> None:
+    """A value as JSON on stdout, in one line or indented; structs, dataclasses, bytes and paths as plain data."""
+    click.echo(_bytes(to_json(value, indent=indent)), color=True)
+
+
+def to_json(value: object, *, indent: bool = False) -> str:
+    """JSON text; what JSON does not know becomes plain data, else its text."""
+    return json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=_plain)
+
+
+def write_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, colour: bool = False) -> None:
+    """Rows on stdout, aligned; a terminal gets them fitted to its width."""
+    cells = [[printable(_cell(cell)) for cell in row] for row in rows]
+    if colour and sys.stdout.isatty():
+        _rich_table(headers, cells)
+        return
+    lines = [list(headers), *cells] if headers else cells
+    widths = [max((len(line[place]) for line in lines), default=0) for place in range(max(map(len, lines), default=0))]
+    for line in lines:
+        padded = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False))
+        click.echo(_bytes(padded.rstrip()), color=True)
+
+
+def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=bool(headers), header_style="bold")
+    for name in headers or [""] * max(map(len, rows), default=0):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: data is never markup
+    Console(highlight=False).print(table)
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).split("\n")) if value is not None else "-"
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-8 whatever the locale says; a lone surrogate becomes the escape that JSON also knows."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    if hasattr(value, "__struct_fields__"):
+        import msgspec
+
+        return msgspec.to_builtins(value, builtin_types=(bytes,))
+    return str(value)
+
+
+Styler = Callable[[str, Colour], str]
+
+
+def styler(colour: bool) -> Styler:
+    """A function that colours a text, or leaves it as it is; either way data in it cannot steer the terminal."""
+
+    def style(text: str, name: Colour) -> str:
+        return click.style(printable(text), fg=name) if colour else printable(text)
+
+    return style
