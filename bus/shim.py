@@ -113,6 +113,8 @@ class Link:
             raise NoAnswer("redis refused: " + text.split(b" ", 1)[0].decode("ascii", "replace"))
         if kind == b":":
             return int(text)
+        if kind != b"+" and text != b"-1":
+            raise NoAnswer("what answers there is not Redis")
         return text if kind == b"+" else None
 
     def _more(self) -> None:
