@@ -8,49 +8,31 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
-from bus.conditions import compile_condition
+from bus.config.contents import HookFile, from_document, matcher_checks, rule_checks, to_document
 from bus.config.documents import Document, PathParts, Plain, load, loads
-from bus.config.format import ID_PATTERN, EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
+from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
 from bus.config.settings import read_section
-from bus.config.validation import convert, explain, is_extra, suggestion
+from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
-from bus.matchers import check_pattern, check_tool
 from bus.verdicts import Policy
+
+__all__ = [
+    "HookFile", "from_document", "guard_packs", "load_hook_file", "parse_hook_file", "read_hook_document", "to_document",
+]  # fmt: skip
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
 _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class HookFile:
-    """What one file contributes, and what was wrong with it; of `problems` nothing is in force.
-
-    `digest` is the SHA-256 (hex) of what is in force, without its places: comments and moved lines do not change it.
-    """
-
-    hooks: tuple[Hook, ...] = ()
-    endpoints: tuple[Endpoint, ...] = ()
-    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
-    on_failure: Policy | None = None
-    network_allow: tuple[str, ...] = ()
-    problems: tuple[ConfigError, ...] = ()
-    warnings: tuple[str, ...] = ()
-    digest: str = ""
 
 
 def load_hook_file(path: Path, layer: Layer) -> HookFile:
@@ -100,7 +82,7 @@ class _Reader:
         result = HookFile(
             tuple(hooks), tuple(endpoints), guards, self.on_failure, allow, tuple(self.problems), tuple(self.warnings)
         )
-        return replace(result, digest=_digest(result))
+        return result.sealed()
 
     def top(self, value: dict[str, Plain]) -> FileFormat:
         """The top level; a part of the wrong kind is reported and left empty, the other parts stand."""
@@ -147,6 +129,8 @@ class _Reader:
         self.environment(path, entry)
         if entry.rule is not None and not entry.blocking:
             self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
+        for below, check in rule_checks(entry.rule):
+            self.accepts((*path, "rule", *below), check)
         on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
         given = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
         if len(self.problems) > before or self.duplicate(path, entry.id):
@@ -216,7 +200,8 @@ class _Reader:
         """The event patterns one by one; all matchers of the entry are compiled once, to see that they can be."""
         texts = [on] if isinstance(on, str) else on
         split = tuple(part.strip() for text in texts for part in text.split(","))
-        _validate_matchers(self.accepts, path, split, tool, when)
+        for below, check in matcher_checks(split, tool, when):
+            self.accepts((*path[:-1], *below) if below else path, check)
         return split
 
     def accepts(self, path: PathParts, check: Callable[[], object]) -> bool:
@@ -294,98 +279,7 @@ class _Reader:
         self.warnings.append(str(self.document.error(path, message)))
 
 
-def _validate_matchers(
-    accepts: Callable[[PathParts, Callable[[], object]], bool], path: PathParts, on: Iterable[str], tool: str, when: str
-) -> None:
-    """Compile every pattern, the tool matcher and the condition of one entry; `path` is that of its patterns."""
-    for text in on:
-        accepts(path, partial(check_pattern, text))
-    if tool:
-        accepts((*path[:-1], "tool"), partial(check_tool, tool))
-    if when:
-        accepts((*path[:-1], "when"), partial(compile_condition, when))
-
-
 def guard_packs() -> tuple[str, ...]:
     """The names of the guard packs that this version ships."""
     folder = Path(__file__).parent.parent / "guards"
     return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
-
-
-class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a hook file is in force, as it is published in Redis."""
-
-    hooks: tuple[Hook, ...] = ()
-    endpoints: tuple[Endpoint, ...] = ()
-    guards: dict[str, GuardSettings] = msgspec.field(default_factory=dict)
-    on_failure: Policy | None = None
-    network_allow: tuple[str, ...] = ()
-
-
-def to_document(file: HookFile) -> dict[str, Any]:
-    """What of a hook file is in force as plain data, for JSON; `from_document` reads it back."""
-    plain: dict[str, Any] = msgspec.to_builtins(_contents(file))
-    return plain
-
-
-def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFile:
-    """A published set read back; ConfigError where any of it does not validate here: none is then in force."""
-    found = explain(dict(plain), Contents)
-    if found is not None:
-        raise ConfigError(found[0], file="published hook set", hint=found[1])
-    contents = msgspec.convert(dict(plain), Contents)
-    _check_published(contents)
-    hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
-    endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
-    file = HookFile(hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow)
-    return replace(file, digest=_digest(file))
-
-
-def _check_published(contents: Contents) -> None:
-    """What the types do not say: ids, kinds, patterns and the allow list; the first that fails raises."""
-    seen: set[str] = set()
-    entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
-    for entry in entries:
-        on = entry.on if isinstance(entry, Hook) else entry.events
-        wrong = isinstance(entry, Hook) and _kinds(entry) != 1
-        if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
-            raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file="published hook set")
-        seen.add(entry.id)
-        http = entry.http if isinstance(entry, Hook) else entry
-        try:
-            if http is not None:
-                parse_target(http.url)
-            for text in on:
-                check_pattern(text)
-            check_tool(entry.tool)
-            if entry.when:
-                compile_condition(entry.when)
-        except TargetRefused as error:
-            raise ConfigError(f"{entry.id}: {error.reason}", file="published hook set") from error
-        except PatternError as error:
-            raise PatternError(f"{entry.id}: {error.message}", file="published hook set", hint=error.hint) from error
-    address_policy(contents.network_allow)
-
-
-def _kinds(hook: Hook) -> int:
-    return sum((bool(hook.command), hook.http is not None, hook.rule is not None))
-
-
-def _contents(file: HookFile) -> Contents:
-    return Contents(
-        hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
-        network_allow=file.network_allow,
-    )  # fmt: skip
-
-
-def _digest(file: HookFile) -> str:
-    """The same for the same content, wherever it stands and whichever layer it is in."""
-    contents = _contents(file)
-    bare = msgspec.structs.replace(
-        contents,
-        hooks=tuple(msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.hooks),
-        endpoints=tuple(
-            msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.endpoints
-        ),
-    )
-    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()

@@ -142,6 +142,8 @@ def test_a_bad_entry_is_rejected_with_its_place_and_the_others_load(entry: str, 
         ("{on: [tool:*, '::'], command: x}", (2, 10), "'::'"),
         ("{on: '*', tool: 'ba(', command: x}", (2, 21), "ba("),
         ("{on: '*', when: 'event.tool ===', command: x}", (2, 21), "event.tool ==="),
+        ("{on: '*', rule: {reason: no, command: ['ba(']}}", (2, 43), "ba("),
+        ("{on: '*', rule: {commands: [{line: ['ba(']}]}}", (2, 32), "ba("),
     ],
 )
 def test_a_bad_pattern_rejects_its_hook_and_never_matches_everything(
@@ -280,6 +282,7 @@ def test_the_digest_is_of_the_content_and_not_of_its_place() -> None:
         {"hooks": [{"id": "a b", "on": ["*"], "command": "x"}]},
         {"hooks": [{"id": "a", "on": ["tool:pre_exec"], "command": "x"}]},
         {"hooks": [{"id": "a", "on": ["*"], "command": "x", "tool": "ba("}]},
+        {"hooks": [{"id": "a", "on": ["*"], "rule": {"command": ["ba("]}}]},
         {"endpoints": [{"id": "a", "url": "ftp://h/"}]},
         {"guards": {"destructive-commands": {"decision": "allow"}}},
         {"network_allow": ["10.0.0.1/99"]},

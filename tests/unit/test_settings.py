@@ -167,3 +167,13 @@ def test_every_setting_is_described() -> None:
     found = describe()
     assert set(found) == set(NAMES)
     assert all(text.endswith(".") for text in found.values())
+
+
+def test_a_working_directory_that_is_gone_has_no_project(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert load_settings(environ=machine.environ).settings == Settings()
