@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.config import hookfile
 from bus.config.format import EndpointEntry, HookEntry
 from bus.config.hookfile import HookFile, from_document, load_hook_file, parse_hook_file, to_document
 from bus.errors import ConfigError, PatternError
@@ -224,6 +225,13 @@ def test_guards() -> None:
     assert "decision has to be ask or deny" in problem("guards: {destructive-commands: {decision: allow}}")
     assert 'did you mean "disable"?' in problem("guards: {destructive-commands: {disabel: [a]}}")
     assert "has to be true, false or a mapping" in problem("guards: {destructive-commands: 3}")
+
+
+def test_a_guard_pack_that_does_not_exist_is_an_error_and_not_a_silent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hookfile, "guard_packs", lambda: ("destructive-commands", "secrets"))
+    assert problem("guards: {destructive-comands: true}") == (
+        'fleethook.yaml:1:10: no guard pack is called "destructive-comands"; did you mean "destructive-commands"?'
+    )
 
 
 def test_a_rule_that_nobody_waits_for_is_worth_a_warning() -> None:
