@@ -167,8 +167,12 @@ def server_from_url(url: str) -> Server:
         user = unquote(parts.username or query.get("username", ""))
         password = unquote(parts.password or query.get("password", ""))
         db, port = _db(parts, query), parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise ConfigError(f"the Redis URL cannot be used: {error}", hint=_HINT) from error
+    except ValueError:
+        # Without the parser's own words: for a password with a bare `/` they quote a part of it.
+        raise ConfigError(
+            "the Redis URL's host, port or database cannot be read (is a character of the password not %-escaped?)",
+            hint=_HINT,
+        ) from None
     if parts.scheme == "unix":
         if not parts.path.startswith("/"):
             raise ConfigError("the Redis URL has no absolute path to a socket", hint=_HINT)
