@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.events import Event
+from bus.events import STOPS, Event
 from bus.hooks import LAYERS, Hook
 from bus.runners import Outcome
 from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, strictest
@@ -128,7 +128,8 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
         outcome = await run(hook, event, min(hook.timeout, left))
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
-        own = hook.on_failure or policy
+        # Stop-like events never fail closed: there a block makes the agent go on (design, section 3).
+        own = "allow" if event.type in STOPS else hook.on_failure or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
     if hook.observe and (decision != "abstain" or outcome.updated_input):

@@ -27,8 +27,19 @@ _MAX_ARRAY, _MAX_MAP = 65_536, 16_384
 
 def pack(value: Any) -> bytes:  # noqa: ANN401 - anything that msgpack can say
     """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass")
+    try:
+        packed: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass")
+    except OverflowError:  # JSON has larger integers than msgpack; they survive as text
+        packed = msgpack.packb(_fitting(value), use_bin_type=True, unicode_errors="surrogatepass")
     return packed
+
+
+def _fitting(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _fitting(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_fitting(item) for item in value]
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
 def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anything that msgpack can say

@@ -64,18 +64,30 @@ class Call(NamedTuple):
 async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
     """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
 
-    An error reply stands in the list as an exception. Safe to repeat after NOSCRIPT: then nothing of it has run.
+    An error reply stands in the list as an exception.
     """
     async with links.link() as link:
         replies = await link.exchange([call.command() for call in calls])
-        missing = [place for place, reply in enumerate(replies) if _says(reply, "NOSCRIPT")]
-        if missing:
-            names = {calls[place].name for place in missing}
+    await _mend(links, calls, replies)
+    return replies
+
+
+async def _mend(links: Links, calls: Sequence[Call], replies: list[Any]) -> None:
+    """Load the scripts that the server did not know, and put the results of calling them again among `replies`.
+
+    Safe to repeat: after NOSCRIPT nothing of a call has run.
+    """
+    missing = [place for place in range(len(calls)) if _says(replies[place], "NOSCRIPT")]
+    if missing:
+        names = {calls[place].name for place in missing}
+        async with links.link() as link:
             await link.exchange([("SCRIPT", "LOAD", script(name).text) for name in sorted(names)])
             again = await link.exchange([calls[place].command() for place in missing])
-            for place, reply in zip(missing, again, strict=True):
-                replies[place] = reply
-    return replies
+        for place, reply in zip(missing, again, strict=True):
+            replies[place] = reply
+    for one, reply in zip(calls, replies, strict=False):
+        if isinstance(reply, Exception):
+            log.error("script %s: %s; its entry stays pending", one.name, reply)
 
 
 async def call(links: Links, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:  # noqa: ANN401 - replies
@@ -130,12 +142,15 @@ class Consumer:
         async with self.links.link() as link:
             await link.exchange([("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams])
 
-    async def read(self, link: Link, count: int, block: float, streams: Sequence[str] = ()) -> list[Entry]:
+    async def read(
+        self, link: Link, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
+    ) -> list[Entry]:
         """Up to `count` new entries a stream, waiting up to `block` seconds; beats on the way.
 
-        NOGROUP (the server was flushed or failed over) makes the groups anew and returns nothing.
+        `calls` (answers to what was read before) go out in the same write: a loop that answers and reads on costs one
+        round trip and not two. NOGROUP (the server was flushed or failed over) makes the groups anew.
         """
-        commands: list[Command] = []
+        commands = [one.command() for one in calls]
         if time.monotonic() - self._beaten >= BEAT_SECONDS:
             commands += self.beat_commands()
         names = streams or self.streams
@@ -144,7 +159,10 @@ class Consumer:
         commands.append(
             ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names, *news)
         )
-        reply = (await link.exchange(commands, seconds=block + MARGIN_SECONDS))[-1]
+        replies = await link.exchange(commands, seconds=block + MARGIN_SECONDS)
+        if calls:
+            await _mend(self.links, calls, replies)
+        reply = replies[-1]
         if _says(reply, "NOGROUP"):
             log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
             await self.create()

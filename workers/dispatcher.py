@@ -122,9 +122,7 @@ class Dispatcher:
         calls: list[Call] = []
         for entry in entries:
             calls += await self._calls(entry)
-        for one, reply in zip(calls, await call_all(self._links, calls), strict=True):
-            if isinstance(reply, Exception):
-                log.error("script %s: %s; the event stays pending", one.name, reply)
+        await call_all(self._links, calls)
 
     async def _calls(self, entry: Entry) -> list[Call]:
         """What is to be done for one event: usually the one dispatch call; none is ever delivered twice."""

@@ -61,6 +61,7 @@ class Evaluator:
         self._posters = Posters()
         self._rules: Runner = RuleRunner()
         self._commands: Runner = CommandRunner()
+        self._answers: list[Call] = []
         self._clock = 0
         self._clock_read = 0.0
         self._stats: Counter[str] = Counter()
@@ -102,14 +103,20 @@ class Evaluator:
         entries = await self._consumer.adopt(max(1, free))
         async with self._reading.link() as link:
             count = min(_READ, free) if free > 0 else _READ
-            entries += await self._consumer.read(
-                link, count, 0 if entries else 0.5, (requests, waiting) if free > 0 else (requests,)
-            )
+            answers, self._answers = self._answers, []
+            block = 0 if entries else 0.5
+            try:
+                entries += await self._consumer.read(
+                    link, count, block, (requests, waiting) if free > 0 else (requests,), answers
+                )
+            except Unreachable:
+                self._answers = answers  # whoever was acknowledged meanwhile is not answered a second time
+                raise
         if entries:
-            await self._handle(entries)
+            self._answers += await self._handle(entries)
 
-    async def _handle(self, entries: Sequence[Entry]) -> None:
-        """Answer what rules can answer, in one write; give the rest a slot each."""
+    async def _handle(self, entries: Sequence[Entry]) -> list[Call]:
+        """The answers that rules can give at once, for one write together with the next read; a slot for the rest."""
         calls: list[Call] = []
         for entry in entries:
             request = read_request(entry, self._keys)
@@ -132,8 +139,7 @@ class Evaluator:
                     verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._rules.run)
             if verdict is not None:
                 calls.append(self._answer(request, event, verdict))
-        if calls:
-            await self._send(calls)
+        return calls
 
     def _at_once(self, request: Request) -> Verdict | None:
         """The verdict of a request that runs no hook: it fell back before, is out of time, or is a poison entry."""
@@ -222,9 +228,7 @@ class Evaluator:
         return answer_call(request, self._keys, GROUP, verdict, answer, call_key(event, self._keys))
 
     async def _send(self, calls: Sequence[Call]) -> None:
-        for one, reply in zip(calls, await call_all(self._links, calls), strict=True):
-            if isinstance(reply, Exception):
-                log.error("script %s: %s; the request stays pending", one.name, reply)
+        await call_all(self._links, calls)
 
     async def _read_clock(self) -> None:
         self._clock = await server_now(self._links) - int(time.time() * 1000)
@@ -247,6 +251,8 @@ class Evaluator:
             beat = asyncio.create_task(self._beat_while_draining())
             await asyncio.wait(self._busy, timeout=self._drain)
             beat.cancel()
+        if self._answers:
+            await self._send(self._answers)
         await self._send_stats()
         await self._consumer.leave()
 

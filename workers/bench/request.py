@@ -1,0 +1,147 @@
+"""Requests: `Bus.request` against a bare asyncio redis-py loop of XADD, XREADGROUP, LPUSH, BLPOP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from bus.client import Bus, SyncBus
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.events import Event
+from bus.hooksets import apply
+from bus.inforce import POLL_SECONDS
+from bus.keys import Keys
+from workers.bench.bare import ask, bare_client
+from workers.bench.rounds import Figure, alternate, figure
+
+ONE = 400
+"""Requests of one latency round."""
+MANY = 1_600
+IN_FLIGHT = 32
+
+RULE = """
+hooks:
+  - id: no-disks
+    on: tool:pre_execute:bash
+    rule: {command: ['mkfs\\.'], decision: deny, reason: no new file systems}
+"""
+
+
+def event(command: str = "ls -la") -> Event:
+    """An event of about 1 KB."""
+    return Event(
+        type="tool:pre_execute", source="generic", session="bench", cwd="/tmp", tool="bash",
+        input={"command": command, "description": "d" * 700},
+    )  # fmt: skip
+
+
+def others(count: int) -> str:
+    """Hooks that do not match: other tools, other types, patterns of their own."""
+    lines = [
+        f"  - {{id: other-{n}, on: 'tool:{'pre_execute' if n % 2 else 'post_execute'}:tool{n}', rule: {{decision: deny, reason: no}}}}"
+        for n in range(count)
+    ]
+    return RULE + "\n".join(lines) + "\n"
+
+
+@asynccontextmanager
+async def process(url: str, *argv: str, namespace: str = "bench") -> AsyncIterator[None]:
+    """A Python process of ours that prints a line when it is ready; ended with the block."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, *argv, env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    assert child.stdout is not None  # noqa: S101 - it was asked for
+    try:
+        while b"ready" not in (line := await child.stdout.readline()):
+            if not line:
+                raise RuntimeError(f"{argv} ended before it was ready")
+        yield
+    finally:
+        child.kill()
+        await child.communicate()
+
+
+async def request_figures(url: str, rounds: int) -> list[Figure]:
+    """Latency, throughput, the synchronous face, and 10,000 other hooks; each against its baseline."""
+    keys, links = Keys("bench"), Links(url)
+    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    bare, bus, sync = bare_client(url), Bus(url, namespace="bench"), None
+    body, sent = b"b" * 1024, event()
+    figures: list[Figure] = []
+
+    async def ours() -> float:
+        return await _latency(lambda: bus.request(sent))
+
+    async def theirs() -> float:
+        return await _latency(lambda: ask(bare, "bench:bare", "bench:reply", body))
+
+    async def ours_many() -> float:
+        return await _throughput(lambda _: bus.request(sent))
+
+    async def theirs_many() -> float:
+        return await _throughput(lambda n: ask(bare, "bench:bare", f"bench:reply{n}", body))
+
+    evaluator = ("-m", "workers.cli", "worker", "evaluator")
+    async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
+        one, other = await alternate(ours, theirs, rounds)
+        figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4))
+        many, other_many = await alternate(ours_many, theirs_many, rounds)
+        figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
+                              sense="at least"))  # fmt: skip
+        sync = Bus(url, namespace="bench")
+
+        async def ours_sync() -> float:
+            return await asyncio.to_thread(_sync_latency, sync, sent)
+
+        faced, other_sync = await alternate(ours_sync, theirs, rounds)
+        figures.append(figure("request p50, synchronous face", "the same bare loop", "us", faced, other_sync, bar=2.5))
+        few: list[float] = []
+        full: list[float] = []
+        sets = [parse_hook_file(text, "fleet") for text in (RULE, others(10_000))]
+        for _ in range(rounds):
+            for file, series in zip(sets, (few, full), strict=True):
+                await apply(links, keys, file)
+                await asyncio.sleep(POLL_SECONDS * 4)
+                await ours()
+                series.append(await ours())
+        figures.append(figure("request p50, 10,000 other hooks", "the same with one hook", "us", full, few, bar=1.1))
+    await bus.close()
+    await bare.aclose()
+    await links.close()
+    return figures
+
+
+async def _latency(once) -> float:  # noqa: ANN001 - a lambda of this file
+    took = []
+    for _ in range(ONE):
+        start = time.perf_counter()
+        await once()
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e6
+
+
+def _sync_latency(bus: Bus, sent: Event) -> float:
+    took = []
+    with SyncBus(bus) as face:
+        for _ in range(ONE):
+            start = time.perf_counter()
+            face.request(sent)
+            took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e6
+
+
+async def _throughput(once) -> float:  # noqa: ANN001 - a lambda of this file
+    async def one(lane: int) -> None:
+        for _ in range(MANY // IN_FLIGHT):
+            await once(lane)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(one(lane) for lane in range(IN_FLIGHT)))
+    return MANY / (time.perf_counter() - start)

@@ -1,0 +1,59 @@
+"""How figures are taken: alternating rounds of ours and the baseline, medians, and the ratio between them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+Measure = Callable[[], Awaitable[float]]
+"""One round of one side; returns its figure."""
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison: ours against its baseline."""
+
+    name: str
+    baseline: str
+    """What it is compared with, in words."""
+    unit: str
+    ours: float
+    theirs: float
+    ratio: float
+    """ours / theirs, of the medians."""
+    bar: float | None = None
+    sense: Literal["at most", "at least"] = "at most"
+    rounds: int = 0
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bar is met; None where there is none."""
+        if self.bar is None:
+            return None
+        return self.ratio <= self.bar if self.sense == "at most" else self.ratio >= self.bar
+
+
+async def alternate(ours: Measure, theirs: Measure, rounds: int) -> tuple[list[float], list[float]]:
+    """`rounds` figures of each side, taken in turn, after one round of each that does not count."""
+    one, other = [], []
+    for turn in range(rounds + 1):
+        for measure, figures in ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one)):
+            value = await measure()
+            if turn:
+                figures.append(value)
+    return one, other
+
+
+def figure(
+    name: str, baseline: str, unit: str, ours: Sequence[float], theirs: Sequence[float], *, bar: float | None = None,
+    sense: Literal["at most", "at least"] = "at most", note: str = "",
+) -> Figure:  # fmt: skip
+    """The figure of two series of rounds."""
+    mine, other = statistics.median(ours), statistics.median(theirs)
+    return Figure(
+        name=name, baseline=baseline, unit=unit, ours=mine, theirs=other, ratio=mine / other if other else 0.0,
+        bar=bar, sense=sense, rounds=len(ours), note=note,
+    )  # fmt: skip
