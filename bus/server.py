@@ -96,8 +96,12 @@ def find_binary() -> Binary:
 def start(places: Directories, *, sync: Sync = "everysec") -> Running:
     """Become the owner of this machine's server, start it and return when it answers; see `launch`."""
     running = launch(places, sync=sync)
-    while not answers(running):
-        time.sleep(POLL)
+    try:
+        while not answers(running):
+            time.sleep(POLL)
+    except BaseException:  # whatever it was, no server and no lock is left behind
+        stop(running, seconds=1.0)
+        raise
     return running
 
 
@@ -128,33 +132,35 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
 
 def relaunch(running: Running) -> None:
     """Start the server again after it died; the same data, the same owner. Then ask `answers` until it does."""
+    running.process.kill()  # where it lives but says nothing
     running.process.wait()
     running.process = _spawn(running.directories, running.binary, running.sync)
     running.heard = time.monotonic()
 
 
 def answers(running: Running) -> bool:
-    """Whether the server takes commands by now; ServerError with its last words when it has ended or says nothing."""
+    """Whether the server takes commands by now; ServerError with its last words when it has ended or says nothing.
+
+    After an error the owner is still the owner: `relaunch` or `stop` it.
+    """
     status = running.process.poll()
     if status is not None:
         words = _last_words(running.directories)
-        stop(running)
         raise ServerError(f"{running.binary.path} ended at once (status {status}): {words}")
     reply = _say(running.directories, "PING")
     if reply.startswith(b"-LOADING"):
         running.heard = time.monotonic()
     elif not reply.startswith(b"+PONG") and time.monotonic() - running.heard > SILENCE:
         words = _last_words(running.directories)
-        stop(running, seconds=1.0)
         raise ServerError(f"{running.binary.path} does not answer on {running.directories.socket}: {words}")
     return reply.startswith(b"+PONG")
 
 
 def stop(running: Running, *, seconds: float = 10.0) -> None:
-    """SHUTDOWN (everything is synced), after `seconds` SIGTERM, after 2 more SIGKILL; then the ownership goes back."""
+    """SHUTDOWN (everything is synced), after `seconds` SIGTERM, after 2 more at most SIGKILL; then the ownership goes back."""
     if running.process.poll() is None:
         _say(running.directories, "SHUTDOWN")
-        for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 2.0)):
+        for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, min(seconds, 2.0))):
             try:
                 running.process.wait(patience)
                 break

@@ -1,0 +1,60 @@
+"""How a process of `fleethook up` learns that it has to end: by signal, or by the death of who started it.
+
+The supervisor holds the one write end of a pipe; every child has the read end, whose number stands in its environment.
+However the supervisor dies, the kernel closes that end, and the children see the end of the file. (Linux alone would
+have a parent-death signal; a pipe is the same everywhere, and a fork of the child can watch it too.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from typing import Final
+
+VARIABLE: Final = "FLEETHOOK_LIFELINE"
+"""The number of the read end, in the environment of a child and of nobody below it."""
+
+GRACE: Final = 15.0
+"""Seconds between the order to stop and the end by force."""
+
+
+def die_with_parent(grace: float = GRACE) -> bool:
+    """Let this process end with its supervisor: SIGTERM to itself, then after `grace` seconds the end by force.
+
+    Call it first thing in a child, on any thread. False, and nothing happens, where no supervisor started us. A process
+    forked from this one (RQ's work horse) is bound in the same way.
+    """
+    number = os.environ.pop(VARIABLE, "")
+    if not number.isdigit():
+        return False
+    fd = int(number)
+    try:
+        os.set_inheritable(fd, False)  # commands that we run need not know
+    except OSError:  # set by hand, or meant for another process: there is no such descriptor
+        return False
+    _watch(fd, grace)
+    os.register_at_fork(after_in_child=lambda: _watch(fd, grace))
+    return True
+
+
+def on_stop_signals(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Event:
+    """An event that is set by SIGTERM, SIGINT (Ctrl-C) or SIGHUP (the terminal is gone); main thread only."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        (loop or asyncio.get_running_loop()).add_signal_handler(number, stop.set)
+    return stop
+
+
+def _watch(fd: int, grace: float) -> None:
+    threading.Thread(target=_wait, args=(fd, grace), name="lifeline", daemon=True).start()
+
+
+def _wait(fd: int, grace: float) -> None:
+    while os.read(fd, 1):  # nobody writes; the end of the file is the message
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace)
+    os._exit(1)

@@ -1,0 +1,203 @@
+"""What `fleethook up` runs: the embedded server where none is set, and the process types, until it is told to stop.
+
+Nothing outlives it: its children hold the read end of its lifeline, and the kernel ends the server with its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bus import server
+from bus.config.settings import Settings
+from bus.directories import Directories
+from bus.errors import FleethookError, ServerError
+from bus.locks import own, owner, write_private
+from workers.keeping import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
+
+
+class State(msgspec.Struct, frozen=True):
+    """A running `fleethook up`: `started` in seconds since 1970, `server` the pid of the embedded one or 0."""
+
+    pid: int
+    started: float
+    server: int
+    ready: bool
+    children: tuple[Child, ...]
+
+
+async def up(
+    settings: Settings, places: Directories, on_line: OnLine, on_ready: OnReady, stop: asyncio.Event, *,
+    specs: Sequence[ProcessSpec] | None = None, drain: float = DRAIN,
+) -> int:  # fmt: skip
+    """Run everything of this machine until `stop` is set, and return the exit code 0; main thread only.
+
+    ServerError where another `fleethook up` runs here, or where no server can be had.
+    """
+    lock = own(_lock(places), "`fleethook up`")
+    embedded: server.Running | None = None
+    try:
+        env = {"FLEETHOOK_NAMESPACE": settings.namespace, "FLEETHOOK_REDIS_URL": settings.redis_url}
+        if settings.rq_url:
+            env["FLEETHOOK_RQ_URL"] = settings.rq_url
+        if not settings.redis_url:
+            embedded = server.launch(places)
+            await _answering(embedded, stop)
+            env["FLEETHOOK_REDIS_URL"] = server.bus_url(settings, "worker", places)
+        wanted = process_specs(settings) if specs is None else specs
+        if embedded is not None:
+            on_ready("server", sum(spec.count for spec in wanted))
+        began = time.time()
+
+        def record() -> None:
+            pid = embedded.process.pid if embedded is not None else 0
+            state = State(os.getpid(), began, pid, supervisor.waiting == 0, supervisor.children)
+            write_private(places.pid_file, msgspec.json.encode(state).decode())
+
+        supervisor = Supervisor(
+            wanted, on_line=on_line, on_ready=on_ready, on_change=record, env={**_path(), **env}, drain=drain
+        )
+        record()
+        keeper = asyncio.create_task(_keep_server(embedded, on_line, record)) if embedded is not None else None
+        try:
+            await supervisor.run(stop)
+        finally:
+            if keeper is not None:
+                keeper.cancel()
+                await asyncio.wait([keeper])
+    finally:
+        if embedded is not None:
+            await asyncio.to_thread(server.stop, embedded)
+        places.pid_file.unlink(missing_ok=True)
+        lock.release()
+    return 0
+
+
+def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
+    """The processes that the settings ask for: the lines of the Procfile, in their numbers."""
+    counts = {
+        "evaluator": settings.evaluators, "dispatcher": 1, "carrier": settings.carriers, "chores": settings.chores,
+    }  # fmt: skip
+    # -P: a `workers` folder in the directory where somebody says `up` must not be what runs.
+    command = (sys.executable, "-P", "-m", "workers.cli", "worker")
+    return tuple(ProcessSpec(name, (*command, name), count) for name, count in counts.items() if count)
+
+
+def running(places: Directories) -> State | None:
+    """The `fleethook up` that runs on this machine; None where there is none."""
+    pid = owner(_lock(places))
+    if pid is None:
+        return None
+    try:
+        return msgspec.json.decode(places.pid_file.read_bytes(), type=State)
+    except (FileNotFoundError, msgspec.DecodeError):  # it has just begun, or is about to end
+        return State(pid, 0.0, 0, ready=False, children=())
+
+
+def down(places: Directories, timeout: float = DRAIN + 5.0) -> bool:
+    """Stop the `fleethook up` of this machine; after `timeout` seconds by force. False where none runs."""
+    state = running(places)
+    if state is None:
+        return False
+    for number, patience in ((signal.SIGTERM, timeout), (signal.SIGKILL, 5.0)):
+        pid = owner(_lock(places))
+        if pid is None:
+            return True
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        until = time.monotonic() + patience
+        while owner(_lock(places)) is not None and time.monotonic() < until:
+            time.sleep(0.02)
+    if owner(_lock(places)) is not None:
+        raise ServerError(f"process {state.pid} cannot be ended")
+    return True
+
+
+def detach(argv: Sequence[str], log: Path) -> int:
+    """Run `argv` without a terminal and without a parent, its output added to `log` (0600); its pid.
+
+    A small program forks it: a fork of this process would take its threads' locks along.
+    """
+    program = (
+        "import os, sys\nos.setsid()\npid = os.fork()\n"
+        "if pid: print(pid)\nelse:\n os.dup2(2, 1)\n os.execv(sys.argv[1], sys.argv[1:])\n"
+    )
+    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        made = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", program, *argv],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=fd, check=True,
+        )  # fmt: skip
+    finally:
+        os.close(fd)
+    return int(made.stdout)
+
+
+class Log:
+    """Lines on disk: time, name and text; past `limit` bytes the file becomes `<name>.1`, so two at most are kept."""
+
+    def __init__(self, path: Path, limit: int = 10 * 1024 * 1024) -> None:
+        self._path, self._limit = path, limit
+        self._open()
+
+    def __call__(self, name: str, text: str) -> None:
+        """Add one line."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._file.write(f"{moment} {name} | {text}\n".encode("utf-8", "replace"))
+        if self._file.tell() > self._limit:
+            self._file.close()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._open()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _open(self) -> None:
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(fd, "ab", buffering=0)
+
+
+def _lock(places: Directories) -> Path:
+    return places.pid_file.with_suffix(".lock")
+
+
+def _path() -> dict[str, str]:
+    """What lets a child import us where we run from a source tree that is not installed."""
+    root = Path(__file__).resolve().parents[1]
+    if root.name in {"site-packages", "dist-packages"}:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))}
+
+
+async def _answering(running: server.Running, stop: asyncio.Event) -> None:
+    while not (stop.is_set() or server.answers(running)):  # noqa: ASYNC110 - a server has to be asked
+        await asyncio.sleep(server.POLL)
+
+
+async def _keep_server(running: server.Running, on_line: OnLine, record: Callable[[], None]) -> None:
+    """Start the embedded server again whenever it ends; its data is in the append-only file."""
+    pauses, never = Pauses(), asyncio.Event()
+    while True:
+        began = time.monotonic()
+        try:
+            await _answering(running, never)
+            record()
+            end = how(await ended(running.process))
+        except (FleethookError, OSError) as error:
+            end = str(error)
+        pause = pauses.after(time.monotonic() - began)
+        on_line("server", f"{end}; starting it again in {pause:.1f} s")
+        await asyncio.sleep(pause)
+        with contextlib.suppress(OSError):  # said at the next round
+            server.relaunch(running)
