@@ -1,0 +1,59 @@
+# Everything works on a machine with only Python 3.11+ and make; each target makes its own .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# `make test T=tests/unit` runs a part.
+T      ?= tests
+
+.PHONY: help demo test check format chaos bench coverage clean
+help:
+	@echo "make demo      a scripted fleet through the real processes and a real server"
+	@echo "make test      all tests but the long sizes"
+	@echo "make check     ruff and mypy --strict"
+	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
+	@echo "make bench     what it costs against bare libraries, ratios first"
+	@echo "make coverage  the tests with branch coverage"
+	@echo "make clean     removes the virtual environment and caches"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Fleethook needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	@$(BIN)/fleethook demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(T) -m 'not slow'
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+chaos: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/chaos --timeout 1800
+
+bench: $(VENV)/.dev
+	$(BIN)/fleethook bench
+
+coverage: $(VENV)/.dev
+	$(BIN)/coverage erase
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest $(T) -m 'not slow'
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .coverage*
