@@ -1,0 +1,299 @@
+"""`fleethook up`, `down` and `logs`: everything on this machine, started, stopped and listened to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bus.errors import ServerError
+from workers.cli import output
+from workers.cli.common import Context, common_options, pass_fleet
+
+if TYPE_CHECKING:  # `logs` needs neither
+    from bus.directories import Directories
+    from workers.supervisor import State
+
+READY_SECONDS: Final = 60.0
+"""So long `up --detach` and `status --wait` wait; a large append-only file takes its time."""
+
+LOG: Final = "fleethook.log"
+OWN_LOG: Final = "up.log"
+"""What a detached `up` says itself, and why it ended."""
+
+SCHEMA: Final = "fleethook.schema.json"
+
+STARTER: Final = f"""\
+# yaml-language-server: $schema={SCHEMA}
+# The hooks of this user, for every agent on this machine; in force within a second of saving this file.
+# `fleethook config check` says what is wrong with it, `fleethook hooks test` tries an event on it.
+version: 1
+
+guards:
+  destructive-commands: true   # rm -rf outside the project, force pushes, raw disk writes, curl | sh ...
+
+# hooks:
+#   - id: no-secrets-in-git
+#     on: tool:pre_execute
+#     tool: bash
+#     rule: {{decision: deny, command: ["git add .env*"], reason: "keep .env out of git"}}
+#   - id: note-the-end
+#     on: agent:stop
+#     blocking: false
+#     command: echo "$FLEETHOOK_SESSION" >> ~/agents.log
+"""
+
+
+@click.command()
+@click.option("-d", "--detach", is_flag=True, help="Return when everything is ready; `down` stops it.")
+@click.option("--evaluators", type=click.IntRange(0, 256), metavar="N", help="Processes that give verdicts.")
+@click.option("--carriers", type=click.IntRange(0, 256), metavar="N", help="Processes that carry deliveries.")
+@click.option("--chores", type=click.IntRange(0, 64), metavar="N", help="Processes that tidy up.")
+@click.option("--no-echo", is_flag=True, hidden=True, help="Write lines to the log alone.")
+@common_options
+@pass_fleet
+def up(
+    fleet: Context, detach: bool, evaluators: int | None, carriers: int | None, chores: int | None, no_echo: bool
+) -> None:
+    """Start everything on this machine: server, evaluators, dispatcher, carriers.
+
+    Without FLEETHOOK_REDIS_URL a server of this machine's own is started; its data outlives it. Ctrl-C, or `fleethook
+    down` from elsewhere, stops it all.
+    """
+    began = time.monotonic()
+    from bus.directories import directories, make_private
+    from workers.supervisor import Log, running
+    from workers.supervisor import up as supervise
+
+    fleet.flags |= {"evaluators": evaluators, "carriers": carriers, "chores": chores}
+    settings, places = fleet.settings(), directories()
+    already = running(places)
+    if already is not None:
+        raise ServerError(
+            f"`fleethook up` runs here already (process {already.pid}); "
+            "`fleethook status` shows it, `fleethook down` stops it"
+        )
+    make_private(places.log_dir, mend=True)
+    config, created = _config_file(places)
+    if detach:
+        state = _detach(fleet, places)
+        _announce(fleet, places, state, (config, created), time.monotonic() - began)
+        return
+    log = Log(places.log_dir / LOG)
+
+    def on_line(name: str, text: str) -> None:
+        log(name, text)
+        if not no_echo and not text.endswith(" ready"):
+            with contextlib.suppress(OSError):  # the terminal may be gone while the last lines come
+                fleet.say(f"{fleet.style(f'{name:<13}|', 'cyan', err=True)} {output.printable(text)}")
+
+    def on_ready(_name: str, waiting: int) -> None:
+        state = running(places) if not waiting and not no_echo else None
+        if state is not None:
+            _announce(fleet, places, state, (config, created), time.monotonic() - began)
+
+    async def work() -> int:
+        from workers.lifeline import on_stop_signals
+
+        return await supervise(settings, places, on_line, on_ready, on_stop_signals())
+
+    try:
+        asyncio.run(work())
+    finally:
+        log.close()
+    if not no_echo:
+        with contextlib.suppress(OSError):
+            fleet.say("Everything has stopped; the data stays.")
+
+
+@click.command()
+@common_options
+@pass_fleet
+def down(fleet: Context) -> None:
+    """Stop what `fleethook up` runs on this machine; what is under way is finished first."""
+    from workers import supervisor
+
+    stopped = supervisor.down(fleet.directories())
+    if fleet.json:
+        fleet.data({"stopped": stopped})
+    else:
+        fleet.say("Everything has stopped; the data stays." if stopped else "Nothing runs here.")
+
+
+@click.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
+@click.option("-p", "--process", metavar="NAME", help="Only this one: `evaluator`, or `evaluator.1`.")
+@click.option("--lines", type=click.IntRange(0), default=200, show_default=True, help="How many of the last ones.")
+@common_options
+@pass_fleet
+def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
+    """Show what the processes of `fleethook up` wrote; secrets are redacted when it is written."""
+    path = fleet.directories().log_dir / LOG
+    if not path.exists():
+        raise ServerError(f"there is no log at {path}; `fleethook up` writes one")
+    old = [*_lines(path.with_name(path.name + ".1")), *_lines(path)]
+    wanted = [line for line in old if _of(line, process)]
+    for line in wanted[len(wanted) - lines :] if lines < len(wanted) else wanted:
+        _print(fleet, line)
+    if follow:
+        for line in _followed(path):
+            if _of(line, process):
+                _print(fleet, line)
+
+
+def _config_file(places: Directories) -> tuple[Path, bool]:
+    """The user's hook file, and whether it was made now: a first `up` protects from its first minute (X-07)."""
+    from bus.directories import config_file
+
+    found = config_file(places.config)
+    if found is not None:
+        return found, False
+    from bus.config.schema import hook_file_schema
+
+    path = places.config / "fleethook.yaml"
+    (places.config / SCHEMA).write_text(json.dumps(hook_file_schema(), indent=1) + "\n", "utf-8")
+    path.write_text(STARTER, "utf-8")
+    return path, True
+
+
+def _announce(fleet: Context, places: Directories, state: State, config: tuple[Path, bool], seconds: float) -> None:
+    """What runs now and with what, how long it took, and what to do next."""
+    from workers.cli import version
+
+    settings, (path, created) = fleet.settings(), config
+    server = _server_text(fleet, places)
+    if fleet.json:
+        fleet.data(
+            {
+                "ready": True, "seconds": round(seconds, 3), "pid": state.pid, "namespace": settings.namespace,
+                "server": server, "config": str(path), "created": created,
+                "processes": [{"name": child.name, "pid": child.pid} for child in state.children],
+            }
+        )  # fmt: skip
+        return
+    note = " (created: the guard destructive-commands is on)" if created else ""
+    fleet.say(f"fleethook {version()} · namespace {settings.namespace}")
+    fleet.say(f"  {'config':<11} {path}{note}")
+    fleet.say(f"  {'server':<11} {server}")
+    for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
+        fleet.say(f"  {name:<11} {count} process{'es' if count > 1 else ''}")
+    fleet.say(f"  {'log':<11} {places.log_dir / LOG}")
+    ready = fleet.style("Ready", "green", err=True)
+    installed = places.answer_file("claude").exists()
+    following = "`fleethook doctor --live` proves that hooks run" if installed else "`fleethook install claude`"
+    fleet.say(f"{ready} in {seconds:.1f} s. Next: {following}; `fleethook down` stops everything.")
+
+
+def _server_text(fleet: Context, places: Directories) -> str:
+    url = fleet.settings().redis_url
+    if url:
+        from bus.redaction import redact_url
+
+        return redact_url(url)
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        record = json.loads((places.server_dir / "server.json").read_text("utf-8"))
+        return f"{record['brand']} {record['version']} on {places.socket}, data in {places.server_dir}"
+    return str(places.socket)
+
+
+def _detach(fleet: Context, places: Directories) -> State:
+    """Start `up` without a terminal and wait until it is ready; ServerError with its own words where it ends."""
+    from workers.supervisor import detach, running
+
+    path = places.log_dir / OWN_LOG
+    said = path.stat().st_size if path.exists() else 0
+    flags = [f"--{name}={value}" for name, value in fleet.flags.items() if value is not None]
+    _importable()
+    pid = detach(
+        [sys.executable, "-P", "-m", "workers.cli", "up", "--no-echo", f"--namespace={fleet.settings().namespace}", *flags],
+        path,
+    )  # fmt: skip
+    until, warned = time.monotonic() + READY_SECONDS, False
+    while time.monotonic() < until:
+        state = running(places)
+        if state is not None and state.ready:
+            return state
+        failing = [child.name for child in state.children if child.restarts > 1] if state is not None else []
+        if failing and not warned:
+            warned = True
+            fleet.say(f"{', '.join(failing)}: ended and started again; `fleethook logs` says why. Waiting on ...")
+        words = path.read_text("utf-8", "replace")[said:] if path.exists() else ""
+        ended = [line for line in words.splitlines() if line.startswith("fleethook: ")]
+        if ended or not _alive(pid):
+            raise ServerError(ended[-1].removeprefix("fleethook: ") if ended else f"it ended at once; see {path}")
+        time.sleep(0.02)
+    raise ServerError(f"not ready within {READY_SECONDS:g} s, and left running; `fleethook logs` says why")
+
+
+def _importable() -> None:
+    """Let the detached process find us where we run from a source tree that is not installed."""
+    root = Path(__file__).resolve().parents[2]
+    if root.name not in {"site-packages", "dist-packages"}:
+        paths = [str(root), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _followed(path: Path) -> Iterator[str]:
+    """Lines as they are added, over the change to a new file."""
+    file = path.open(encoding="utf-8", errors="replace")
+    file.seek(0, os.SEEK_END)
+    rest = ""
+    while True:
+        rest += file.read()
+        *whole, rest = rest.split("\n")
+        yield from whole
+        if whole:
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                file.close()
+                file = path.open(encoding="utf-8", errors="replace")
+                continue
+        time.sleep(0.1)
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """Time, process and text of a line, as the supervisor's log has them."""
+    head, found, text = line.partition(" | ")
+    moment, _, name = head.partition(" ")
+    return (moment, name, text) if found else ("", "", line)
+
+
+def _of(line: str, process: str | None) -> bool:
+    if process is None:
+        return True
+    name = _parts(line)[1]
+    return name == process or name.rpartition(".")[0] == process
+
+
+def _print(fleet: Context, line: str) -> None:
+    if fleet.json:
+        moment, name, text = _parts(line)
+        record: dict[str, Any] = {"time": moment, "process": name, "text": text}
+        fleet.stream(record)
+    else:
+        output.write(line)
