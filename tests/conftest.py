@@ -12,6 +12,7 @@ import pytest
 
 from bus.connections import Links, sync_client
 from bus.keys import Keys, declared
+from tests.support.requirements import Requirements
 from tests.support.servers import Server
 
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
@@ -77,3 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         found = _LIVE.search(str(item.path))
         if found and found[1] in {"live", "flow", "chaos"}:
             item.add_marker(found[1])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report the requirements at the end."""
+    config.pluginmanager.register(Requirements(), "requirements")

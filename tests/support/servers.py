@@ -76,5 +76,3 @@ class Server:
         self.process.wait(10)
         self.process = None
         self.socket.unlink(missing_ok=True)
-
-

@@ -1,0 +1,37 @@
+"""Which requirements the tests prove: counted from their `req` marks, reported at the end of a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+NAMED = (*(f"B-{n:02d}" for n in range(1, 8)), "F-01", "F-04", "F-12", "G-20", "X-01", "X-06", "X-08")
+"""The requirements that the spine has to prove."""
+
+
+class Requirements:
+    """A pytest plugin that lists every requirement id with the tests that passed for it, and those with none."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, tuple[str, ...]] = {}
+        self._passed: dict[str, int] = defaultdict(int)
+        self._failed: dict[str, int] = defaultdict(int)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            self._ids[item.nodeid] = tuple(str(name) for mark in item.iter_markers("req") for name in mark.args)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.failed:
+            for name in self._ids.get(report.nodeid, ()):
+                (self._passed if report.passed else self._failed)[name] += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        proven = sorted(name for name in self._passed if not self._failed[name])
+        if not proven:
+            return
+        terminalreporter.section("requirements")
+        terminalreporter.write_line("proven:      " + "  ".join(f"{name} ({self._passed[name]})" for name in proven))
+        missing = [name for name in NAMED if name not in proven]
+        terminalreporter.write_line("not proven:  " + ("  ".join(missing) or "none of those named"))

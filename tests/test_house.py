@@ -1,0 +1,177 @@
+"""The house as assertions: where things may lie, what may import what, how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bus import errors
+from bus.keys import DECLARED
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((*ROOT.glob("bus/**/*.py"), *ROOT.glob("workers/**/*.py")))
+MOST_LINES = 400
+
+# Each outside thing is known by one module (or folder); everybody else goes through it.
+KNOWN_BY = {
+    "redis": {"bus.connections", "workers.bench"},
+    "aiohttp": {"bus.posting", "workers.bench"},
+    "rq": {"workers.jobs"},
+    "cel": {"bus.conditions"},
+    "re2": {"bus.regexes"},
+    "msgpack": {"bus.codec"},
+    "yaml": {"bus.config.documents", "bus.guards"},
+    "tenacity": {"workers.retries"},
+    "rich": {"workers.cli"},
+    "platformdirs": {"bus.directories"},
+    "click": {"workers.cli"},
+}
+
+
+def name_of(path: Path) -> str:
+    """The module name of a source file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every module that a file imports, in functions and under TYPE_CHECKING too, by its full name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+GRAPH = {name_of(path): imports_of(path) for path in SOURCES}
+
+
+def test_bus_never_imports_workers() -> None:
+    """The domain does not know what runs it."""
+    guilty = [
+        name for name, wants in GRAPH.items() if name.startswith("bus") and any(w.startswith("workers") for w in wants)
+    ]
+    assert guilty == []
+
+
+def test_imports_only_go_down() -> None:
+    """No circle among modules, not even inside functions; the public face (`bus/__init__`) is above all of them."""
+    ours = {
+        name: {want for want in wants if want in GRAPH and want not in {name, "bus"}} for name, wants in GRAPH.items()
+    }
+    ours.pop("bus")
+    state: dict[str, int] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name) == 2:
+            return
+        assert state.get(name) != 1, "circle: " + " -> ".join((*path[path.index(name) :], name))
+        state[name] = 1
+        for want in sorted(ours.get(name, ())):
+            visit(want, (*path, name))
+        state[name] = 2
+
+    for name in ours:
+        visit(name, ())
+
+
+def test_a_file_answers_one_question_in_few_lines() -> None:
+    """At most 400 lines a file."""
+    long = {name_of(path): n for path in SOURCES if (n := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES}
+    assert long == {}
+
+
+@pytest.mark.parametrize("thing", sorted(KNOWN_BY))
+def test_one_module_knows_each_outside_thing(thing: str) -> None:
+    """A library is imported in one place, so it can be changed in one place."""
+    allowed = KNOWN_BY[thing]
+    guilty = [
+        name for name, wants in GRAPH.items()
+        if any(want == thing or want.startswith(f"{thing}.") for want in wants)
+        and not any(name == place or name.startswith(f"{place}.") for place in allowed)
+    ]  # fmt: skip
+    assert guilty == []
+
+
+def test_the_shim_needs_nothing_but_c_modules() -> None:
+    """The shim and its launcher import no Python-level module at their start (3 ms each would be felt at every call)."""
+    for name in ("bus.shim", "bus.launcher"):
+        tree = ast.parse((ROOT / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
+        top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+        assert top <= {"sys", "posix", "time", "_socket", "marshal", "_imp", "select", "fcntl"}, (name, top)
+        assert not any(want.startswith(("bus", "workers")) for want in GRAPH[name])
+
+
+def test_importing_bus_is_cheap() -> None:
+    """`import bus` pulls in neither redis, rq, asyncio, ssl nor typing, and few modules at all."""
+    code = "import sys; before = set(sys.modules); import bus; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"redis", "rq", "asyncio", "ssl", "typing", "msgspec", "json"}
+    assert len(loaded) < 10, loaded
+
+
+def test_public_names_are_complete_and_sorted() -> None:
+    """Every name in `__all__` exists."""
+    bus = importlib.import_module("bus")
+    assert bus.__all__ == sorted(bus.__all__)
+    for name in bus.__all__:
+        assert getattr(bus, name) is not None
+
+
+def test_errors_form_one_tree() -> None:
+    """Every exception that is defined in the packages descends from FleethookError (the shim has its own world)."""
+    for path in SOURCES:
+        if path.name == "shim.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and any(
+                "Exception" in ast.unparse(b) or "Error" in ast.unparse(b) for b in node.bases
+            ):
+                made = getattr(importlib.import_module(name_of(path)), node.name, None)
+                if isinstance(made, type) and issubclass(made, BaseException):
+                    assert issubclass(made, errors.FleethookError), f"{path}: {node.name}"
+
+
+def test_every_lua_script_names_its_keys_and_arguments() -> None:
+    """A script's head is its contract."""
+    for path in sorted(ROOT.glob("bus/scripts/*.lua")):
+        head = path.read_text(encoding="utf-8").split("\n\n")[0]
+        assert head.startswith("-- "), path.name
+        assert "KEYS" in head, path.name
+        assert "ARGV" in head, path.name
+
+
+def test_keys_in_code_are_declared() -> None:
+    """Every literal first argument of `keys(...)` stands in bus/keys.py."""
+    known = {key.pattern.split(":")[0].rstrip("*") for key in DECLARED}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in {"keys", "_keys"} and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                    assert first.value.split(":")[0] in known, f"{path}: {first.value}"
+
+
+def test_nothing_points_outside_a_clone() -> None:
+    """No committed file names a folder beside the clone."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    words = ("../" + "shared", "/work/" + "shared", "../." + "library", "/work/" + "main")
+    guilty = []
+    for name in filter(None, tracked):
+        path = ROOT / name
+        if path.is_file() and path.stat().st_size < 1_000_000:
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            guilty += [name for word in words if word in text]
+    assert guilty == []
