@@ -1,0 +1,137 @@
+"""What the hooks in force here say to an event that nobody sent: `hooks test`, in process, with or without effects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.chain import Run, evaluate
+from bus.config.hookfile import HookFile
+from bus.connections import Links
+from bus.dialects import find
+from bus.directories import Directories, config_file
+from bus.errors import DecodeError, PatternError
+from bus.events import Event, source_name
+from bus.hooks import Hook
+from bus.ids import event_id, host_name
+from bus.inforce import HookSet, Layered, Watcher
+from bus.keys import Keys
+from bus.matchers import parse_pattern
+from bus.runners import Outcome
+from bus.runners.command import CommandRunner
+from bus.runners.http import HttpRunner
+from bus.runners.rule import RuleRunner
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Policy, Verdict
+from workers.posters import Posters
+
+_OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
+_NESTED: Final = frozenset({"input", "output", "data"})
+_MOST_NESTED: Final = 16
+
+
+async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
+    """The hooks in force for events of this host in `cwd`: the fleet's (where there are links), the user's, the project's.
+
+    Raises Unreachable where the server of the links cannot be asked.
+    """
+    user = config_file(places.config) or places.config / "fleethook.yaml"
+    watcher = Watcher(links or Links(""), keys, host=host_name(), user_file=user, trust_file=places.trust_file)
+    if links is not None:
+        await watcher.refresh(force=True)
+    return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
+
+
+def hooks_of(file: HookFile) -> HookSet:
+    """The hooks of one file alone, as if it were published."""
+    return HookSet([Layered("fleet", file.digest[:8], file)])
+
+
+def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
+    """An event of the type that a pattern names (`tool:pre_execute:bash`), or an agent's own name of it (`PreToolUse`).
+
+    `values` are `key=value`: a field of the event (`session=…`, `data.x=…`), anything else of the tool's input; a
+    value is JSON where it is valid JSON, else text. Raises PatternError and DecodeError.
+    """
+    source = source_name(source)
+    native = find(source).capabilities.get(kind)
+    if native is None:
+        (pattern, *others) = parse_pattern(kind)
+        if others or not pattern.exact:
+            raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")
+        tool = tool or pattern.tool
+    fields: dict[str, Any] = {"input": {}, "data": {}}
+    for text in values:
+        _put(fields, text)
+    event = Event(
+        type=pattern.type if native is None else native.type, id=event_id(), source=source, native=kind,
+        host=host_name(), cwd=str(cwd), tool=canonical_tool(source, tool) if tool else "", native_tool=tool,
+    )  # fmt: skip
+    if tool and isinstance(fields["input"], dict):
+        fields["input"] = canonical_input(source, tool, fields["input"])
+    try:
+        return msgspec.convert({**msgspec.to_builtins(event), **fields}, Event)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"these values make no event: {error}") from error
+
+
+def _put(fields: dict[str, Any], text: str) -> None:
+    """Lay `a.b=value` into the fields."""
+    name, equals, raw = text.partition("=")
+    path = name.strip().split(".")
+    if not equals or not all(path) or len(path) > _MOST_NESTED:
+        raise DecodeError(f"{text!r} is no key=value; write e.g. command='git push' or data.prompt=hello")
+    try:
+        value = json.loads(raw)
+    except ValueError:
+        value = raw
+    if path[0] in _OWN:
+        value = raw  # these are text, even where they look like a number
+    elif path[0] not in _NESTED:
+        path = ["input", *path]
+    here: Any = fields
+    for part in path[:-1]:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else None
+    if not isinstance(here, dict):
+        raise DecodeError(f"{text!r}: {'.'.join(path[:-1])} has a value already and can hold no {path[-1]!r}")
+    here[path[-1]] = value
+
+
+async def try_event(
+    event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
+) -> tuple[list[Hook], Verdict]:  # fmt: skip
+    """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
+    fitting = hooks.blocking(event)
+    async with Posters() as posters:
+        verdict = await evaluate(
+            event, fitting, _runner(posters, hooks, effects=effects), seconds=seconds, policy=policy,
+            version=hooks.version, layers=hooks.layers,
+        )  # fmt: skip
+    return fitting, verdict
+
+
+def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
+    rules, commands = RuleRunner(), CommandRunner()
+
+    async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
+        if hook.kind == "rule":
+            return await rules.run(hook, event, seconds)
+        if not effects:
+            return Outcome(note=f"hook {hook.id!r} ({hook.kind}) would run here; --run runs it")
+        if hook.kind == "command":
+            return await commands.run(hook, event, seconds)
+        return await HttpRunner(posters.under(hooks.network)).run(hook, event, seconds)
+
+    return run
+
+
+def later(event: Event, hooks: HookSet, verdict: Verdict) -> Mapping[str, list[str]]:
+    """What would happen in the background: ids of the hooks that would run and of the endpoints that would be told."""
+    return {
+        "hooks": [hook.id for hook in hooks.background(event, verdict)],
+        "endpoints": [endpoint.id for endpoint in hooks.targets(event, verdict)],
+    }
