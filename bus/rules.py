@@ -1,15 +1,164 @@
-"""What a rule is: a declarative hook that needs no process."""
+"""What a rule is: a declarative hook that needs no process, and whether it fits an event."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
 import msgspec
 
+from bus.command_match import CommandMatch, Fits, compile_command_match
+from bus.errors import ConditionError
+from bus.events import Event
+from bus.globs import PathMatcher, compile_path_glob
+from bus.places import Place, is_outside, located, place_of
+from bus.regexes import compile_regex
+from bus.shell import commands
 from bus.verdicts import Decision
 
+__all__ = ["CommandMatch", "Match", "Rule", "check_rule", "judge"]
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Placeholder shape; the full conditions follow."""
+_SHOWN = 120
+"""Characters of what matched that go into a reason."""
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, cache_hash=True):
+    """A decision, and conditions of which all that are given have to hold; without any, the hook's own matchers decide.
+
+    They read the event's `input.command`, and its `input.path` and `input.paths`; where a condition asks for one that
+    the event does not have, the rule does not fit.
+    """
 
     decision: Decision = "deny"
     reason: str = ""
+    """What the model and the user are told; what matched is added to it."""
     instead: str = ""
+    """What the model is told to do instead."""
+    commands: tuple[CommandMatch, ...] = ()
+    """Any of these fits any command that a shell would run."""
+    command: tuple[str, ...] = ()
+    """Regular expressions (RE2) of which any one is found in the command's text."""
+    path: tuple[str, ...] = ()
+    """Path patterns (`bus.globs`) of which any one fits the event's path, as it is written or with links resolved."""
+    outside_project: bool = False
+    """The event's path lies outside the project (`bus.places`)."""
+
+
+class Match(NamedTuple):
+    """That a rule fits an event, and what of the event made it fit (cut to 120 characters; empty without conditions)."""
+
+    what: str
+
+
+_Judge = Callable[[Event], Match | None]
+_Step = Callable[[Event], str | None]
+
+
+def check_rule(rule: Rule) -> None:
+    """Compile every pattern of `rule`; PatternError for one that cannot be compiled."""
+    _compiled(rule)
+
+
+def judge(rule: Rule, event: Event) -> Match | None:
+    """Whether `rule` fits `event`, and by what.
+
+    PatternError where the rule is wrong; ConditionError where the command is longer than what is read of it and nothing
+    in the part that was read fits.
+    """
+    return _compiled(rule)(event)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(rule: Rule) -> _Judge:
+    steps: list[_Step] = []  # the cheap ones first
+    if rule.command:
+        steps.append(_text_step(rule.command))
+    if rule.path:
+        steps.append(_path_step(tuple(compile_path_glob(one) for one in rule.path)))
+    if rule.outside_project:
+        steps.append(_outside)
+    if rule.commands:
+        steps.append(_command_step(tuple(compile_command_match(one) for one in rule.commands)))
+
+    def fits(event: Event) -> Match | None:
+        found = ""
+        for step in steps:
+            what = step(event)
+            if what is None:
+                return None
+            found = what
+        return Match(found if len(found) <= _SHOWN else f"{found[: _SHOWN - 1]}…")
+
+    return fits
+
+
+def _text_step(patterns: tuple[str, ...]) -> _Step:
+    regexes = tuple(compile_regex(pattern) for pattern in patterns)
+
+    def step(event: Event) -> str | None:
+        text = event.input.get("command")
+        if not isinstance(text, str) or not any(regex.search(text) is not None for regex in regexes):
+            return None
+        return text
+
+    return step
+
+
+def _path_step(matchers: tuple[PathMatcher, ...]) -> _Step:
+    def step(event: Event) -> str | None:
+        place: Place | None = None
+        for path in _paths(event):
+            place = place or place_of(event.cwd)
+            for links in ("none", "all"):
+                found = located(path, place, links=links)
+                if found is not None and any(fits(found, place) for fits in matchers):
+                    return path
+        return None
+
+    return step
+
+
+def _outside(event: Event) -> str | None:
+    for path in _paths(event):
+        place = place_of(event.cwd)
+        found = located(path, place)
+        if found is not None and is_outside(found, place):
+            return path
+    return None
+
+
+def _paths(event: Event) -> list[str]:
+    """The paths of a tool call; one call may name several (`paths`)."""
+    several = event.input.get("paths")
+    candidates = [event.input.get("path"), *(several if isinstance(several, list) else ())]
+    return [path for path in candidates if isinstance(path, str) and path]
+
+
+def _command_step(matchers: tuple[Fits, ...]) -> _Step:
+    def step(event: Event) -> str | None:
+        text = event.input.get("command")
+        if not isinstance(text, str):
+            return None
+        line = commands(text)
+        if not line.items:
+            return None
+        place = _place(event)
+        for command in line.items:
+            for fits in matchers:
+                if fits(command, place):
+                    return command.line
+        if line.truncated:
+            raise ConditionError("the command is too long to be read to its end, and nothing in what was read fits")
+        return None
+
+    return step
+
+
+def _place(event: Event) -> Place:
+    """The event's place; a tool that names a directory of its own runs there, in the same project."""
+    place = place_of(event.cwd)
+    own = event.input.get("cwd")
+    if isinstance(own, str) and own and (directory := located(own, place)) is not None:
+        return place._replace(directory=directory)
+    return place

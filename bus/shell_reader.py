@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache, partial
-from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.shell_commands import Command, printed, program_name
+from bus.shell_tree import syntax_tree
 from bus.shell_words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
 from bus.shell_wrappers import Arg, Inner, inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
-    from tree_sitter import Node, Parser, Tree
+    from tree_sitter import Node
 
 _MAX_SCRIPT: Final = 64 * 1024
 MAX_SCRIPTS: Final = 8
@@ -22,35 +20,9 @@ MAX_COMMANDS: Final = 2000
 _MAX_NODES_DEEP: Final = 120
 """How deep syntax may nest before the rest is left out; Python's own stack ends not far beyond it."""
 _MAX_NESTED: Final = 256 * 1024
-_PARSE_AT_ONCE: Final = 2048
-_PARSE_SECONDS: Final = 0.1
-"""64 KiB of ordinary commands take 12 ms, of `a|a|a|…` a minute (measured)."""
 
 _NOTHING: Final = Output()
 _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
-
-
-@lru_cache(maxsize=1)
-def _new_parser() -> Callable[[], Parser]:
-    import tree_sitter  # see TYPE_CHECKING above
-    import tree_sitter_bash
-
-    return partial(tree_sitter.Parser, tree_sitter.Language(tree_sitter_bash.language()))
-
-
-def _tree(source: bytes) -> Tree | None:
-    """The syntax tree, or None where parsing takes too long: on long broken input its time grows with the square."""
-    parser = _new_parser()()  # one for each text: a parser must not be shared by threads
-    if len(source) <= _PARSE_AT_ONCE:
-        return parser.parse(source)
-    deadline = monotonic() + _PARSE_SECONDS
-    try:
-        return parser.parse(
-            lambda place, _point: source[place : place + 16384],
-            progress_callback=lambda _place, _error: monotonic() > deadline,
-        )
-    except ValueError:  # what the parser raises when it is stopped
-        return None
 
 
 class Found:
@@ -89,7 +61,7 @@ class Reader:
         """Read `text` as a whole script."""
         self.scripts = scripts
         self.scope.source = clean(text).encode("utf-8", "replace")
-        tree = _tree(self.scope.source)
+        tree = syntax_tree(self.scope.source)
         if tree is None:
             self.found.incomplete = True
             self._rough(clean(text))
@@ -156,26 +128,26 @@ class Reader:
         return output.text
 
     def _redirected(self, node: Node, stdin: Output) -> str | None:
-        text: str | None = None
-        body = node.child_by_field_name("body")
         redirects = [child for child in node.named_children if child.type.endswith("_redirect")]
-        if body is not None and body.type == "command":
-            text = self._command(body, stdin, redirects)
-        elif body is not None and body.type == "pipeline" and (last := body.named_children[-1]).type == "command":
-            output = Output()
-            for stage in body.named_children[:-1]:
-                one = self._visit(stage, output)
-                output = Output(one.text, output.programs + one.programs)
-            text = self._command(last, output, redirects)
-        else:
-            call, argv = self._redirections(redirects, stdin)
-            if body is None or argv:  # `> log rm -rf /`: the grammar takes the command for targets
-                text = self._run(argv, call._replace(piped_from=stdin.programs))
-            elif call.redirects:
-                self._run([], call)
-            text = self._visit(body, call.stdin).text if body is not None else text
+        text = self._with_redirects(node.child_by_field_name("body"), redirects, stdin)
         self._after_heredoc(redirects, Output(text, tuple(one.program for one in self.found.items[-1:])))
         return text
+
+    def _with_redirects(self, body: Node | None, redirects: list[Node], stdin: Output) -> str | None:
+        """Read a statement with redirections; the grammar hangs them on a whole list, but they are its last command's."""
+        if body is not None and body.type == "command":
+            return self._command(body, stdin, redirects)
+        if body is not None and body.type in ("pipeline", "list", "negated_command"):
+            *before, last = body.named_children
+            for one in before:
+                output = self._visit(one, stdin)
+                stdin = Output(output.text, stdin.programs + output.programs) if body.type == "pipeline" else stdin
+            return self._with_redirects(last, redirects, stdin)
+        text: str | None = None
+        call, argv = self._redirections(redirects, stdin)
+        if body is None or argv or call.redirects:  # `> log rm -rf /`: the grammar takes the command for targets
+            text = self._run(argv, call._replace(piped_from=stdin.programs))
+        return text if body is None else self._visit(body, call.stdin).text
 
     def _after_heredoc(self, redirects: list[Node], output: Output) -> None:
         """What stands behind `<<EOF` on its line hangs below the heredoc in the tree: `<<EOF | bash`, `<<EOF && rm`."""

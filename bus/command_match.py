@@ -1,0 +1,239 @@
+"""What a rule says about one command of a command line, and whether a command fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from bus.errors import PatternError
+from bus.globs import PathMatcher, compile_path_glob, compile_text_glob
+from bus.places import Links, Place, is_outside, is_whole_project, located
+from bus.regexes import Regex, compile_regex
+from bus.shell_commands import Command
+from bus.shell_paths import UNLINKING, changed, operands
+from bus.shell_words import UNSET, shown
+
+Touched = Literal["outside_project", "whole_project", "unset_variable"]
+
+
+class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Conditions on one command as a shell would run it; all that are given have to hold, of a list any one.
+
+    Flags are told apart by what they mean: `-rf` is `-r` and `-f`; `--force=x` is `--force`; alternatives are written
+    `-r|--recursive`. Path patterns are those of `bus.globs`, over real paths.
+    """
+
+    program: tuple[str, ...] = ()
+    """Names without directory, lower-cased; `mkfs*` is a pattern."""
+    subcommand: tuple[str, ...] = ()
+    """The first words that are no options: `push`, `system prune`."""
+    args: tuple[str, ...] = ()
+    """Patterns for any one argument: `+*`; what is not known stands as `$…`, a literal star is written `[*]`."""
+    line: tuple[str, ...] = ()
+    """Regular expressions (RE2) over program and arguments with single blanks; what is not known stands as `$…`."""
+    flags_any: tuple[str, ...] = ()
+    flags_all: tuple[str, ...] = ()
+    """Every one of these has to be there."""
+    flags_none: tuple[str, ...] = ()
+    """None of these may be there."""
+    redirects_to: tuple[str, ...] = ()
+    """Path patterns for what its output is written to."""
+    paths: tuple[str, ...] = ()
+    """Path patterns for any path that it is given."""
+    changes: tuple[str, ...] = ()
+    """Path patterns for any path that it writes, replaces or removes, by redirection or by what the program does."""
+    touches: tuple[Touched, ...] = ()
+    """Where any path that it is given lies; `unset_variable`: at `$x/` or `$x/*` with an x that the line never sets."""
+    piped_from: tuple[str, ...] = ()
+    """Programs in an earlier stage of its pipeline."""
+    code_from: tuple[str, ...] = ()
+    """Programs whose output it runs as code: `curl … | sh`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
+    fork_bomb: bool = False
+    """A function that calls itself, piped into itself or in the background."""
+
+
+Fits = Callable[[Command, Place], bool]
+
+_VALUES: Final[dict[str, frozenset[str]]] = {
+    "git": frozenset(["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"]),
+    "docker": frozenset(["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
+    "kubectl": frozenset(
+        ["-n", "--namespace", "--context", "--kubeconfig", "-s", "--server", "--cluster", "--user", "--as", "--token"]
+    ),
+    "helm": frozenset(["-n", "--namespace", "--kube-context", "--kubeconfig"]),
+    "gh": frozenset(["-R", "--repo"]),
+    "systemctl": frozenset(["-H", "--host", "-M", "--machine", "-t", "--type"]),
+}
+"""Global options that take the next argument, before the subcommand."""
+
+_ABBREVIATING: Final = frozenset(
+    [
+        "rm",
+        "chmod",
+        "chown",
+        "chgrp",
+        "cp",
+        "mv",
+        "ln",
+        "shred",
+        "truncate",
+        "tee",
+        "install",
+        "mkdir",
+        "rmdir",
+        "touch",
+    ]
+)
+"""GNU programs that take any unambiguous beginning of a long option: `--recur`."""
+
+
+@lru_cache(maxsize=4096)
+def compile_command_match(match: CommandMatch) -> Fits:
+    """A predicate over a command; PatternError where a pattern in `match` cannot be compiled, or nothing is asked."""
+    checks: list[Fits] = []
+    if match.program:
+        checks.append(_program(match.program))
+    if match.fork_bomb:
+        checks.append(lambda command, _place: command.fork_bomb)
+    if match.piped_from:
+        checks.append(_sources(match.piped_from, lambda command: command.piped_from))
+    if match.code_from:
+        checks.append(_sources(match.code_from, lambda command: command.code_from))
+    if match.subcommand:
+        wanted = tuple(tuple(one.split()) for one in match.subcommand)
+        checks.append(lambda command, _place: _subcommand(command, wanted))
+    if match.flags_any or match.flags_all or match.flags_none:
+        checks.append(_flag_check(match))
+    if match.args:
+        patterns = tuple(compile_text_glob(one) for one in match.args)
+        checks.append(lambda command, _place: any(fits(shown(word)) for word in command.words for fits in patterns))
+    if match.line:
+        regexes = tuple(compile_regex(one) for one in match.line)
+        checks.append(lambda command, _place: _line_fits(regexes, command.line))
+    if match.redirects_to:
+        checks.append(_path_check(match.redirects_to, lambda command: command.writes))
+    if match.paths:
+        checks.append(_path_check(match.paths, operands))
+    if match.changes:
+        checks.append(_path_check(match.changes, changed))
+    if match.touches:
+        touches = match.touches
+        checks.append(lambda command, place: any(_touches(command, place, where) for where in touches))
+    if not checks:
+        raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
+    first, rest = checks[0], tuple(checks[1:])
+    return lambda command, place: first(command, place) and all(check(command, place) for check in rest)
+
+
+def _program(names: tuple[str, ...]) -> Fits:
+    exact = frozenset(name for name in names if not any(sign in name for sign in "*?["))
+    globs = tuple(compile_text_glob(name) for name in names if name not in exact)
+    if not globs:
+        return lambda command, _place: command.program in exact
+    return lambda command, _place: command.program in exact or any(fits(command.program) for fits in globs)
+
+
+def _sources(names: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:
+    wanted = frozenset(names)
+    return lambda command, _place: not wanted.isdisjoint(of(command))
+
+
+def _line_fits(regexes: Iterable[Regex], line: str) -> bool:
+    return any(regex.search(line) is not None for regex in regexes)
+
+
+def _subcommand(command: Command, wanted: tuple[tuple[str, ...], ...]) -> bool:
+    values = _VALUES.get(command.program, frozenset())
+    found: list[str] = []
+    most = max(len(one) for one in wanted)
+    words = iter(command.words)
+    for word in words:
+        if len(found) == most:
+            break
+        if not word.startswith("-"):
+            found.append(word)
+        elif word in values:
+            next(words, None)
+    return any(tuple(found[: len(one)]) == one for one in wanted)
+
+
+def _flag_check(match: CommandMatch) -> Fits:
+    every = tuple(tuple(one.split("|")) for one in match.flags_all)
+    some = tuple(name for one in match.flags_any for name in one.split("|"))
+    none = tuple(name for one in match.flags_none for name in one.split("|"))
+    for name in (*some, *none, *(name for one in every for name in one)):
+        if not name.startswith("-") or name.strip("-") == "":
+            raise PatternError(f"{name!r} is not a flag", hint="write e.g. -f or --force, alternatives as -f|--force")
+
+    def fits(command: Command, _place: Place) -> bool:
+        flags = _flags(command.words, command.program in _ABBREVIATING)
+        return (
+            all(any(_has(flags, name) for name in one) for one in every)
+            and (not some or any(_has(flags, name) for name in some))
+            and not any(_has(flags, name) for name in none)
+        )
+
+    return fits
+
+
+class _Flags(msgspec.Struct, frozen=True):
+    names: frozenset[str]
+    beginnings: tuple[str, ...]
+    """Long options that may be shortened."""
+
+
+@lru_cache(maxsize=1024)
+def _flags(words: tuple[str, ...], abbreviated: bool) -> _Flags:
+    names: set[str] = set()
+    for word in words:
+        if word == "--":
+            break
+        if word.startswith("--"):
+            names.add(word.partition("=")[0])
+        elif word.startswith("-") and len(word) > 1:
+            names.add(word.partition("=")[0])
+            names.update(f"-{letter}" for letter in word[1:])
+    long = tuple(name for name in names if len(name) > 4 and name.startswith("--")) if abbreviated else ()
+    return _Flags(frozenset(names), long)
+
+
+def _has(flags: _Flags, name: str) -> bool:
+    return name in flags.names or (name[:2] == "--" and any(name.startswith(one) for one in flags.beginnings))
+
+
+def _path_check(globs: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:
+    matchers: tuple[PathMatcher, ...] = tuple(compile_path_glob(one) for one in globs)
+
+    def fits(command: Command, place: Place) -> bool:
+        for word in of(command):
+            for path in _located(command, word, place):
+                if any(matches(path, place) for matches in matchers):
+                    return True
+        return False
+
+    return fits
+
+
+def _located(command: Command, word: str, place: Place) -> set[str]:
+    """The real path of a word, and the path as it is written (`/etc` is a link on macOS, `/bin` on Linux)."""
+    both = (
+        located(word, place, command.directory),
+        located(word, place, command.directory, links="none"),
+    )
+    return {path for path in both if path is not None}
+
+
+def _touches(command: Command, place: Place, where: Touched) -> bool:
+    words = operands(command)
+    if where == "unset_variable":
+        return any(word in (f"{UNSET}/", f"{UNSET}/*", f"{UNSET}/.", f"{UNSET}/.*") for word in words)
+    test = is_outside if where == "outside_project" else is_whole_project
+    links: Links = "parents" if command.program in UNLINKING else "all"
+    for word in words:
+        path = located(word, place, command.directory, links=links)
+        if path is not None and test(path, place):
+            return True
+    return False

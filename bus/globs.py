@@ -1,0 +1,75 @@
+"""Path patterns: `**`, `*`, `?` and `[…]` over absolute paths, the home directory, and the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from bus.errors import PatternError
+from bus.places import Place, within
+from bus.regexes import Regex, compile_regex
+
+PathMatcher = Callable[[str, Place], bool]
+"""Whether an absolute path, seen from a place, fits."""
+
+
+@lru_cache(maxsize=4096)
+def compile_path_glob(glob: str) -> PathMatcher:
+    """A matcher for one path pattern; PatternError where it cannot be one.
+
+    `/etc/**` is absolute and fits `/etc` too; `~/.ssh/*` is below the home directory; `*.pem` and `.git` fit that name
+    anywhere; `src/**` is below the project. `*` and `?` do not cross a `/`, `**` does.
+    """
+    if not glob or "\0" in glob:
+        raise PatternError(f"path pattern {glob!r} is empty or holds a NUL")
+    if glob == "~" or glob.startswith("~/"):
+        regex = _regex("~" + glob[1:].rstrip("/"))
+        return lambda path, place: within(path, place.home) and _fits(regex, "~" + path[len(place.home.rstrip("/")) :])
+    if glob.startswith("/"):
+        regex = _regex(glob)
+        return lambda path, _place: _fits(regex, path)
+    if glob.startswith("**/") or "/" not in glob.rstrip("/"):
+        regex = _regex("/**/" + glob.removeprefix("**/").rstrip("/"))
+        return lambda path, _place: _fits(regex, path)
+    regex = _regex("/" + glob.removeprefix("./").rstrip("/"))
+    return lambda path, place: within(path, place.project) and _fits(regex, path[len(place.project.rstrip("/")) :])
+
+
+@lru_cache(maxsize=4096)
+def compile_text_glob(glob: str) -> Callable[[str], bool]:
+    """A matcher for one argument or program name: `*` is any text, `/` included; the whole text has to fit."""
+    if not any(sign in glob for sign in "*?["):
+        return lambda text: text == glob
+    regex = _regex(glob, anything=True)
+    return lambda text: _fits(regex, text)
+
+
+def _fits(regex: Regex, text: str) -> bool:
+    return regex.fullmatch(text) is not None
+
+
+def _regex(glob: str, *, anything: bool = False) -> Regex:
+    pattern, place = "(?s)", 0
+    while place < len(glob):
+        rest = glob[place:]
+        if rest == "/**" and place:
+            pattern, place = pattern + "(?:/.*)?", len(glob)
+        elif rest.startswith("/**/"):
+            pattern, place = pattern + "/(?:.*/)?", place + 4
+        elif rest.startswith("**"):
+            pattern, place = pattern + ".*", place + 2
+        elif rest[0] == "*":
+            pattern, place = pattern + (".*" if anything else "[^/]*"), place + 1
+        elif rest[0] == "?":
+            pattern, place = pattern + ("." if anything else "[^/]"), place + 1
+        elif rest[0] == "[" and (end := rest.find("]", 2)) > 0:
+            inside = rest[1:end].replace("\\", "\\\\")
+            pattern += f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+            place += end + 1
+        else:
+            pattern, place = pattern + re.escape(rest[0]), place + 1
+    try:
+        return compile_regex(pattern)
+    except PatternError:
+        raise PatternError(f"{glob!r} is not a pattern", hint="write e.g. /etc/**, ~/.ssh/*, *.pem or src/**") from None

@@ -1,0 +1,216 @@
+"""Guard packs: rules that protect from the first minute, as YAML with their test cases beside them (X-07)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from bus.command_match import CommandMatch
+from bus.conditions import compile_condition
+from bus.config.documents import Document, PathParts, load
+from bus.config.validation import convert, suggestion
+from bus.errors import ConfigError, FleethookError, NotFound
+from bus.events import Event, EventType
+from bus.hooks import Hook
+from bus.matchers import Index
+from bus.rules import Rule, check_rule, judge
+
+FOLDER: Final = Path(__file__).parent
+
+TEST_DIRECTORY: Final = "/home/dev/app"
+"""Where the tests of packs happen, unless they say otherwise: a project below a home directory, not on this disk."""
+
+Expected = Literal["deny", "ask", "allow"]
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One test beside a rule: a tool call, and what the pack has to say to it."""
+
+    expected: Expected
+    tool: str = "bash"
+    command: str = ""
+    path: str = ""
+    cwd: str = TEST_DIRECTORY
+    hook: str = ""
+    """The id of the hook that it stands beside."""
+    origin: str = ""
+
+    @property
+    def event(self) -> Event:
+        """The event of this tool call."""
+        given = {"command": self.command, "path": self.path}
+        return Event(
+            type=EventType.TOOL_PRE_EXECUTE.value,
+            tool=self.tool,
+            cwd=self.cwd,
+            input={name: value for name, value in given.items() if value},
+        )
+
+
+class Pack(NamedTuple):
+    """A guard pack: its rules as hooks, whose ids begin with the pack's name, and the tests that stood beside them."""
+
+    name: str
+    description: str
+    rules: tuple[Hook, ...]
+    tests: tuple[Case, ...]
+
+
+class Failure(NamedTuple):
+    """A test of a pack that did not come out as it says; `said` lists the hooks that had something to say."""
+
+    case: Case
+    said: dict[str, str]
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{hook} says {decision}" for hook, decision in self.said.items()) or "no rule fits"
+        what = self.case.command or f"{self.case.tool} {self.case.path}"
+        return f"{self.case.origin}: {what!r} should be {self.case.expected} by {self.case.hook}, but {said}"
+
+
+class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tool: str = "bash"
+    command: str = ""
+    path: str = ""
+    cwd: str = TEST_DIRECTORY
+
+
+class _Tests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    deny: list[str | _CaseEntry] = []
+    ask: list[str | _CaseEntry] = []
+    allow: list[str | _CaseEntry] = []
+
+
+class _RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: str
+    description: str
+    reason: str
+    instead: str
+    decision: Literal["deny", "ask"]
+    tests: _Tests
+    on: str = EventType.TOOL_PRE_EXECUTE.value
+    tool: str = "bash"
+    when: str = ""
+    priority: int = 50
+    commands: tuple[CommandMatch, ...] = ()
+    command: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    outside_project: bool = False
+
+
+class _PackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    description: str
+    rules: list[dict[str, Any]]
+
+
+def packs() -> tuple[str, ...]:
+    """The names of the packs that this version ships."""
+    return tuple(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+
+
+@lru_cache(maxsize=64)
+def load_pack(name: str) -> Pack:
+    """Read a pack; NotFound where there is none of that name, ConfigError with the place where it does not validate."""
+    if name not in packs():
+        hint = suggestion(name, packs()) or f"known packs: {', '.join(packs())}"
+        raise NotFound(f"no guard pack is called {name!r}; {hint}")
+    return read_pack(FOLDER / f"{name}.yaml")
+
+
+def read_pack(path: Path) -> Pack:
+    """Read a pack's file; its name is the pack's. ConfigError with file, line and column."""
+    document = load(path)
+    entry = _converted(document, (), document.value, _PackEntry)
+    rules: list[Hook] = []
+    tests: list[Case] = []
+    for number, raw in enumerate(entry.rules):
+        place: PathParts = ("rules", number)
+        hook, cases = _rule(document, path, place, _converted(document, place, raw, _RuleEntry), number)
+        if any(hook.id == other.id for other in rules):
+            raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
+        rules.append(hook)
+        tests.extend(cases)
+    return Pack(path.stem, entry.description, tuple(rules), tuple(tests))
+
+
+def check_pack(pack: Pack) -> list[Failure]:
+    """Run the tests beside the rules; empty where all come out as they say.
+
+    A `deny` or `ask` has to come from the rule that it stands beside (rules can be switched off one by one);
+    an `allow` means that no rule of the pack objects.
+    """
+    index = Index([(hook, hook.on) for hook in pack.rules])
+    return [failure for case in pack.tests if (failure := _tried(index, case)) is not None]
+
+
+def _tried(index: Index[Hook], case: Case) -> Failure | None:
+    said: dict[str, str] = {}
+    event = case.event
+    for hook in index.find(event):
+        if hook.when and not compile_condition(hook.when)({"event": event.facts()}):
+            continue
+        try:
+            if hook.rule is not None and judge(hook.rule, event) is not None:
+                said[hook.id] = hook.rule.decision
+        except FleethookError as error:
+            said[hook.id] = f"failure: {error}"
+    fine = not said if case.expected == "allow" else said.get(case.hook) == case.expected
+    return None if fine else Failure(case, said)
+
+
+def _rule(
+    document: Document, path: Path, place: PathParts, entry: _RuleEntry, number: int
+) -> tuple[Hook, tuple[Case, ...]]:
+    line, _ = document.place(place)
+    hook = Hook(
+        id=f"{path.stem}_{entry.id}",
+        on=tuple(part.strip() for part in entry.on.split(",")),
+        tool=entry.tool,
+        when=entry.when,
+        priority=entry.priority,
+        description=entry.description,
+        position=number,
+        origin=f"{path.name}:{line}",
+        rule=Rule(
+            decision=entry.decision,
+            reason=entry.reason,
+            instead=entry.instead,
+            commands=entry.commands,
+            command=entry.command,
+            path=entry.path,
+            outside_project=entry.outside_project,
+        ),
+    )
+    try:
+        check_rule(hook.rule or Rule())
+        if hook.when:
+            compile_condition(hook.when)
+        Index([(hook, hook.on)])
+    except ConfigError as error:
+        raise document.error(place, error.message, hint=error.hint) from error
+    return hook, tuple(_cases(document, path, place, entry.tests, hook))
+
+
+def _cases(document: Document, path: Path, place: PathParts, tests: _Tests, hook: Hook) -> list[Case]:
+    cases: list[Case] = []
+    groups: tuple[tuple[Expected, list[str | _CaseEntry]], ...] = (
+        ("deny", tests.deny),
+        ("ask", tests.ask),
+        ("allow", tests.allow),
+    )
+    for expected, entries in groups:
+        for number, entry in enumerate(entries):
+            line, _ = document.place((*place, "tests", expected, number))
+            given = {"command": entry} if isinstance(entry, str) else msgspec.structs.asdict(entry)
+            cases.append(Case(expected=expected, hook=hook.id, origin=f"{path.name}:{line}", **given))
+    return cases
+
+
+def _converted(document: Document, place: PathParts, raw: object, kind: type[Any]) -> Any:  # noqa: ANN401 - what `kind` names
+    entry, problems = convert(document, place, raw, kind)
+    if problems:
+        raise problems[0]
+    return entry

@@ -1,0 +1,33 @@
+"""Runs hooks of the kind `rule`: no process, no waiting."""
+
+from __future__ import annotations
+
+from bus.errors import FleethookError
+from bus.events import Event
+from bus.hooks import Hook
+from bus.rules import judge
+from bus.runners import Outcome
+
+_NOTHING = Outcome()
+
+
+class RuleRunner:
+    """Judges an event by the hook's rule; a rule that cannot be judged is a failure, which the failure policy answers."""
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never waits)
+        """The rule's decision where it fits, else abstain; never raises."""
+        rule = hook.rule
+        if rule is None:
+            return Outcome(failure=f"hook {hook.id!r} has no rule")
+        try:
+            match = judge(rule, event)
+        except FleethookError as error:
+            return Outcome(failure=f"rule {hook.id!r}: {error}")
+        except Exception as error:  # noqa: BLE001  (a library's surprise must not end the evaluator)
+            return Outcome(failure=f"rule {hook.id!r} broke on this event: {type(error).__name__}")
+        if match is None:
+            return _NOTHING
+        reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
+        if match.what:
+            reason = f"{reason.rstrip('.')} (matched: `{match.what}`)"
+        return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)

@@ -1,0 +1,114 @@
+"""Which paths a command is given, and which of them it changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bus.shell_commands import Command
+from bus.shell_wrappers import find_roots
+
+_VALUES: Final[dict[str, frozenset[str]]] = {
+    "chmod": frozenset({"--reference"}),
+    "chown": frozenset({"--reference", "--from"}),
+    "cp": frozenset({"-t", "--target-directory", "-S", "--suffix"}),
+    "mv": frozenset({"-t", "--target-directory", "-S", "--suffix"}),
+    "ln": frozenset({"-t", "--target-directory", "-S", "--suffix"}),
+    "install": frozenset({"-t", "--target-directory", "-m", "--mode", "-o", "--owner", "-g", "--group", "-S"}),
+    "rsync": frozenset({"-e", "--rsh", "--exclude", "--include", "--exclude-from", "-f", "--filter"}),
+    "shred": frozenset({"-n", "--iterations", "-s", "--size"}),
+    "truncate": frozenset({"-s", "--size", "-r", "--reference"}),
+    "touch": frozenset({"-d", "--date", "-r", "--reference", "-t"}),
+    "sed": frozenset({"-e", "--expression", "-f", "--file"}),
+    "perl": frozenset({"-e", "-E"}),
+}
+"""Options that take the next argument, by program."""
+
+_SKIPPED: Final = {"chmod": 1, "chown": 1, "chgrp": 1}
+"""Operands before the paths: a mode, an owner."""
+
+_CHANGE_ALL: Final = frozenset(
+    [
+        "rm",
+        "rmdir",
+        "unlink",
+        "shred",
+        "srm",
+        "trash",
+        "touch",
+        "truncate",
+        "tee",
+        "mkdir",
+        "chmod",
+        "chown",
+        "chgrp",
+        "mv",
+        "wipefs",
+        "mkfifo",
+    ]
+)
+_CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
+UNLINKING: Final = frozenset(["rm", "rmdir", "unlink", "mv", "srm", "trash", "ln"])
+"""Programs that act on a symbolic link itself, not on what it points to."""
+
+
+def operands(command: Command) -> tuple[str, ...]:
+    """The paths that a command is given: its arguments without options and their values, without chmod's mode and such."""
+    if command.program in ("find", "gfind"):
+        return find_roots(command.words)
+    values = _VALUES.get(command.program, frozenset())
+    skip = 0 if _refers(command) else _SKIPPED.get(command.program, 0)
+    found: list[str] = []
+    words = iter(command.words)
+    for word in words:
+        if word == "--":
+            found.extend(words)
+        elif word.startswith("-") and word != "-":
+            if command.program == "chmod" and word[1:2] in ("r", "w", "x", "X", "s", "t"):
+                skip = 0  # `chmod -w file`: the mode itself
+            elif word in values:
+                next(words, None)
+        elif skip:
+            skip -= 1
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def changed(command: Command) -> tuple[str, ...]:
+    """The paths that a command writes, replaces or removes, as far as its program is known; redirections included."""
+    program, own = command.program, command.writes
+    if program in _CHANGE_ALL:
+        return own + operands(command)
+    if program in _CHANGE_LAST:
+        into = _option(command.words, "-t", "--target-directory")
+        return own + ((into,) if into else operands(command)[-1:])
+    if program == "dd":
+        return own + tuple(word[3:] for word in command.words if word.startswith("of="))
+    if program in ("sed", "gsed", "perl") and any(
+        word.startswith(("-i", "--in-place", "-pi", "-ni")) for word in command.words
+    ):
+        scripted = any(word in ("-e", "-f", "--expression", "-pe", "-E") for word in command.words)
+        return own + operands(command)[0 if scripted or program == "perl" else 1 :]
+    if program == "curl":
+        into = _option(command.words, "-o", "--output")
+        return own + ((into,) if into else ())
+    if program == "wget":
+        into = _option(command.words, "-O", "--output-document")
+        return own + ((into,) if into else ())
+    return own
+
+
+def _refers(command: Command) -> bool:
+    return any(word.startswith("--reference") for word in command.words)
+
+
+def _option(words: tuple[str, ...], short: str, long: str) -> str:
+    """The value of an option, given as `-o x`, `-ox`, `--out x` or `--out=x`."""
+    for place, word in enumerate(words):
+        if word in (short, long):
+            return words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith(f"{long}="):
+            return word[len(long) + 1 :]
+        if word.startswith(short) and not word.startswith("--"):
+            return word[len(short) :]
+    return ""
