@@ -165,8 +165,9 @@ class Supervisor:
         try:
             return await ended(popen)
         finally:
-            while self._read(process, output):  # what it wrote last; a descendant that holds the pipe is not awaited
-                pass
+            for _ in range(16):  # what a pipe can hold; a descendant that goes on writing is not awaited
+                if not self._read(process, output):
+                    break
             self._lines(process, b"\n" if process.rest else b"")
             loop.remove_reader(output)
             popen.stdout.close()
