@@ -1,0 +1,299 @@
+"""The demo's script: five scenes, each of which checks what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from bus.answerfile import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
+from bus.client import Bus
+from bus.config.hookfile import parse_hook_file
+from bus.config.settings import Settings
+from bus.connections import Links
+from bus.directories import Directories, directories
+from bus.errors import FleethookError
+from bus.events import Event
+from bus.hooksets import apply
+from bus.inforce import POLL_SECONDS
+from bus.keys import Keys
+from bus.server import bus_url, find_binary
+from bus.signing import generate_secret
+from workers.demo.agent import Report
+from workers.demo.receiver import Receiver
+from workers.supervisor import State, running
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode")
+REQUESTS: Final = 40
+EVENTS: Final = 80
+PATIENCE: Final = 30.0
+
+HOOKS: Final = """
+guards: {{destructive-commands: true}}
+network: {{allow: ["127.0.0.1:{port}"]}}
+hooks:
+  - id: audit-trail
+    on: tool:post_execute
+    blocking: false
+    command: cat >> audit.jsonl
+endpoints:
+  - {{id: chat, url: "http://127.0.0.1:{port}/chat", events: ["tool:pre_execute"], when: verdict.decision == "deny",
+      secret: "{secret}", retry: [0.2, 0.4, 0.8]}}
+  - {{id: ledger, url: "http://127.0.0.1:{port}/ledger", events: ["turn:end"], secret: "{secret}", retry: [0.2, 0.4, 0.8]}}
+"""
+
+
+class DemoFailed(FleethookError):
+    """The demo saw something that it should not have seen."""
+
+
+class Stage:
+    """What the scenes share."""
+
+    def __init__(self, places: Directories, project: Path, receiver: Receiver, say: Say) -> None:
+        self.places, self.project, self.receiver, self.say = places, project, receiver, say
+        self.settings = Settings()
+        self.keys = Keys(self.settings.namespace)
+
+    @property
+    def url(self) -> str:
+        """The server, as the workers reach it."""
+        return bus_url(self.settings, "worker", self.places)
+
+    @property
+    def agent_environment(self) -> dict[str, str]:
+        """What an agent process gets."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+        return {**kept, "FLEETHOOK_REDIS_URL": self.url, "FLEETHOOK_NAMESPACE": self.settings.namespace}
+
+
+async def play(say: Say) -> None:
+    """Play all scenes; raises DemoFailed where something did not hold."""
+    with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
+        home, project = Path(folder, "home"), _made(Path(folder, "project"))
+        places = directories({**os.environ, "FLEETHOOK_HOME": str(home)})
+        secret = generate_secret()
+        async with Receiver(secret, failures=2) as receiver:
+            stage = Stage(places, project, receiver, say)
+            async with _running(stage):
+                await _publish_hooks(stage, secret)
+                await _blocked(stage)
+                await _harmless(stage)
+                await _background(stage)
+                await _webhook(stage)
+                await _killed(stage)
+    say("\nAll of it held, and nothing of it is left on this machine.")
+    say("Next: `fleethook up` in one terminal, `fleethook install claude` in another.")
+
+
+@asynccontextmanager
+async def _running(stage: Stage) -> AsyncIterator[None]:
+    """`fleethook up`, as anybody would start it, in a folder of its own."""
+    began = time.monotonic()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+    log = stage.project.parent / "up.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "workers.cli", "up", stdout=output, stderr=output,
+            env={**environment, "FLEETHOOK_HOME": str(stage.places.data.parent)},
+        )  # fmt: skip
+    try:
+        state = await _until(lambda: _ready(stage, process), "everything is up", log)
+        kinds = [child.name.partition(".")[0] for child in state.children]
+        counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        binary = find_binary()
+        stage.say(f"fleethook demo: a fleet of {len(AGENTS)} agents, in a folder of its own\n")
+        stage.say(f"  server     {binary.brand} {binary.version} on a unix socket, append-only file on")
+        stage.say(f"  processes  {counted}; ready in {time.monotonic() - began:.1f} s")
+        yield
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await process.wait()
+
+
+def _ready(stage: Stage, process: asyncio.subprocess.Process) -> State | None:
+    if process.returncode is not None:
+        raise DemoFailed(f"`fleethook up` ended with {process.returncode}")
+    state = running(stage.places)
+    return state if state is not None and state.ready else None
+
+
+async def _until(holds: Callable[[], T | None], what: str, log: Path | None = None) -> T:
+    deadline = time.monotonic() + PATIENCE
+    while not (value := holds()):
+        if time.monotonic() > deadline:
+            tail = f"; the end of its log: {log.read_text(errors='replace')[-2000:]}" if log is not None else ""
+            raise DemoFailed(f"not within {PATIENCE:g} s: {what}{tail}")
+        await asyncio.sleep(0.02)
+    return value
+
+
+async def _publish_hooks(stage: Stage, secret: str) -> None:
+    file = parse_hook_file(HOOKS.format(port=stage.receiver.port, secret=secret), "fleet", file="demo.yaml")
+    links = Links(bus_url(stage.settings, "admin", stage.places))
+    try:
+        version = await apply(links, stage.keys, file, message="demo")
+    finally:
+        await links.close()
+    stage.say(
+        f"  hooks      version {version}: guard pack destructive-commands, 1 background hook, 2 webhook endpoints\n"
+    )
+    await asyncio.sleep(POLL_SECONDS * 2)  # every worker has it within a second
+
+
+async def _blocked(stage: Stage) -> None:
+    precious = _made(stage.project.parent / "precious", "ten years of work")
+    command = "rm -rf ~/precious"
+    compile_shim()
+    answers = stage.project.parent / "claude.answers"
+    write_answer_file(
+        answers,
+        AnswerFile(
+            agent="claude", server=server_from_url(bus_url(stage.settings, "shim", stage.places)),
+            prefix=stage.keys.prefix, host=os.uname().nodename, spool=str(stage.places.spool("claude")),
+            events=(EventLine(name="PreToolUse"),),
+        ),
+    )  # fmt: skip
+    payload = {
+        "session_id": "demo", "cwd": str(stage.project), "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "tool_use_id": "toolu_demo_1", "tool_input": {"command": command},
+    }  # fmt: skip
+    start = time.perf_counter()
+    shim = await asyncio.create_subprocess_exec(
+        *hook_command(sys.executable, "claude", "PreToolUse", answers),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await shim.communicate(json.dumps(payload).encode())
+    took = (time.perf_counter() - start) * 1000
+    said = json.loads(out or b"{}").get("hookSpecificOutput", {})
+    if said.get("permissionDecision") != "deny":
+        # What an agent does with any other answer: it runs the tool.
+        process = await asyncio.create_subprocess_shell(command, env={**os.environ, "HOME": str(precious.parent)})
+        await process.wait()
+    stage.say("1. Claude Code asks to run  rm -rf ~/precious")
+    if not _text(precious / "note.txt"):
+        raise DemoFailed(f"the folder is gone; the hook said {out!r}")
+    stage.say(f"   blocked before it ran, {took:.0f} ms from spawn to exit of the hook; the folder is still there")
+    for line in str(said["permissionDecisionReason"]).splitlines():
+        stage.say(f"   | {line}")
+
+
+async def _harmless(stage: Stage) -> None:
+    times, inside = [], []
+    async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
+        for turn in range(200):
+            start = time.perf_counter()
+            verdict = await bus.request(
+                Event(type="tool:pre_execute", source="codex", session="demo", tool="bash", call=f"ls-{turn}",
+                      input={"command": "ls -la"})
+            )  # fmt: skip
+            times.append((time.perf_counter() - start) * 1000)
+            inside.append(verdict.ms)
+            if verdict.decision != "abstain" or verdict.fallback:
+                raise DemoFailed(f"a harmless command got {verdict}")
+    p50 = statistics.median(times)
+    stage.say("\n2. Codex asks 200 times to run  ls -la")
+    stage.say(
+        f"   let through; bus time {p50:.2f} ms median there and back, {statistics.median(inside):.3f} ms of it the rules"
+    )
+
+
+async def _background(stage: Stage) -> None:
+    audit = stage.project / "audit.jsonl"
+    async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
+        start = time.perf_counter()
+        event = await bus.publish(
+            Event(type="tool:post_execute", source="gemini", session="demo", tool="write", cwd=str(stage.project),
+                  input={"path": "notes.md"})
+        )  # fmt: skip
+        waited = (time.perf_counter() - start) * 1000
+    await _until(lambda: event in _text(audit), "the audit hook has run")
+    took = (time.perf_counter() - start) * 1000
+    stage.say("\n3. Gemini wrote a file; the hook  cat >> audit.jsonl  runs in the background")
+    stage.say(f"   the agent waited {waited:.1f} ms, the hook had run {took:.0f} ms later")
+
+
+def _made(folder: Path, note: str = "") -> Path:
+    folder.mkdir()
+    (folder / "note.txt").write_text(note, encoding="utf-8")
+    return folder
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+async def _webhook(stage: Stage) -> None:
+    def attempts() -> list[int]:
+        return [one.status for one in stage.receiver.received if one.path == "/chat"]
+
+    await _until(lambda: attempts()[-1:] == [204], "the webhook has arrived")
+    ids = {one.id for one in stage.receiver.received if one.path == "/chat"}
+    signed = all(one.signed for one in stage.receiver.received)
+    if attempts() != [503, 503, 204] or len(ids) != 1 or not signed:
+        raise DemoFailed(f"attempts {attempts()}, ids {ids}, signed {signed}")
+    stage.say("\n4. The block of scene 1 goes to a chat by webhook; its receiver fails twice")
+    stage.say("   attempts answered 503, 503, 204: delivered, each signed, with one webhook-id")
+
+
+async def _killed(stage: Stage) -> None:
+    stage.say(f"\n5. {len(AGENTS)} agents ask {len(AGENTS) * REQUESTS} times and publish {len(AGENTS) * EVENTS} events;"
+              " kill -9 in the middle")  # fmt: skip
+    environment = stage.agent_environment
+    agents = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "workers.demo.agent", name, str(REQUESTS), str(EVENTS),
+            stdout=asyncio.subprocess.PIPE, env=environment,
+        )
+        for name in AGENTS
+    ]  # fmt: skip
+    await _until(lambda: stage.receiver.delivered("/ledger"), "the first deliveries arrive")
+    victims = _kill(stage, "evaluator", "carrier")
+    reports = []
+    for agent in agents:
+        out, _ = await agent.communicate()
+        reports.append(msgspec.json.decode(out, type=Report))
+    published = [name for report in reports for name in report.published]
+    verdicts = sum(report.verdicts for report in reports)
+    fallbacks = sum(report.fallbacks for report in reports)
+    await _until(lambda: len(stage.receiver.delivered("/ledger")) >= len(published), "every event has been delivered")
+    taken = stage.receiver.delivered("/ledger")
+    lost = [name for name in published if not any(one.startswith(name) for one in taken)]
+    again = sum(count - 1 for count in taken.values())
+    if lost or fallbacks:
+        raise DemoFailed(f"{len(lost)} events lost, {fallbacks} fallbacks")
+    stage.say(f"   killed {' and '.join(victims)}; both were started again")
+    stage.say(f"   {verdicts} requests: {verdicts} verdicts, {fallbacks} fallbacks")
+    stage.say(
+        f"   {len(published)} events: {len(taken)} delivered, {len(lost)} lost, {again} delivered twice (same webhook-id)"
+    )
+
+
+def _kill(stage: Stage, *kinds: str) -> list[str]:
+    """kill -9 one process of each kind."""
+    state = running(stage.places)
+    killed = []
+    for kind in kinds:
+        children = [
+            one for one in (state.children if state is not None else ()) if one.name.startswith(kind) and one.pid
+        ]
+        if not children:
+            raise DemoFailed(f"no {kind} runs")
+        os.kill(children[0].pid, signal.SIGKILL)
+        killed.append(f"{children[0].name} (pid {children[0].pid})")
+    return killed
