@@ -18,7 +18,7 @@ COMMANDS: Final = {
     ),
     "down": Lazy("workers.cli.up:down", "Stop what `up --detach` started.", _RUN),
     "logs": Lazy("workers.cli.up:logs", "Show what the processes wrote.", _RUN),
-    "status": Lazy("workers.cli.up:status", "Show who is alive, and what waits.", _RUN),
+    "status": Lazy("workers.cli.status:status", "Show who is alive, and what waits.", _RUN),
     "demo": Lazy("workers.cli.demo:demo", "Play a scripted fleet through the real processes.", _RUN),
     "publish": Lazy("workers.cli.events:publish", "Announce an event (JSON); prints its id.", _SEE),
     "request": Lazy("workers.cli.events:request", "Ask for a verdict on an event (JSON); prints the verdict.", _SEE),

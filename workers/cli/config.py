@@ -1,0 +1,186 @@
+"""`fleethook config` and `fleethook acl`: what is set and where it comes from, and the rights that go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bus.errors import ConfigError, NotFound
+from workers.cli.common import Context, LazyGroup, common_options, error_report, pass_fleet
+
+if TYPE_CHECKING:  # `config --help` does not need it
+    from bus.hooks import Layer
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.group(cls=LazyGroup)
+def config() -> None:
+    """Show and check settings and hook files.
+
+    A flag wins over a FLEETHOOK_* variable, this over the project's file (in a folder you trust), this over your own
+    file, and this over the defaults.
+    """
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Say where each value comes from, and what it means.")
+@common_options
+@pass_fleet
+def show(fleet: Context, origin: bool) -> None:
+    """Show the settings in force; passwords in URLs are redacted."""
+    import msgspec
+
+    from bus.config.settings import describe
+
+    loaded, meanings = fleet.loaded(), describe()
+    values = {name: _shown(name, value) for name, value in msgspec.structs.asdict(loaded.settings).items()}
+    if fleet.json:
+        rows = {
+            name: {"value": value, "origin": loaded.origins[name], "description": meanings[name]}
+            for name, value in values.items()
+        }
+        fleet.data(rows if origin else values)
+    elif origin:
+        fleet.table(
+            ("setting", "value", "origin", "meaning"),
+            [(name, _text(value), loaded.origins[name], meanings[name]) for name, value in values.items()],
+        )
+    else:
+        fleet.table(("setting", "value"), [(name, _text(value)) for name, value in values.items()])
+
+
+@config.command()
+@click.argument("file", type=_FILE, required=False)
+@common_options
+@pass_fleet
+def check(fleet: Context, file: Path | None) -> None:
+    """Check FILE, or the user's and the project's hook file and every setting; exit code 4 where one is not valid."""
+    files = [file] if file is not None else _files(fleet)
+    problems: list[ConfigError] = []
+    warnings: list[str] = []
+    for path in files:
+        found = _problems(path, "user" if path.parent == fleet.directories().config else "project")
+        problems += found[0]
+        warnings += found[1]
+    if file is None:
+        try:
+            fleet.loaded()
+        except ConfigError as error:
+            if str(error) not in {str(known) for known in problems}:
+                problems.append(error)
+    if fleet.json:
+        fleet.data(
+            {
+                "files": [str(path) for path in files], "problems": [error_report(one) for one in problems],
+                "warnings": warnings,
+            }
+        )  # fmt: skip
+    else:
+        for problem in problems:
+            fleet.data(str(problem))
+        for warning in warnings:
+            fleet.say(f"warning: {warning}")
+    if problems:
+        raise ConfigError(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} found")
+    if not fleet.json:
+        names = ", ".join(str(path) for path in files) or "no hook file here; the settings"
+        fleet.say(f"{fleet.style('ok', 'green', err=True)}  {names}")
+
+
+@config.command()
+@common_options
+@pass_fleet
+def schema(fleet: Context) -> None:
+    """Print the JSON Schema of fleethook.yaml, for editors."""
+    from bus.config.schema import hook_file_schema
+    from workers.cli.output import to_json
+
+    fleet.data(hook_file_schema() if fleet.json else to_json(hook_file_schema(), indent=True))
+
+
+@click.command()
+@click.option("--passwords", is_flag=True, help="Make passwords, and print them once on stderr.")
+@click.option("--every-namespace", is_flag=True, help="Rights for all namespaces of the server, as `up` has them.")
+@click.option("--redis-6", "old", is_flag=True, help="For Redis 6.2, which has no selectors: the rights are wider.")
+@common_options
+@pass_fleet
+def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> None:
+    """Print the Redis users of the roles as lines of an aclfile.
+
+    shim: the hook commands of agents, which may add requests and events and read their own answers. agent: programs
+    that publish and request. worker: evaluators, dispatchers, carriers. admin: this command.
+    """
+    import secrets
+
+    from bus.acl import EVERY_NAMESPACE, ROLES, Role, acl_lines, roles, user_name
+
+    namespace = EVERY_NAMESPACE if every_namespace else fleet.settings().namespace
+    rules = roles(namespace, selectors=not old)
+    made: dict[Role, str] = {role: secrets.token_urlsafe(24) for role in ROLES} if passwords else {}
+    lines = acl_lines(namespace, made, selectors=not old) or [
+        " ".join(("user", user_name(role, namespace), "reset", "on", ">CHANGE-ME", *rules[role])) for role in ROLES
+    ]
+    if fleet.json:
+        fleet.data(
+            {
+                "namespace": namespace,
+                "users": [
+                    {"role": role, "user": user_name(role, namespace), "rules": list(rules[role]), "line": line}
+                    | ({"password": made[role]} if made else {})
+                    for role, line in zip(ROLES, lines, strict=True)
+                ],
+            }
+        )
+        return
+    for line in lines:
+        fleet.data(line)
+    for role, password in made.items():
+        fleet.say(f"{user_name(role, namespace)} {password}")
+    _explain(fleet, user_name("worker", namespace), user_name("shim", namespace), made=bool(made))
+
+
+def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
+    change = "the passwords stand above, once" if made else "put a password in the place of each CHANGE-ME"
+    fleet.say(
+        f"Use: add the lines to the server's aclfile ({change}) and say ACL LOAD; or, on a running server,\n"
+        f"     ACL SETUSER in the place of `user`, then ACL SAVE.\n"
+        f"     Workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"
+        f"     Agents:   FLEETHOOK_SHIM_URL=rediss://{shim}:PASSWORD@HOST:6379 fleethook install claude"
+    )
+
+
+def _files(fleet: Context) -> list[Path]:
+    from bus.config.trust import project_file
+    from bus.directories import config_file
+
+    found = (config_file(fleet.directories().config), project_file(Path.cwd()))
+    return [path for path in found if path is not None]
+
+
+def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
+    from bus.config.hookfile import load_hook_file
+
+    if not path.exists():
+        raise NotFound(f"{path} does not exist")
+    try:
+        file = load_hook_file(path, layer)
+    except ConfigError as error:
+        return [error], []
+    return list(file.problems), [str(warning) for warning in file.warnings]
+
+
+def _shown(name: str, value: Any) -> Any:  # noqa: ANN401 - any setting
+    if name.endswith("url") and value:
+        from bus.redaction import redact_url
+
+        return redact_url(value)
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if value != "" else "-"

@@ -1,0 +1,113 @@
+"""`fleethook status`: who is alive, and what waits."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from bus.errors import Unreachable
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.output import Colour
+
+if TYPE_CHECKING:  # 60 ms that `status --help` does not need
+    from bus.connections import Links
+    from workers.status import Status
+    from workers.supervisor import State
+
+WAIT_SECONDS = 30.0
+
+_COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
+
+
+@click.command()
+@click.option("--wait", "wait", is_flag=False, flag_value=WAIT_SECONDS, type=click.FloatRange(0), metavar="[SECONDS]",
+              help=f"Wait until everything runs, {WAIT_SECONDS:g} s if you do not say how long.")  # fmt: skip
+@common_options
+@pass_fleet
+def status(fleet: Context, wait: float | None) -> None:
+    """Show who is alive, and what waits; exit code 1 where something that should run does not."""
+    from workers.supervisor import running
+
+    until = time.monotonic() + (wait or 0.0)
+    found: Status | None = None
+    away: Unreachable | None = None
+    while True:
+        found, away = _look(fleet)
+        here = running(fleet.directories())
+        done = found is not None and not found.problems and (here is None or here.ready)
+        if done or time.monotonic() >= until:
+            break
+        time.sleep(0.1)
+    _show(fleet, found, here)
+    if away is not None:
+        raise away
+    if not done:
+        raise Findings("")
+
+
+def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
+    from bus.connections import Links
+    from workers.status import status as read_status
+
+    settings = fleet.settings()
+
+    async def work(links: Links) -> Status:
+        rq = Links(settings.rq_url, connect=1.0) if settings.rq_url else links
+        try:
+            return await read_status(links, rq, fleet.keys(), settings, fleet.directories())
+        finally:
+            if rq is not links:
+                await rq.close()
+
+    try:
+        return fleet.run(work), None
+    except Unreachable as error:
+        return None, error
+
+
+def _show(fleet: Context, found: Status | None, here: State | None) -> None:
+    from workers.status import read_spools
+
+    spools = found.spools if found is not None else read_spools(fleet.directories())
+    if fleet.json:
+        import msgspec
+
+        report = {"server": {"health": "missing"}, "spools": spools} if found is None else msgspec.to_builtins(found)
+        fleet.data({**report, "up": None if here is None else msgspec.to_builtins(here)})
+        return
+    if found is not None:
+        _show_server(fleet, found)
+    if here is not None:
+        restarts = sum(child.restarts for child in here.children)
+        state = "ready" if here.ready else "not ready"
+        waits = ", ".join(child.name for child in here.children if not child.ready)
+        text = f"process {here.pid}, {state}{': ' + waits if waits else ''}"
+        fleet.data(f"up          {text}{f', {restarts} restarts' if restarts else ''}")
+    for spool in spools:
+        waiting = f"{spool.records} events ({spool.bytes} bytes) wait on this disk, {spool.dropped} lost"
+        fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
+    for problem in found.problems if found is not None else ():
+        fleet.data(fleet.style(f"!!          {problem}", "red"))
+    if found is not None and any(one.health == "missing" for one in found.roles) and here is None:
+        fleet.say("Next: `fleethook up` starts everything on this machine.")
+
+
+def _show_server(fleet: Context, found: Status) -> None:
+    server = found.server
+    fleet.data(f"server      {server.brand} {server.version} at {server.url}, {server.ms:.1f} ms")
+    fleet.data(f"namespace   {found.namespace}, hook set version {found.version or 'none published'}")
+    for role in found.roles:
+        number = "" if role.alive is None else f"  {role.alive} alive"
+        fleet.data(f"{role.role:<11} {fleet.style(role.health, _COLOURS[role.health])}{number}")
+    fleet.table(
+        ("stream", "entries", "unread", "under way"),
+        [(one.name, one.length, "unknown" if one.lag is None else one.lag, one.pending) for one in found.streams],
+    )
+    parked = "unknown" if found.parked is None else found.parked
+    fleet.data(f"deliveries  {found.due} due later, {parked} parked, {found.dead} dead letters")
+    counted = {name: number for name, number in found.stats.items() if name != "fallbacks"}
+    fleet.data(f"fallbacks   {found.stats.get('fallbacks', 0)}")
+    if counted:
+        fleet.data("counted     " + ", ".join(f"{name} {number}" for name, number in sorted(counted.items())))
