@@ -48,9 +48,8 @@ class Plan:
         known = {row[0]: row[1:] for row in rows}
         self.path, self.events = path, {row[1]: row[1:] for row in rows if row[0] == b"event" and len(row) > 1}
         try:
-            self.agent, self.prefix, self.host, self.spool = (
-                known[name][0] for name in (b"agent", b"prefix", b"host", b"spool")
-            )
+            facts = [known[name][0] for name in (b"agent", b"prefix", b"host", b"spool")]
+            self.agent, self.prefix, self.host, self.spool = facts
             self.auth, self.db = [bytes.fromhex(part.decode()) for part in known[b"auth"]], int(known[b"db"][0])
             self.server = known[b"server"]
             if len(self.auth) != 2 or len(self.server) != {b"unix": 2, b"tcp": 3, b"tls": 5}[self.server[0]]:
@@ -67,19 +66,21 @@ class Link:
     def __init__(self, plan: Plan, until: float) -> None:
         """Connects within 250 ms; AUTH and SELECT go out with the first commands. Raises OSError."""
         self.data, self.until, limit = b"", until, min(until, time.monotonic() + CONNECT_S)
-        user, password = plan.auth
-        greeting = [pack(b"AUTH", user, password) if user else pack(b"AUTH", password)] if password else []
-        self.greeting = [*greeting, pack(b"SELECT", b"%d" % plan.db)] if plan.db else greeting
+        self.greeting = [pack(b"AUTH", *filter(None, plan.auth))] if plan.auth[1] else []
+        self.greeting += [pack(b"SELECT", b"%d" % plan.db)] if plan.db else []
         kind, address, *rest = plan.server
         ip = _socket.AF_INET6 if b":" in address else _socket.AF_INET
         self.sock = _socket.socket(_socket.AF_UNIX if kind == b"unix" else ip, _socket.SOCK_STREAM)
         while True:
-            self.sock.settimeout(left(limit))
             try:
+                self.sock.settimeout(left(limit))
                 self.sock.connect((address.decode(), int(rest[0])) if rest else address)
                 break
             except BlockingIOError:  # a unix socket's backlog is full: a fleet's hooks fire at once
                 time.sleep(0.002)
+            except OSError:
+                self.sock.close()
+                raise
         if kind == b"tls":
             import socket  # 30 ms that only TLS pays
             import ssl
@@ -237,8 +238,7 @@ def read_stdin(until: float) -> bytes:
         if not chunk:
             break
         chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_STDIN:
+        if (size := size + len(chunk)) > MAX_STDIN:
             raise NoAnswer("payload too large")
     width, kind = (1, b"\xc4") if size < 256 else (2, b"\xc5") if size < 65536 else (4, b"\xc6")
     return b"".join((kind, size.to_bytes(width, "big"), *chunks))

@@ -364,14 +364,14 @@ def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: Wo
         assert os.read(inherited, 1) == b"", "what the agent leaked into it ended too"
         os.close(inherited)
         assert hung.wait(20), "a drainer is at work all the while"
-        held = world.spool.with_name("waiting.draining")
+        held, lock = world.spool.with_name("waiting.draining"), world.spool.with_name("waiting.drain.lock")
         assert held.exists()
+        assert lock.stat().st_mtime <= time.time(), "and has not given up: the pipes ended while it was there"
         for process in Path("/proc").glob("[0-9]*"):  # where there is a /proc
             with suppress(OSError):
                 if str(world.file).encode() in (process / "cmdline").read_bytes():
                     assert b"canary" not in (process / "environ").read_bytes()
                     assert os.getsid(int(process.name)) != os.getsid(0)
-    lock = world.spool.with_name("waiting.drain.lock")
     wait_until(lambda: lock.stat().st_mtime > time.time())
     assert held.exists(), "nothing is lost when a drain fails"
 

@@ -94,6 +94,32 @@ def test_what_redis_refuses_leaves_no_mark_and_arrives_when_it_may(world: World)
     assert (world.spool.parent / "waiting.drain.lock").stat().st_mtime <= time.time()
 
 
+def test_after_a_drain_that_failed_no_shim_starts_another_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forked(Exception):
+        pass
+
+    def tripwire() -> int:
+        raise Forked
+
+    fill(world, 1)
+    monkeypatch.setattr("posix.fork", tripwire)
+    plan = shim.Plan(str(world.file))
+    with pytest.raises(Forked):
+        shim.drain_later(plan)
+    world.use(Server(kind="unix", address="/nowhere/s"))
+    assert main([str(world.file)]) == 3
+    shim.drain_later(plan)
+    lock = world.spool.parent / "waiting.drain.lock"
+    os.utime(lock, (time.time() - 1,) * 2)
+    with pytest.raises(Forked):
+        shim.drain_later(plan)
+    world.install()
+    drain(str(world.file))
+    shim.drain_later(plan)
+
+
 def test_only_one_drainer_is_at_work(world: World) -> None:
     fill(world, 1)
     lock = world.spool.parent / "waiting.drain.lock"
