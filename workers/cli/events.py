@@ -1,0 +1,293 @@
+"""`publish` and `request`; `events list|show|purge`, `tail` and `trace`: what happened, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+from workers.cli.showing import DURATION, about, event_line, event_lines, outcome, trace_lines, verdict_lines, when
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.connections import Links
+    from bus.events import Event
+    from workers.reading import Filters, Seen
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DECISIONS: Final = ("allow", "deny", "ask", "abstain", "fallback")
+_SAY_EVERY: Final = 20_000
+
+
+def filter_options(function: F) -> F:
+    """`--type`, `--session`, `--tool`, `--source` and `--decision`, in the words of hooks."""
+    options = (
+        click.option("--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."),
+        click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
+        click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
+        click.option("--source", default="", metavar="AGENT", help="The agent: claude, codex, …"),
+        click.option("--decision", default="", type=click.Choice(_DECISIONS), help="What was decided."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@common_options
+@pass_fleet
+def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own file
+    """Announce an event (JSON object, or one on each line) and print its id; nobody waits for a hook.
+
+    \b
+    echo '{"type": "session:start", "source": "generic", "session": "s1"}' | fleethook publish
+    """
+    from bus.client import Bus
+
+    events = _events(file.read(), many=True)
+
+    async def work(bus: Bus) -> list[str]:
+        async with bus:
+            return await bus.publish_many(events)
+
+    for name in _on_bus(fleet, work):
+        if fleet.json:
+            fleet.stream({"id": name})
+        else:
+            fleet.data(name)
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take; default: the setting.")
+@click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
+@common_options
+@pass_fleet
+def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) -> None:  # noqa: ANN401 - click's own file
+    """Ask for the verdict on an event (JSON) and print it as JSON.
+
+    Where no hook can answer, the verdict is the failure policy's and its `fallback` says why.
+
+    \b
+    echo '{"type": "tool:pre_execute", "tool": "bash", "input": {"command": "ls"}}' | fleethook request
+    """
+    import msgspec
+
+    from bus.client import Bus
+    from bus.verdicts import Verdict
+
+    (event,) = _events(file.read(), many=False)
+    seconds = fleet.settings().budget if budget is None else budget
+
+    async def work(bus: Bus) -> Verdict:
+        async with bus:
+            return await bus.request(event, budget=seconds)
+
+    verdict = _on_bus(fleet, work)
+    if verdict.fallback:
+        fleet.say(f"fallback, no hook answered: {verdict.fallback}")
+    fleet.json = True  # a verdict is data for a program, with or without the flag
+    fleet.data({"decision": verdict.decision, **msgspec.to_builtins(verdict)})
+    if exit_code and verdict.blocks:
+        raise Findings("")
+
+
+def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what `work` returns
+    import asyncio
+
+    from bus.client import Bus
+
+    settings = fleet.settings()
+    url = fleet.url("agent")
+
+    async def whole() -> Any:  # noqa: ANN401 - what `work` returns
+        # A Bus belongs to the loop that it is used on, so it is made there.
+        return await work(Bus(url, namespace=settings.namespace, on_failure=settings.on_failure, connect=1.0))
+
+    return asyncio.run(whole())
+
+
+def _events(raw: bytes, *, many: bool) -> list[Event]:
+    """The events in a JSON object or in lines of them; DecodeError says which line is wrong, and what."""
+    import re
+
+    from bus.dialects import find
+    from bus.errors import DecodeError
+
+    lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
+    if not lines:
+        raise DecodeError('there is no event in the input; write e.g. {"type": "session:start"}')
+    generic, found = find("generic"), []
+    # One object over several lines is the usual case; a second object after the first makes it lines.
+    whole = len(lines) == 1 or not (many and all(line.strip().startswith(b"{") and line.strip().endswith(b"}")
+                                                 for _, line in lines))  # fmt: skip
+    for number, line in [(0, raw)] if whole else lines:
+        where = "" if whole else f"line {number}: "
+        try:
+            event = generic.read("", line)
+        except DecodeError as error:
+            raise DecodeError(f"{where}{error}") from error
+        if event.id and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", event.id):
+            raise DecodeError(f"{where}the id {event.id[:80]!r} is not 1 to 64 letters, digits, _ and -; leave it out")
+        found.append(event)
+    return found
+
+
+@click.group(cls=LazyGroup)
+def events() -> None:
+    """List, show and purge events."""
+
+
+@events.command("list")
+@filter_options
+@click.option("--since", type=DURATION, metavar="TIME", help="No older than this: 90s, 1h, 7d.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@common_options
+@pass_fleet
+def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filters
+    """List events, newest first; what is shown is redacted."""
+    from workers.reading import recent, record
+
+    filters = _filters(given, since)
+
+    async def work(links: Links) -> list[Seen]:
+        return await recent(links, fleet.keys(), filters, most=limit, say=_progress(fleet))
+
+    found = fleet.run(work)
+    if fleet.json:
+        for seen in found:
+            fleet.stream(record(seen))
+        return
+    if not found:
+        fleet.say(f"no events{f' with {filters.words()}' if filters.words() else ''}")
+        return
+    rows = [(when(seen.ms), seen.id, seen.event.source, seen.event.type, seen.event.tool, about(seen.event, 60),
+             outcome(seen)) for seen in found]  # fmt: skip
+    fleet.table(("TIME", "ID", "SOURCE", "TYPE", "TOOL", "ABOUT", "VERDICT"), rows)
+    if len(found) == limit:
+        fleet.say(f"the newest {limit}; --limit shows more")
+
+
+@events.command()
+@click.argument("name", metavar="ID")
+@common_options
+@pass_fleet
+def show(fleet: Context, name: str) -> None:
+    """Show one event whole: its input, the agent's own payload and its verdict, redacted."""
+    from workers.cli.output import to_json
+    from workers.reading import find_event, record
+
+    seen = fleet.run(lambda links: find_event(links, fleet.keys(), name, say=_progress(fleet)))
+    whole = record(seen, raw=True)
+    if fleet.json:
+        fleet.data(whole)
+        return
+    lines = list(event_lines(fleet, seen))
+    for part in ("input", "output", "data", "raw"):
+        if whole.get(part):
+            lines += [f"{part}", *(fleet.style(f"  {line}", "cyan") for line in
+                                   to_json(whole[part], indent=True).splitlines())]  # fmt: skip
+    if seen.verdict is not None:
+        lines += verdict_lines(fleet, seen.verdict)
+    fleet.data("\n".join(lines))
+
+
+@events.command()
+@click.option("--older-than", type=DURATION, metavar="TIME", help="Everything older than this: 12h, 7d.")
+@click.option("--session", metavar="ID", help="Everything of this session.")
+@click.option("--all", "everything", is_flag=True, help="Everything.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def purge(fleet: Context, older_than: float | None, session: str | None, everything: bool, yes: bool) -> None:
+    """Remove events before their time; never one that is not delivered yet.
+
+    Copies that open deliveries and dead letters keep are not touched: they go with them (`fleethook dead drop`).
+    """
+    from workers.purging import purge_older, purge_session
+
+    if (older_than is not None) + (session is not None) + everything != 1:
+        raise click.UsageError("say one of --older-than, --session and --all")
+    what = (f"of session {session}" if session is not None else "that there are" if everything
+            else f"older than {older_than:g} s")  # fmt: skip
+    if not fleet.confirm(f"Remove all delivered events {what}?", yes):
+        fleet.say("nothing was removed")
+        return
+
+    async def work(links: Links) -> tuple[int, int]:
+        if session is not None:
+            return await purge_session(links, fleet.keys(), session, say=_progress(fleet))
+        return await purge_older(links, fleet.keys(), older_than or 0.0), 0
+
+    removed, kept = fleet.run(work)
+    if fleet.json:
+        fleet.data({"removed": removed, "kept": kept})
+        return
+    fleet.data(f"removed {removed} events")
+    if kept:
+        fleet.say(f"{kept} are not delivered yet and stay; try again in a moment")
+
+
+@click.command()
+@filter_options
+@common_options
+@pass_fleet
+def tail(fleet: Context, /, **given: Any) -> None:  # noqa: ANN401 - the filters
+    """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
+    from workers.reading import follow, matching, read_seen, record
+
+    filters = _filters(given, None)
+    fits = matching(filters)
+    if filters.words():
+        fleet.say(fleet.style(f"filters are active, other events are not shown: {filters.words()}", "yellow", err=True))
+
+    async def work(links: Links) -> None:
+        async for entry in follow(links, fleet.keys()):
+            seen = read_seen(entry, fleet.keys())
+            if not fits(seen):
+                continue
+            if fleet.json:
+                fleet.stream(record(seen))
+            else:
+                fleet.data(event_line(fleet, seen))
+
+    try:
+        fleet.run(work)
+    except KeyboardInterrupt:  # the usual end of a tail is no failure
+        return
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@common_options
+@pass_fleet
+def trace(fleet: Context, name: str) -> None:
+    """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
+    from workers.trace import trace as gather
+    from workers.trace import trace_record
+
+    found = fleet.run(lambda links: gather(links, fleet.keys(), name, say=_progress(fleet)))
+    fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
+
+
+def _filters(given: dict[str, Any], since: float | None) -> Filters:
+    from workers.reading import Filters
+
+    return Filters(**given, since=0 if since is None else int((time.time() - since) * 1000))
+
+
+def _progress(fleet: Context) -> Callable[[int], None]:
+    """Says now and then how far a long search has come."""
+    said = 0
+
+    def say(looked: int) -> None:
+        nonlocal said
+        if looked - said >= _SAY_EVERY:
+            said = looked
+            fleet.say(f"looked through {looked:,} events …")
+
+    return say
