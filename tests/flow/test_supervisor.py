@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,18 +27,20 @@ import os, signal, sys
 from workers.lifeline import die_with_parent
 name = sys.argv[1]
 assert die_with_parent(grace=0.2) and "FLEETHOOK_LIFELINE" not in os.environ
+def say(text):  # in one write: the fork has the same pipe
+    os.write(1, text.encode() + b"\\n")
 def stop(number, frame):
     from bus.connections import sync_client
     client = sync_client(os.environ["FLEETHOOK_REDIS_URL"])
-    print(name, "drained, the server answers", client.ping(), flush=True)
+    say(f"{name} drained, the server answers {client.ping()}")
     sys.exit(0)
 if name == "forking":  # as RQ does for each job
     if os.fork() == 0:
-        print("forked", os.getpid(), flush=True)
+        say(f"forked {os.getpid()}")
         while True:
             signal.pause()
 signal.signal(signal.SIGTERM, signal.SIG_IGN if name == "stubborn" else stop)
-print(f"fleethook {name} ready", flush=True)
+say(f"fleethook {name} ready")
 while True:
     signal.pause()
 """
@@ -73,7 +75,6 @@ class Up:
         (folder / "child.py").write_text(CHILD)
         (folder / "up.py").write_text(UP)
         self.argv = [sys.executable, str(folder / "up.py"), str(folder / "child.py"), *names]
-        os.environ["PYTHONPATH"] = str(ROOT)
         self.popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Up:
@@ -99,13 +100,25 @@ def places() -> Directories:
 
 
 @pytest.fixture
-def up(tmp_path: Path, places: Directories, monkeypatch: pytest.MonkeyPatch) -> Iterator[Up]:
+def make(tmp_path: Path, places: Directories, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Up]]:
+    """A maker of ups, all of which are gone afterwards."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    one = Up(tmp_path, "evaluator", "dispatcher").start()
+    made: list[Up] = []
+
+    def one(*names: str) -> Up:
+        made.append(Up(tmp_path, *names))
+        return made[-1]
+
     yield one
-    if one.popen is not None and one.popen.poll() is None:
-        one.end(signal.SIGKILL)
+    for up in made:
+        if up.popen is not None and up.popen.poll() is None:
+            up.end(signal.SIGKILL)
     wait_until(lambda: listener(places.socket) is None, "no server is left behind")
+
+
+@pytest.fixture
+def up(make: Callable[..., Up]) -> Up:
+    return make("evaluator", "dispatcher").start()
 
 
 def alive(pid: int) -> bool:
@@ -167,11 +180,8 @@ def test_the_children_end_before_the_server_does(number: signal.Signals, up: Up,
 
 
 @pytest.mark.req("B-05")
-def test_nothing_outlives_a_supervisor_that_was_killed(
-    tmp_path: Path, places: Directories, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    one = Up(tmp_path, "evaluator", "stubborn", "forking").start()
+def test_nothing_outlives_a_supervisor_that_was_killed(make: Callable[..., Up], places: Directories) -> None:
+    one = make("evaluator", "stubborn", "forking").start()
     one.ready()
     wait_until(lambda: any("| forked" in line for line in one.lines()), "the fork runs")
     forked = next(int(line.split()[-1]) for line in one.lines() if "| forked" in line)
@@ -185,15 +195,15 @@ def test_nothing_outlives_a_supervisor_that_was_killed(
         wait_until(lambda: not alive(state.server), "the server is gone")
     assert running(places) is None
 
-    again = Up(tmp_path, "evaluator").start()
+    again = make("evaluator").start()
     again.ready()
     assert again.end() == 0
 
 
-def test_a_second_up_is_refused_in_words(up: Up, tmp_path: Path, places: Directories) -> None:
+def test_a_second_up_is_refused_in_words(up: Up, make: Callable[..., Up], places: Directories) -> None:
     up.ready()
     before = state_of(places)
-    second = Up(tmp_path, "evaluator").start()
+    second = make("evaluator").start()
     assert second.popen is not None
     assert second.popen.wait(20) == 1
     assert up.popen is not None
@@ -219,16 +229,18 @@ def test_the_url_stands_in_the_environment_and_in_no_command_line(up: Up, places
 
 
 @pytest.mark.req("B-05")
-def test_detached_and_down(tmp_path: Path, places: Directories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_detached_and_down(make: Callable[..., Up], tmp_path: Path, places: Directories) -> None:
     assert down(places) is False
-    pid = detach(Up(tmp_path, "evaluator", "stubborn").argv, tmp_path / "log")
-    wait_until(lambda: (state := running(places)) and state.ready, "all ready")
-    state = state_of(places)
-    assert state.pid == pid
-    assert os.getsid(pid) != os.getsid(0)
-
-    assert down(places) is True
+    pid = detach(make("evaluator", "stubborn").argv, tmp_path / "log")
+    try:
+        wait_until(lambda: (state := running(places)) and state.ready, "all ready")
+        state = state_of(places)
+        assert state.pid == pid
+        assert os.getsid(pid) != os.getsid(0)
+        assert down(places) is True
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert not [pid for pid in (state.server, *(child.pid for child in state.children)) if alive(pid)]
     said = (tmp_path / "log").read_text()
     assert "stubborn.1 | did not end within 1 s: killed" in said
