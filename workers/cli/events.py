@@ -29,7 +29,7 @@ def filter_options(function: F) -> F:
         click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
         click.option("--source", default="", metavar="AGENT", help="The agent: claude, codex, …"),
-        click.option("--decision", default="", type=click.Choice(_DECISIONS), help="What was decided."),
+        click.option("--decision", type=click.Choice(_DECISIONS), help="What was decided."),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)
@@ -277,7 +277,8 @@ def trace(fleet: Context, name: str) -> None:
 def _filters(given: dict[str, Any], since: float | None) -> Filters:
     from workers.reading import Filters
 
-    return Filters(**given, since=0 if since is None else int((time.time() - since) * 1000))
+    words = {name: value for name, value in given.items() if value is not None}
+    return Filters(**words, since=0 if since is None else int((time.time() - since) * 1000))
 
 
 def _progress(fleet: Context) -> Callable[[int], None]:
