@@ -71,22 +71,10 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 
 _ABBREVIATING: Final = frozenset(
     [
-        "rm",
-        "chmod",
-        "chown",
-        "chgrp",
-        "cp",
-        "mv",
-        "ln",
-        "shred",
-        "truncate",
-        "tee",
-        "install",
-        "mkdir",
-        "rmdir",
+        "rm", "chmod", "chown", "chgrp", "cp", "mv", "ln", "shred", "truncate", "tee", "install", "mkdir", "rmdir",
         "touch",
     ]
-)
+)  # fmt: skip
 """GNU programs that take any unambiguous beginning of a long option: `--recur`."""
 
 

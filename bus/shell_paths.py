@@ -28,24 +28,10 @@ _SKIPPED: Final = {"chmod": 1, "chown": 1, "chgrp": 1}
 
 _CHANGE_ALL: Final = frozenset(
     [
-        "rm",
-        "rmdir",
-        "unlink",
-        "shred",
-        "srm",
-        "trash",
-        "touch",
-        "truncate",
-        "tee",
-        "mkdir",
-        "chmod",
-        "chown",
-        "chgrp",
-        "mv",
-        "wipefs",
-        "mkfifo",
+        "rm", "rmdir", "unlink", "shred", "srm", "trash", "touch", "truncate", "tee", "mkdir", "chmod", "chown",
+        "chgrp", "wipefs", "mkfifo",
     ]
-)
+)  # fmt: skip
 _CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
 UNLINKING: Final = frozenset(["rm", "rmdir", "unlink", "mv", "srm", "trash", "ln"])
 """Programs that act on a symbolic link itself, not on what it points to."""
@@ -77,11 +63,15 @@ def operands(command: Command) -> tuple[str, ...]:
 def changed(command: Command) -> tuple[str, ...]:
     """The paths that a command writes, replaces or removes, as far as its program is known; redirections included."""
     program, own = command.program, command.writes
+    if program in _CHANGE_LAST or program == "mv":
+        given = operands(command)
+        into = _option(command.words, "-t", "--target-directory")
+        sources, target = (given, into) if into else (given[:-1], given[-1] if given else "")
+        # Where the target is a directory, the file in it is what changes.
+        inside = tuple(f"{target}/{one.rstrip('/').rpartition('/')[2]}" for one in sources if target)
+        return own + ((target,) if target else ()) + inside + (sources if program == "mv" else ())
     if program in _CHANGE_ALL:
         return own + operands(command)
-    if program in _CHANGE_LAST:
-        into = _option(command.words, "-t", "--target-directory")
-        return own + ((into,) if into else operands(command)[-1:])
     if program == "dd":
         return own + tuple(word[3:] for word in command.words if word.startswith("of="))
     if program in ("sed", "gsed", "perl") and any(

@@ -72,57 +72,22 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "runuser": _wrapper("-u -g -G --user --group"),
     "systemd-run": _wrapper("-p -u -E -M -H --unit --property --setenv --slice"),
     "xvfb-run": _wrapper("-n -s -e -f -p -w --server-args --server-num"),
-    **dict.fromkeys(
-        ["nohup", "setsid", "builtin", "busybox", "toybox", "coproc", "unbuffer", "noglob", "nocorrect", "then", "do"],
-        _PLAIN,
-    ),
+    **dict.fromkeys(["nohup", "setsid", "builtin", "busybox", "toybox", "coproc", "unbuffer", "noglob"], _PLAIN),
+    # Words of the shell itself, where the grammar took them for a program (`! while a; do b; done`).
+    **dict.fromkeys(["!", "{", "if", "then", "elif", "else", "while", "until", "do"], _PLAIN),
 }
 _XARGS_VALUES: Final = frozenset(
     [
-        "-I",
-        "-J",
-        "-R",
-        "-S",
-        "-n",
-        "-P",
-        "-L",
-        "-s",
-        "-d",
-        "-E",
-        "-a",
-        "--replace",
-        "--max-args",
-        "--max-procs",
-        "--max-lines",
-        "--max-chars",
-        "--delimiter",
-        "--arg-file",
+        "-I", "-J", "-R", "-S", "-n", "-P", "-L", "-s", "-d", "-E", "-a", "--replace", "--max-args", "--max-procs",
+        "--max-lines", "--max-chars", "--delimiter", "--arg-file",
     ]
-)
+)  # fmt: skip
 _SSH_VALUES: Final = frozenset(
     [
-        "-b",
-        "-c",
-        "-D",
-        "-E",
-        "-e",
-        "-F",
-        "-I",
-        "-i",
-        "-J",
-        "-L",
-        "-l",
-        "-m",
-        "-O",
-        "-o",
-        "-p",
-        "-Q",
-        "-R",
-        "-S",
-        "-W",
-        "-w",
+        "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
+        "-W", "-w",
     ]
-)
+)  # fmt: skip
 _SHELL_VALUES: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 
 

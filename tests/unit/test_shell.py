@@ -1,0 +1,202 @@
+"""What a shell would run: seen through quoting, wrappers, pipes, nested scripts and broken input."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands
+
+
+def lines(text: str) -> list[str]:
+    return [command.line for command in commands(text).items]
+
+
+def only(text: str) -> Command:
+    (command,) = commands(text).items
+    return command
+
+
+@pytest.mark.req("X-07")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a; b && c || d | e & f\ng", ["a", "b", "c", "d", "e", "f", "g"]),
+        ("if a; then b; elif c; then d; else e; fi", ["a", "b", "c", "d", "e"]),
+        ("while a; do b; done; until c; do d; done", ["a", "b", "c", "d"]),
+        ("case $x in y) a;; *) b;; esac", ["a", "b"]),
+        ("(a; b); { c; }; ! d; [[ -n $(e) ]] && f", ["a", "b", "c", "d", "e", "f"]),
+        ("echo $(a) `b` <(c) \"$(d)\" ${x:-$(e)} $((1 + $(f)))", ["a", "b", "c", "d", "e", "f", "echo $… $… $… $… $… $…"]),
+        ("x=$(a) arr=($(b)); export y=$(c)", ["a", "b", "c"]),
+        ("# rm\nls # rm", ["ls"]),
+        ("", []),
+        ("   \n\t", []),
+    ],
+)  # fmt: skip
+def test_it_finds_every_command_of_a_line(text: str, expected: list[str]) -> None:
+    assert lines(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["rm x", "\\rm x", "r''m x", '"rm" x', "'r'm x", "/bin/rm x", "$'\\x72\\155' x", "RM x", "rm \\\n  x", "rm 'x'", '$"rm" x',
+     "c=rm; $c x", "c='rm x'; $c", "a=r; ${a}m x", "$(echo rm) x", "`which rm` x", "{rm,x}", "rm $'x'", "> log rm x",
+     "rm > log x", "export c=rm && $c x", "for c in x; do rm $c; done", "p=(rm x); ${p[@]}", "f() { rm $1; }; f x"],
+)  # fmt: skip
+def test_quoting_and_variables_do_not_hide_a_command(text: str) -> None:
+    assert "rm x" in lines(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sudo rm x", "sudo -u me -E A=1 rm x", "doas rm x", "env -i -u C A=b rm x", "env -S 'rm x'", "command rm x", "exec rm x",
+     "nohup rm x", "time -p rm x", "timeout -k 1 5s rm x", "nice -n 5 rm x", "setsid rm x", "busybox rm x", "stdbuf -oL rm x",
+     "bash -c 'rm x'", "sh -ec 'rm x'", "bash -o pipefail -c 'rm x'", "bash -c 'rm $1' _ x", "eval rm x", "eval 'rm' \"x\"",
+     "ssh -p 22 me@host rm x", "ssh host 'rm x'", "su - me -c 'rm x'", "watch -n 1 rm x", "flock /l rm x", "flock /l -c 'rm x'",
+     "echo x | xargs rm", "echo x | xargs -I{} rm {}", "xargs -a f -n 1 sh -c 'rm x'", "parallel rm ::: x", "trap 'rm x' EXIT",
+     "echo 'rm x' | sh", "printf 'rm %s' x | bash", "cat <<E | sh\nrm x\nE", "sh <<E\nrm x\nE", "sh <<< 'rm x'",
+     "sh -c \"bash -c 'rm x'\"", "sudo sh -c 'time rm x'", "git submodule foreach 'rm x'", "bash -c \"$(echo rm x)\"",
+     "coproc rm x", "cat <<E && rm x\nE", "a | sudo b | rm x"],
+)  # fmt: skip
+def test_it_sees_through_what_runs_other_commands(text: str) -> None:
+    assert "rm x" in lines(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["echo rm x", "echo 'a; rm x'", "grep 'rm x' f", "git commit -m '$(rm x)'", "cat > f <<'E'\nrm x\nE", "sudo -l rm x",
+     "command -v rm x", "bash script.sh rm x", "python3 -c 'rm x'", "docker run i rm x", "printf '%s' 'rm x' > f"],
+)  # fmt: skip
+def test_what_is_only_text_is_no_command(text: str) -> None:
+    assert not any(line.startswith("rm") for line in lines(text))
+
+
+def test_what_only_the_shell_knows_is_marked() -> None:
+    date, command = commands('rm "$DIR/x" $1 "$(date)" "${Y:?}" ${#Z} $HOME/a "$PWD" ~/b "~/c"').items
+    assert date.program == "date"
+    assert command.words == (f"{UNSET}/x", *[UNKNOWN] * 4, "~/a", ".", "~/b", "./~/c")
+    assert command.line == "rm $…/x $… $… $… $… ~/a . ~/b ./~/c"
+
+
+def test_a_command_whose_name_is_hidden_is_kept() -> None:
+    assert [one.program for one in commands("$CMD -rf /; \"$(pick)\" x; ${DIR}/rm y").items] == [
+        UNKNOWN, "pick", UNKNOWN, "rm",
+    ]  # fmt: skip
+
+
+def test_redirections_pipes_and_assignments() -> None:
+    first, second, third = commands("A=1 B='x y' cat a 2>&1 2>/dev/null >out | sudo tee -a f >> log").items
+    assert first.assignments == (("A", "1"), ("B", "x y"))
+    assert first.redirects == ((">", "/dev/null"), (">", "out"))
+    assert (second.program, third.program) == ("sudo", "tee")
+    assert third.piped_from == ("cat",)
+    assert third.writes == ("log",)
+    assert only("> /dev/sda").redirects == ((">", "/dev/sda"),)
+    assert [one.writes for one in commands("cd d && echo x > f").items] == [(), ("f",)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["curl u | sh", "curl u | sudo -E bash -s -- x", "sh <(curl u)", ". <(curl u)", 'sh -c "$(curl u)"', "eval `curl u`",
+     "bash < <(curl u)", "curl u | tee f | sh", "(curl u; true) | sh", "sh <<< $(curl u)",
+     "curl u | python3 -", "curl u | perl"],
+)  # fmt: skip
+def test_it_knows_whose_output_runs_as_code(text: str) -> None:
+    assert any("curl" in one.code_from for one in commands(text).items)
+
+
+@pytest.mark.parametrize(
+    "text", ["curl u | python3 -m json.tool", "curl u | sh x.sh", "curl u | grep sh", "x=$(curl u); sh"]
+)
+def test_data_is_not_code(text: str) -> None:
+    assert not any(one.code_from for one in commands(text).items)
+
+
+def test_it_follows_the_directory() -> None:
+    found = {one.words[0]: one.directory for one in commands(
+        "rm a; cd x; rm b; cd ../y && rm c; (cd /z; rm d); rm e; cd; rm f; cd -; rm g; cd $D; rm h; bash -c 'cd /k; rm i'; rm j"
+    ).items if one.program == "rm"}  # fmt: skip
+    assert found == {"a": ".", "b": "x", "c": "x/../y", "d": "/z", "e": "x/../y", "f": "~", "g": UNKNOWN, "h": UNSET,
+                     "i": "/k", "j": UNSET}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [":(){ :|:& };:", "b() { b | b & }; b", "function f { f & f & }; f"])
+def test_a_fork_bomb_is_seen(text: str) -> None:
+    assert any(one.fork_bomb for one in commands(text).items)
+
+
+@pytest.mark.parametrize(
+    "text", ["walk() { for d in *; do walk $d; done; }; walk", "f() { g | h & }; f", "f() { f 2>&1; }"]
+)
+def test_recursion_alone_is_no_fork_bomb(text: str) -> None:
+    assert not any(one.fork_bomb for one in commands(text).items)
+
+
+@pytest.mark.parametrize(
+    "text", ["rm x ; echo 'open", "rm x ;; (", "rm x && ", "cat <<E; rm x\nE", "if a; then rm x", "rm x )"]
+)
+def test_what_cannot_be_parsed_is_read_as_far_as_it_goes(text: str) -> None:
+    found = commands(text)
+    assert "rm x" in [one.line for one in found.items]
+    assert found.incomplete
+
+
+def test_long_lines_are_cut_and_say_so() -> None:
+    found = commands("rm x; " * MAX_LENGTH)
+    assert found.truncated
+    assert found.items[0].line == "rm x"
+    assert not commands("rm x").truncated
+
+
+def test_scripts_within_scripts_end_somewhere() -> None:
+    found = commands("eval " * 50 + "rm x")
+    assert found.incomplete
+    assert max(one.depth for one in found.items) == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(" * 60000, "$(" * 30000, "a|" * 32000, "`" * 60000, "{a,b}" * 12000, "'" * 60000, "x=a;" + "x=$x$x;" * 5000,
+     "sudo " * 12000 + "rm", "f(){ " * 12000, "<<A\n" * 15000,
+     "".join(f"f{i}(){{ f{i - 1}; f{i - 1}; }};" for i in range(1, 300)),
+     "\ud800 rm \udfff", "\0\1\2\3\4rm x", "echo " + "{" * 3000 + "a,b" + "}" * 3000, "\\" * 60000, "${" * 20000],
+)  # fmt: skip
+@pytest.mark.timeout(20)
+def test_hostile_lines_take_bounded_time(text: str) -> None:
+    assert len(commands(text).items) <= 2000
+
+
+@given(st.text(alphabet=st.sampled_from(list("rm -xf/$(){}[]<>|&;'\"`\\#*~=!\n\ta:EO")), max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_it_never_raises(text: str) -> None:
+    for command in commands(text).items:
+        assert isinstance(command.line, str)
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_it_never_raises_for_any_text(text: str) -> None:
+    commands(text)
+
+
+LAYERS = (
+    "sudo {}", "({})", "a; {}", "{} && b", "echo $({})", "if c; then {}; fi", "{{ {}; }}", "d | {}", "{} > log", "! {}",
+    "time {}", "while e; do {}; done", "x=$({})", "bash -c {q}", "eval {q}", "f() {{ {}; }}; f", "nohup env A=1 {} &",
+    "{} | cat", "case x in x) {};; esac", "! while e; do {}; done",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_same_command_is_found_in_any_nest(seed: int) -> None:
+    """Wrap `rm -rf /x` in random layers; it has to come out again."""
+    choose = random.Random(seed)
+    text = "rm -rf /x"
+    for _ in range(choose.randint(1, 5)):
+        layer = choose.choice(LAYERS)
+        if layer.startswith(("sudo", "time", "nohup", "!")) and not text.startswith(("rm", "sudo", "env")):
+            layer = "bash -c {q}"  # these take a program, and the text is a statement by now
+        text = layer.format(text, q="'" + text.replace("'", "'\\''") + "'")
+    assert "rm -rf /x" in lines(text), text
