@@ -138,7 +138,8 @@ def _send(plan: shim.Plan, raw: bytes) -> Drained:
     try:
         for record, end in _records(raw):
             if record:
-                batch.append(shim.once(plan.prefix, record[0], record[1:]))
+                # What was published and lost only its acknowledgement may be there already: whoever reads it looks.
+                batch.append(shim.once(plan.prefix, record[0], [*record[1:], b"spooled", b"1"]))
                 size += len(batch[-1])
             else:
                 skipped += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -38,6 +39,9 @@ _WAKE_MOST: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _CARRIER_SECONDS: Final = 0.5
 CHORES_SECONDS: Final = 30.0
+_SEARCH_MS: Final = 60_000
+"""How far an agent's clock may be off for a repeated event to be found."""
+_EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 LAG_PER_CARRIER: Final = 200
 """One more carrier is asked for when so many deliveries wait for each that there is."""
 
@@ -132,6 +136,8 @@ class Dispatcher:
             return [nothing]
         if b"same" in entry.fields:
             return [nothing]
+        if b"spooled" in entry.fields and await self._repeated(entry):
+            return []
         if entry.delivered > MOST_DELIVERIES:
             return [poison_call(self._keys, entry, f"dispatched {entry.delivered} times", acknowledge=GROUP)]
         try:
@@ -153,6 +159,13 @@ class Dispatcher:
             deliveries = [one for one in deliveries if one not in looped]
         self._targets.update(one.target for one in deliveries)
         return [dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms())]
+
+    async def _repeated(self, entry: Entry) -> bool:
+        """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""
+        name = _text(entry, b"id")
+        born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
+        args = (GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS)
+        return bool(await call(self._links, "repeated", (entry.stream,), args))
 
     async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
         chain = await call(

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bus.runners.rule import RuleRunner
-
 from bus.chain import Run, evaluate
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
@@ -23,6 +21,7 @@ from bus.requests import Request, answer_call, call_key, claim_call, defer_call,
 from bus.runners import Outcome, Runner
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
+from bus.runners.rule import RuleRunner
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
 from bus.verdicts import Policy, Verdict, failed
 from workers.deadletters import poison_call
@@ -34,6 +33,8 @@ GROUP: Final = "evaluators"
 _READ: Final = 32
 _CLOCK_SECONDS: Final = 30.0
 _STATS_SECONDS: Final = 1.0
+_WARMED: Final = 500
+_SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
 MOST_STEPS: Final = 16
 """How far FLEETHOOK_PARENT is followed upward."""
 
@@ -62,6 +63,7 @@ class Evaluator:
         self._rules: Runner = RuleRunner()
         self._commands: Runner = CommandRunner()
         self._answers: list[Call] = []
+        self._warmed: HookSet | None = None
         self._clock = 0
         self._clock_read = 0.0
         self._stats: Counter[str] = Counter()
@@ -90,13 +92,26 @@ class Evaluator:
         await self._consumer.create()
         await self._read_clock()
         await self._watcher.refresh(force=True)
+        await self._warm()
         async with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands())
+
+    async def _warm(self) -> None:
+        """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
+        in_force = self._watcher.fleet()
+        if in_force is self._warmed:
+            return
+        self._warmed = in_force
+        for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
+            await self._rules.run(hook, _SAMPLE, 1.0)
+        if any(hook.kind == "http" for hook in in_force.hooks.values()):
+            self._posters.under(in_force.network).open()
 
     async def _turn(self) -> None:
         if time.monotonic() - self._clock_read > _CLOCK_SECONDS:
             await self._read_clock()
         await self._watcher.refresh()
+        await self._warm()
         await self._send_stats()
         free = self._slots - len(self._busy)
         requests, waiting = self._consumer.streams

@@ -137,7 +137,7 @@ async def _until(holds: Callable[[], T | None], what: str, log: Path | None = No
     deadline = time.monotonic() + PATIENCE
     while not (value := holds()):
         if time.monotonic() > deadline:
-            tail = f"; the end of its log: {log.read_text(errors='replace')[-2000:]}" if log is not None else ""
+            tail = f"; the end of its log: {_text(log)[-2000:]}" if log is not None else ""
             raise DemoFailed(f"not within {PATIENCE:g} s: {what}{tail}")
         await asyncio.sleep(0.02)
     return value

@@ -1,0 +1,214 @@
+"""Processes: the shim, a command hook, `up` and `--help`, each against the same without Fleethook."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bus.answerfile import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
+from bus.client import Bus
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.hooksets import apply
+from bus.ids import host_name
+from bus.inforce import POLL_SECONDS
+from bus.keys import Keys
+from workers.bench.request import RULE, event, process
+from workers.bench.rounds import Figure, alternate, figure
+
+CALLS = 25
+"""Processes of one round."""
+
+COMMAND = "cat > /dev/null; exit 0"
+
+PAYLOAD = json.dumps(
+    {
+        "session_id": "bench", "cwd": "/tmp", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "tool_input": {"command": "ls -la", "description": "d" * 700},
+    }
+).encode()  # fmt: skip
+
+REDIS_PY = """
+import os, sys, redis
+url, requests, reply = sys.argv[1:]
+client = redis.Redis.from_url(os.environ["BENCH_URL"])
+client.xadd(requests, {"reply": reply, "body": sys.stdin.buffer.read()})
+client.blpop([reply], timeout=10)
+"""
+
+
+async def shim_figures(url: str, rounds: int) -> list[Figure]:
+    """The shim, spawn to exit with a verdict, against an empty interpreter; and the same through redis-py beside it."""
+    keys, links = Keys("bench"), Links(url)
+    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    compile_shim()
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Path(folder, "claude.answers")
+        write_answer_file(
+            answers,
+            AnswerFile(agent="claude", server=server_from_url(url), prefix=keys.prefix, host=host_name(),
+                       spool=str(Path(folder, "spool")), events=(EventLine(name="PreToolUse"),)),
+        )  # fmt: skip
+        shim = hook_command(sys.executable, "claude", "PreToolUse", answers)
+        empty = (sys.executable, "-I", "-S", "-c", "pass")
+        plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
+
+        async def ours() -> float:
+            return await asyncio.to_thread(_spawned, shim, {})
+
+        async def theirs() -> float:
+            return await asyncio.to_thread(_spawned, empty, {})
+
+        async def through_redis_py() -> float:
+            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url})
+
+        evaluator = ("-m", "workers.cli", "worker", "evaluator")
+        async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
+            one, other = await alternate(ours, theirs, rounds)
+            slow, _ = await alternate(through_redis_py, theirs, rounds)
+    await links.close()
+    floor = statistics.median(other)
+    bar = 1.25 + 1.0 / floor
+    return [
+        figure("shim, spawn to exit with a verdict", "python -I -S -c pass", "ms", one, other, bar=bar,
+               note="the bar is 1.25 times plus 1 ms"),
+        figure("the same through redis-py", "python -I -S -c pass", "ms", slow, other, note="for comparison"),
+    ]  # fmt: skip
+
+
+def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
+    took = []
+    environment = {**os.environ, **extra}
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        subprocess.run(command, input=PAYLOAD, stdout=subprocess.DEVNULL, env=environment, check=True)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e3
+
+
+async def command_figures(url: str, rounds: int) -> list[Figure]:
+    """What a command hook costs beyond a rule hook, against the same spawn with the same pipes bare."""
+    keys, links = Keys("bench"), Links(url)
+    hooks = f"""
+hooks:
+  - {{id: rule, on: tool:pre_execute:bash, rule: {{command: [mkfs], decision: deny, reason: no}}}}
+  - {{id: command, on: tool:pre_execute:write, command: '{COMMAND}'}}
+"""
+    await apply(links, keys, parse_hook_file(hooks, "fleet"))
+    sent = event()
+    body = json.dumps(sent.input).encode()
+
+    async with Bus(url, namespace="bench") as bus, process(url, "-m", "workers.cli", "worker", "evaluator"):
+        await asyncio.sleep(POLL_SECONDS)
+
+        async def extra() -> float:
+            rule, command = [], []
+            for _ in range(CALLS):
+                for tool, series in (("bash", rule), ("write", command)):
+                    start = time.perf_counter()
+                    await bus.request(event_for(tool))
+                    series.append(time.perf_counter() - start)
+            return (statistics.median(command) - statistics.median(rule)) * 1e3
+
+        async def bare() -> float:
+            return await asyncio.to_thread(_bare_spawn, body)
+
+        one, other = await alternate(extra, bare, rounds)
+    await links.close()
+    return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
+
+
+def event_for(tool: str):  # noqa: ANN201 - an Event
+    """The event of the request benchmark, for another tool."""
+    import msgspec
+
+    return msgspec.structs.replace(event(), tool=tool)
+
+
+def _bare_spawn(body: bytes) -> float:
+    took = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        child.communicate(body)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e3
+
+
+async def start_figures(rounds: int) -> list[Figure]:
+    """`up` from start to ready against one worker process alone, and `--help` against `import click`."""
+
+    async def help_page() -> float:
+        return await asyncio.to_thread(_timed, (sys.executable, "-m", "workers.cli", "--help"))
+
+    async def import_click() -> float:
+        return await asyncio.to_thread(_timed, (sys.executable, "-c", "import click"))
+
+    one, other = await alternate(help_page, import_click, rounds)
+    ups, alones = [], []
+    for _ in range(max(3, rounds // 2)):
+        both = await asyncio.to_thread(_up_and_alone)
+        ups.append(both[0])
+        alones.append(both[1])
+    return [
+        figure("fleethook --help", "python -c 'import click'", "ms", one, other),
+        figure("up, from start to ready", "one worker process from start to ready", "ms", ups, alones),
+    ]
+
+
+def _timed(command: tuple[str, ...]) -> float:
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e3
+
+
+def _up_and_alone() -> tuple[float, float]:
+    """Milliseconds of `up` until everything is ready, and of one evaluator on the server that runs by then."""
+    from bus.config.settings import Settings
+    from bus.directories import directories
+    from bus.server import bus_url
+    from workers.supervisor import running
+
+    with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+        environment["FLEETHOOK_HOME"] = home
+        places = directories(environment)
+        start = time.perf_counter()
+        up = subprocess.Popen(
+            [sys.executable, "-m", "workers.cli", "up"], env=environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            while (state := running(places)) is None or not state.ready:
+                if up.poll() is not None:
+                    raise RuntimeError(f"up ended with {up.returncode}")
+                time.sleep(0.005)
+            all_up = time.perf_counter() - start
+            environment["FLEETHOOK_REDIS_URL"] = bus_url(Settings(), "worker", places)
+            start = time.perf_counter()
+            alone = subprocess.Popen(
+                [sys.executable, "-m", "workers.cli", "worker", "evaluator"], env=environment, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            assert alone.stderr is not None  # noqa: S101 - it was asked for
+            while b"ready" not in alone.stderr.readline():
+                pass
+            one = time.perf_counter() - start
+            alone.kill()
+            alone.communicate()
+        finally:
+            up.terminate()
+            up.wait()
+    return all_up * 1e3, one * 1e3

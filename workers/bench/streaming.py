@@ -1,0 +1,222 @@
+"""Streams: publishing in a pipeline against bare XADD, and deliveries against a raw aiohttp loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import time
+
+import msgspec
+
+from bus.client import Bus
+from bus.codec import encode_event
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.events import Event
+from bus.hooksets import apply
+from bus.keys import Keys
+from bus.signing import generate_secret
+from workers.bench.bare import bare_client
+from workers.bench.request import event, process
+from workers.bench.rounds import Figure, alternate, figure
+
+PUBLISHED = 2_000
+BATCH = 100
+DELIVERED = 4_000
+ENDPOINTS = 10
+IN_FLIGHT = 50
+
+
+async def publish_figures(url: str, rounds: int) -> list[Figure]:
+    """`publish_many` against redis-py's pipeline of XADD with the same bytes."""
+    bare = bare_client(url)
+    sent = event()
+    events = [sent] * BATCH
+    body = encode_event(msgspec.structs.replace(sent, id="e" + "0" * 32, host="bench"))
+    fields: dict[str | bytes, str | bytes] = {
+        "id": "e" + "0" * 32, "source": sent.source, "event": sent.type, "host": "bench", "body": body,
+    }  # fmt: skip
+    async with Bus(url, namespace="bench-publish") as bus:
+        stream = bus.keys("events")
+
+        async def ours() -> float:
+            start = time.perf_counter()
+            for _ in range(PUBLISHED // BATCH):
+                await bus.publish_many(events)
+            took = time.perf_counter() - start
+            await bare.delete(stream)
+            return PUBLISHED / took
+
+        async def theirs() -> float:
+            start = time.perf_counter()
+            for _ in range(PUBLISHED // BATCH):
+                pipeline = bare.pipeline(transaction=False)
+                for _ in range(BATCH):
+                    pipeline.xadd("bench:events", fields)  # type: ignore[arg-type]  # its map is invariant
+                await pipeline.execute()
+            took = time.perf_counter() - start
+            await bare.delete("bench:events")
+            return PUBLISHED / took
+
+        one, other = await alternate(ours, theirs, rounds)
+    await bare.aclose()
+    return [figure("publish, pipelined", "bare XADD of the same bytes, pipelined", "/s", one, other, bar=0.7,
+                   sense="at least")]  # fmt: skip
+
+
+async def delivery_figures(url: str, rounds: int) -> list[Figure]:
+    """Deliveries per CPU-second of one carrier against those of a raw aiohttp loop, both in processes of their own."""
+    async with process(url, "-m", "workers.bench.streaming", "sink") as _:
+        port = int(await _port(url))
+        ours, theirs = await alternate(lambda: _carried(url, port), lambda: _raw(port), rounds)
+    return [figure("deliveries per CPU-second of the carrier", "raw aiohttp keep-alive loop", "/cpu-s", ours, theirs,
+                   bar=0.45, sense="at least", note=f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed")]  # fmt: skip
+
+
+async def _port(url: str) -> bytes:
+    bare = bare_client(url)
+    port: bytes = await bare.get("bench:sink") or b""
+    await bare.aclose()
+    return port
+
+
+async def _carried(url: str, port: int) -> float:
+    """Fill the stream with deliveries, then let one carrier in a process of its own empty it."""
+    from bus.inforce import HookSet, Layered
+    from bus.requests import read_event, read_request
+    from bus.streams import Entry, call_all
+    from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
+
+    namespace = "bench-deliver"
+    keys, links = Keys(namespace), Links(url)
+    secret = generate_secret()
+    lines = "\n".join(
+        f"  - {{id: e{n}, url: 'http://127.0.0.1:{port}/{n}', secret: '{secret}', max_in_flight: {IN_FLIGHT}}}"
+        for n in range(ENDPOINTS)
+    )
+    file = parse_hook_file(f"network: {{allow: ['127.0.0.1:{port}']}}\nendpoints:\n{lines}\n", "fleet")
+    await apply(links, keys, file)
+    in_force = HookSet([Layered("fleet", "1", file)])
+    async with links.link() as link:
+        await link.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
+    async with Bus(url, namespace=namespace) as bus:
+        await bus.publish_many([event() for _ in range(DELIVERED // ENDPOINTS)])
+    async with links.link() as link:
+        (reply,) = await link.exchange(
+            [("XREADGROUP", "GROUP", "dispatchers", "bench", "COUNT", DELIVERED, "STREAMS", keys("events"), ">")]
+        )
+    calls = []
+    for entry_id, flat_fields in reply[0][1]:
+        pairs = iter(flat_fields)
+        entry = Entry(keys("events"), entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
+        told: Event = read_event(read_request(entry, keys))
+        calls.append(
+            dispatch_call(
+                entry, told, owed(told, None, in_force, keys), keys, "dispatchers", pack_fields(entry), now_ms()
+            )
+        )
+    await call_all(links, calls)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "workers.bench.streaming", "carrier", stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
+    )  # fmt: skip
+    out, _ = await child.communicate()
+    count, seconds = out.split()
+    bare = bare_client(url)
+    async for name in bare.scan_iter(match=f"fh:{namespace}:*", count=1000):
+        await bare.unlink(name)
+    await bare.aclose()
+    await links.close()
+    if int(count) != DELIVERED:
+        raise RuntimeError(f"{count!r} deliveries instead of {DELIVERED}")
+    return DELIVERED / float(seconds)
+
+
+async def _raw(port: int) -> float:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "workers.bench.streaming", "raw", str(port), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await child.communicate()
+    return DELIVERED / float(out)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+async def _be_sink(url: str) -> None:
+    """A receiver as thin as asyncio allows: it answers 200 as soon as the body is there."""
+
+    class Sink(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport, self.left, self.buffer = transport, 0, b""
+
+        def data_received(self, data: bytes) -> None:
+            self.buffer += data
+            while True:
+                head, found, rest = self.buffer.partition(b"\r\n\r\n")
+                if not found:
+                    return
+                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+                if len(rest) < length:
+                    return
+                self.buffer = rest[length:]
+                assert isinstance(self.transport, asyncio.Transport)  # noqa: S101 - a stream has no other
+                self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    server = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", 0)
+    bare = bare_client(url)
+    await bare.set("bench:sink", server.sockets[0].getsockname()[1], ex=3600)
+    await bare.aclose()
+    print("ready", flush=True)  # noqa: T201 - whoever started this waits for it
+    await asyncio.Event().wait()
+
+
+async def _be_carrier(url: str, namespace: str) -> None:
+    """One carrier over what is there; prints attempts and CPU seconds, its start not counted."""
+    from pathlib import Path
+
+    import aiohttp  # noqa: F401 - its import is no delivery's cost
+
+    from bus.inforce import Watcher
+    from workers.carrier import Carrier
+
+    keys, links = Keys(namespace), Links(url)
+    watcher = Watcher(links, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
+    await watcher.refresh(force=True)
+    before = _cpu()
+    carrier = Carrier(url, keys, links, watcher, in_flight=IN_FLIGHT)
+    count = await carrier.run(asyncio.Event(), idle=0.3)
+    print(count, _cpu() - before, flush=True)  # noqa: T201 - whoever started this reads it
+    await links.close()
+
+
+async def _be_raw(port: int) -> None:
+    """aiohttp's client in a keep-alive loop and nothing else."""
+    import aiohttp
+
+    body, left = b"x" * 1024, iter(range(DELIVERED))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def lane() -> None:
+            for n in left:
+                async with session.post(f"http://127.0.0.1:{port}/{n % ENDPOINTS}", data=body) as response:
+                    await response.read()
+
+        before = _cpu()
+        await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
+        print(_cpu() - before, flush=True)  # noqa: T201 - whoever started this reads it
+
+
+if __name__ == "__main__":
+    role = sys.argv[1]
+    where = os.environ.get("FLEETHOOK_REDIS_URL", "")
+    if role == "sink":
+        asyncio.run(_be_sink(where))
+    elif role == "carrier":
+        asyncio.run(_be_carrier(where, os.environ["FLEETHOOK_NAMESPACE"]))
+    else:
+        asyncio.run(_be_raw(int(sys.argv[2])))
