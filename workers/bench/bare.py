@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import redis.asyncio as redis_async
 from redis.asyncio.retry import Retry
@@ -24,7 +25,8 @@ async def responder(url: str, stream: str) -> None:
     answer = b"x" * 300
     print("ready", flush=True)  # noqa: T201 - whoever started this waits for it
     while True:
-        for _, entries in await client.xreadgroup(GROUP, "one", {stream: ">"}, count=32, block=1000):
+        got: Any = await client.xreadgroup(GROUP, "one", {stream: ">"}, count=32, block=1000)
+        for _, entries in got:
             for _, fields in entries:
                 await client.lpush(fields[b"reply"], answer)
 

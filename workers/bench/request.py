@@ -7,7 +7,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from bus.client import Bus, SyncBus
@@ -36,17 +36,16 @@ hooks:
 def event(command: str = "ls -la") -> Event:
     """An event of about 1 KB."""
     return Event(
-        type="tool:pre_execute", source="generic", session="bench", cwd="/tmp", tool="bash",
+        type="tool:pre_execute", source="generic", session="bench", cwd="/srv", tool="bash",
         input={"command": command, "description": "d" * 700},
     )  # fmt: skip
 
 
 def others(count: int) -> str:
     """Hooks that do not match: other tools, other types, patterns of their own."""
-    lines = [
-        f"  - {{id: other-{n}, on: 'tool:{'pre_execute' if n % 2 else 'post_execute'}:tool{n}', rule: {{decision: deny, reason: no}}}}"
-        for n in range(count)
-    ]
+    rule = "rule: {decision: deny, reason: no}"
+    types = ("tool:pre_execute", "tool:post_execute")
+    lines = [f"  - {{id: other-{n}, on: '{types[n % 2]}:tool{n}', {rule}}}" for n in range(count)]
     return RULE + "\n".join(lines) + "\n"
 
 
@@ -118,7 +117,7 @@ async def request_figures(url: str, rounds: int) -> list[Figure]:
     return figures
 
 
-async def _latency(once) -> float:  # noqa: ANN001 - a lambda of this file
+async def _latency(once: Callable[[], Awaitable[object]]) -> float:
     took = []
     for _ in range(ONE):
         start = time.perf_counter()
@@ -137,7 +136,7 @@ def _sync_latency(bus: Bus, sent: Event) -> float:
     return statistics.median(took) * 1e6
 
 
-async def _throughput(once) -> float:  # noqa: ANN001 - a lambda of this file
+async def _throughput(once: Callable[[int], Awaitable[object]]) -> float:
     async def one(lane: int) -> None:
         for _ in range(MANY // IN_FLIGHT):
             await once(lane)

@@ -38,7 +38,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 async def alternate(ours: Measure, theirs: Measure, rounds: int) -> tuple[list[float], list[float]]:
     """`rounds` figures of each side, taken in turn, after one round of each that does not count."""
-    one, other = [], []
+    one: list[float] = []
+    other: list[float] = []
     for turn in range(rounds + 1):
         for measure, figures in ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one)):
             value = await measure()

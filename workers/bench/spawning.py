@@ -12,10 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
+
 from bus.answerfile import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.client import Bus
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
+from bus.events import Event
 from bus.hooksets import apply
 from bus.ids import host_name
 from bus.inforce import POLL_SECONDS
@@ -30,7 +33,7 @@ COMMAND = "cat > /dev/null; exit 0"
 
 PAYLOAD = json.dumps(
     {
-        "session_id": "bench", "cwd": "/tmp", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "session_id": "bench", "cwd": "/srv", "hook_event_name": "PreToolUse", "tool_name": "Bash",
         "tool_input": {"command": "ls -la", "description": "d" * 700},
     }
 ).encode()  # fmt: skip
@@ -109,7 +112,8 @@ hooks:
         await asyncio.sleep(POLL_SECONDS)
 
         async def extra() -> float:
-            rule, command = [], []
+            rule: list[float] = []
+            command: list[float] = []
             for _ in range(CALLS):
                 for tool, series in (("bash", rule), ("write", command)):
                     start = time.perf_counter()
@@ -125,10 +129,8 @@ hooks:
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
 
 
-def event_for(tool: str):  # noqa: ANN201 - an Event
+def event_for(tool: str) -> Event:
     """The event of the request benchmark, for another tool."""
-    import msgspec
-
     return msgspec.structs.replace(event(), tool=tool)
 
 
