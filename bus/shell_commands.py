@@ -78,6 +78,12 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return "."
     if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
         return words[-1]
+    if program in ("dirname", "realpath") and len(words) == 1:
+        return (
+            (words[0].rstrip("/").rpartition("/")[0] or "/") if program == "dirname" and "/" in words[0] else words[0]
+        )
+    if program == "ls" and "-d" in words:
+        return " ".join(word for word in words if not word.startswith("-"))
     if program in ("find", "gfind"):
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:

@@ -182,7 +182,8 @@ class Reader:
         if name is None:
             return ()
         key = self.scope.text(name.named_children[0] if name.type == "subscript" else name)
-        texts = read_text(value, self.scope).texts if value is not None else ("",)
+        texts, sources = read_text(value, self.scope) if value is not None else (("",), ())
+        self.scope.origins[key] = sources
         # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
         texts = texts or ("",)
         if self.scope.text(node)[len(key) : len(key) + 2] == "+=":
@@ -233,7 +234,9 @@ class Reader:
             if kind in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 own.append(child)
                 continue
-            if not child.is_named and kind not in ("==", "=~", "="):
+            if kind in ("subshell", "compound_statement"):  # `time (rm x)`
+                self._visit(child, stdin)
+            if kind in ("subshell", "compound_statement") or (not child.is_named and kind not in ("==", "=~", "=")):
                 continue
             word = read_word(child.children[0] if kind == "command_name" else child, self.scope)
             argv += [Arg(text, word.sources) for text in word.texts]
@@ -295,27 +298,30 @@ class Reader:
         args = argv[1:]
         words = tuple(arg.text for arg in args)
         inner = list(inner_calls(program, args, call.stdin))
-        code_from = tuple(dict.fromkeys(source for one in inner if not one.argv for source in one.sources))
-        self._emit(
-            Command(
-                program,
-                words,
-                call.assignments,
-                call.redirects,
-                call.piped_from,
-                code_from,
-                self.directory,
-                self.scripts,
-            )
-        )
+        place = len(self.found.items)
+        self._emit(Command(program, words, *call[1:], directory=self.directory, depth=self.scripts))
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
+        elif program == "read":
+            for word in words:
+                self.scope.variables[word] = ((call.stdin.text or UNKNOWN).strip(),)
+                self.scope.origins[word] = call.stdin.programs
         self.found.depth += 1
+        code_from: list[str] = []
         for one in inner:
+            first = len(self.found.items)
             if one.argv:
                 self._run(list(one.argv), call)
-            elif one.script is not None:
+                continue
+            if one.script is not None:
                 self._nested(one)
+            # Text from a program inside a script that is otherwise known is an argument, unless it names what runs.
+            partly = one.script is not None and UNKNOWN in one.script
+            if not partly or any(below.program == UNKNOWN for below in self.found.items[first:]):
+                code_from += one.sources
+        if code_from:
+            code = tuple(dict.fromkeys(code_from))
+            self.found.items[place] = self.found.items[place]._replace(code_from=code)
         if argv[0].text in self.found.functions and argv[0].text not in self.inside:
             self._called(argv[0].text, words, call.stdin)
         self.found.depth -= 1

@@ -61,7 +61,7 @@ class Word(NamedTuple):
 class Scope:
     """Where words are read: the source, what the variables hold, and how to look into `$(…)`."""
 
-    __slots__ = ("source", "substitute", "variables")
+    __slots__ = ("origins", "source", "substitute", "variables")
 
     def __init__(
         self, source: bytes, variables: dict[str, tuple[str, ...]], substitute: Callable[[Node], Output]
@@ -69,6 +69,8 @@ class Scope:
         self.source = source
         self.variables = variables
         """By name; several values are those of an array, or of a loop's variable."""
+        self.origins: dict[str, tuple[str, ...]] = {}
+        """By variable, the programs whose output is in its value."""
         self.substitute = substitute
 
     def text(self, node: Node) -> str:
@@ -274,11 +276,11 @@ def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ..
         elif kind.strip() not in ("$", "${", "}"):
             operator = operator or kind
     values = scope.variables.get(name)
-    sources: tuple[str, ...] = ()
+    sources = scope.origins.get(name, ())
     if default is not None and operator in (":-", "-", ":=", "=") and values is None:
         return _values(default, scope)
     if default is not None:
-        sources = _values(default, scope)[1]
+        sources += _values(default, scope)[1]
     if operator in ("", ":?", "?", ":-", "-", ":=", "="):
         if values is not None:
             return values, sources

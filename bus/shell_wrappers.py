@@ -68,6 +68,8 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "chrt": _wrapper(operands=1, silent="-p"),
     "strace": _wrapper("-o -e -p -s -u -E -I -a -O -S -P -X"),
     "chroot": _wrapper(operands=1),
+    "nsenter": _wrapper("-t -S -G --target --setuid --setgid"),
+    "unshare": _wrapper("-S -G -R -w --setuid --setgid --root --wd"),
     "caffeinate": _wrapper("-t -w"),
     "runuser": _wrapper("-u -g -G --user --group"),
     "systemd-run": _wrapper("-p -u -E -M -H --unit --property --setenv --slice"),
@@ -304,12 +306,18 @@ def _parallel(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         yield Inner(script=line, sources=() if marks else stdin.programs)
 
 
-def _submodules(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     if "foreach" in texts and "submodule" in texts:
         rest = [arg for arg in args[texts.index("foreach") + 1 :] if arg.text != "--recursive"]
         if rest:
             yield _script(rest)
+    elif texts[:2] == ["bisect", "run"] and len(args) > 2:
+        yield Inner(argv=tuple(args[2:]))
+    elif "rebase" in texts:
+        for place, text in enumerate(texts[:-1]):
+            if text in ("-x", "--exec"):
+                yield _script(args[place + 1 : place + 2])
 
 
 _SPECIAL: Final[dict[str, Callable[[Sequence[Arg], Output], Iterator[Inner]]]] = {
@@ -323,8 +331,9 @@ _SPECIAL: Final[dict[str, Callable[[Sequence[Arg], Output], Iterator[Inner]]]] =
     "gfind": _find,
     "ssh": _ssh,
     "su": _su,
+    "script": _su,
     "watch": _watch,
     "flock": _flock,
     "parallel": _parallel,
-    "git": _submodules,
+    "git": _git,
 }
