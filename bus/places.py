@@ -22,7 +22,7 @@ _SYSTEM: Final = frozenset(
 )  # fmt: skip
 """The directories of `/` that belong to no project, even where the project is `/` itself."""
 
-_HOME: Final = re.compile(r"(/(?:home|Users)/[^/]+)(?:/|$)")
+_HOME: Final = re.compile(r"((?:/System/Volumes/Data)?/(?:home|Users)/[^/]+)(?:/|$)")
 _NOWHERE: Final = "/.unknown"
 """Stands for the directory of an event that does not say where it happened."""
 _ONLY_GLOB: Final = re.compile(r"[*?.]*\*[*?.]*|\.\[[!^]\.\]\*")
