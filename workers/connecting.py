@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
-from bus.answerfile import AnswerFile, compile_shim, read_answer_file, server_from_url, write_answer_file
+from bus.answerfile import AnswerFile, Server, compile_shim, read_answer_file, server_from_url, write_answer_file
 from bus.config.settings import Settings
 from bus.dialects import find
 from bus.directories import Directories
@@ -94,6 +95,18 @@ def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> s
     if not known_server:
         answers = msgspec.structs.replace(answers, server=there.server)
     return "unchanged" if there == answers else "changed"
+
+
+def url_of(server: Server) -> str:
+    """The URL of an answer file's server; it holds the password and must not be shown."""
+    login = f"{quote(server.user, safe='')}:{quote(server.password, safe='')}@" if server.password else ""
+    if server.kind == "unix":
+        return f"unix://{login}{quote(server.address)}?db={server.db}"
+    host = server.name or server.address
+    place = f"{login}{f'[{host}]' if ':' in host else host}:{server.port}/{server.db}"
+    if server.kind == "tcp":
+        return f"redis://{place}"
+    return f"rediss://{place}{f'?ssl_ca_certs={quote(server.cafile)}' if server.cafile else ''}"
 
 
 def plan(

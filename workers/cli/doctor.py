@@ -1,0 +1,102 @@
+"""`fleethook doctor`: whether hooks really run here, and how to mend what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from bus.errors import ConfigError, Unreachable
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.output import Colour
+
+if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
+    from bus.connections import Links
+    from workers.doctor import Check
+
+_MARKS: Final[dict[str, tuple[str, Colour]]] = {
+    "ok": (" ok ", "green"), "warn": (" !! ", "yellow"), "fail": ("FAIL", "red"), "unknown": (" ?? ", "bright_black"),
+}  # fmt: skip
+
+
+@click.command()
+@click.option("--live", is_flag=True, help="Send a dangerous call that nobody makes through the installed command.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended, then look again.")
+@common_options
+@pass_fleet
+def doctor(fleet: Context, live: bool, fix: bool) -> None:
+    """Check everything from the interpreter to the agent's own settings; exit code 1 where something is wrong.
+
+    With --live the proof: a canary goes the whole way of a real tool call, and has to come back denied.
+    """
+    found = _examine(fleet, live=live)
+    if fix and any(check.mend for check in found):
+        from workers.doctor import mend
+
+        for text in mend(found, fleet.settings(), fleet.directories(), Path.cwd()):
+            fleet.say(f"mended: {text}")
+        found = _examine(fleet, live=live)
+    wrong = sum(check.status in {"warn", "fail"} for check in found)
+    if fleet.json:
+        fleet.data({"ok": not wrong, "checks": found})
+    else:
+        for check in found:
+            _show(fleet, check)
+        unseen = sum(check.status == "unknown" for check in found)
+        fleet.say(f"{len(found)} checks: {wrong} found something, {unseen} could not be seen.")
+    if wrong:
+        raise Findings("")
+
+
+def _show(fleet: Context, check: Check) -> None:
+    text, colour = _MARKS[check.status]
+    fleet.data(f"{fleet.style(text, colour)}  {check.id}: {check.what}")
+    if check.fix:
+        fleet.data(f"          fix: {check.fix}")
+
+
+def _examine(fleet: Context, *, live: bool) -> list[Check]:
+    from workers import doctor as checks
+    from workers.connecting import AGENTS, installed
+
+    found, cwd = list(checks.package_checks()), Path.cwd()
+    try:
+        loaded = fleet.loaded()
+    except ConfigError as error:
+        return [*found, checks.Check(id="settings", status="fail", what=str(error), fix="fleethook config check")]
+    settings, places = loaded.settings, fleet.directories()
+    found += [checks.Check(id="settings", status="warn", what=text) for text in loaded.warnings]
+    found += checks.file_checks(settings, places, cwd)
+
+    async def work(links: Links) -> list[Check]:
+        from bus.connections import Links as Opened
+        from workers import canary
+
+        rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else links
+        try:
+            seen = await checks.server_checks(links, rq, fleet.keys(), settings)
+        finally:
+            if rq is not links:
+                await rq.close()
+        verdict = await canary.expected(links, fleet.keys(), settings, places, cwd)
+        seen.append(canary.guard_check(verdict))
+        for agent in AGENTS:
+            seen += checks.agent_checks(agent, settings, places, cwd)
+            here = installed(agent, project=cwd)
+            if here:
+                seen += await checks.rights_checks(agent, places)
+            away = any(check.id == "server" and check.status == "fail" for check in seen)
+            if live and away:  # it would only end up in the spool
+                text = f"{agent}: the canary was not sent, since the server is away"
+                seen.append(checks.Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up"))
+            for one in here if live and not away else ():
+                seen += canary.live_checks(one, places, verdict, cwd)
+        return seen
+
+    try:
+        return found + fleet.run(work)
+    except Unreachable as error:  # this machine never had a server: nothing behind it can be seen
+        missing = checks.Check(id="server", status="fail", what=str(error), fix="fleethook up")
+        agents = [check for agent in AGENTS for check in checks.agent_checks(agent, settings, places, cwd)]
+        return [*found, missing, *agents]
