@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from bus.connections import MARGIN_SECONDS, Argument, Command, Link, Links
 from bus.errors import FleethookError, Unreachable
 from bus.keys import HEARTBEAT_MS, Keys
-from bus.scripts import script
+from bus.scripts import every_script, script
 
 log = logging.getLogger("fleethook.streams")
 
@@ -138,8 +138,12 @@ class Consumer:
         ]
 
     async def create(self) -> None:
-        """Make the groups, with everything that is in the streams still to be read; existing ones stay as they are."""
+        """Make the groups, with everything that is in the streams still to be read; existing ones stay as they are.
+
+        The scripts are loaded on the way: learning that one is missing would cost the first answer a whole read.
+        """
         async with self.links.link() as link:
+            await link.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
             await link.exchange([("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams])
 
     async def read(

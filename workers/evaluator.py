@@ -63,6 +63,7 @@ class Evaluator:
         self._rules: Runner = RuleRunner()
         self._commands: Runner = CommandRunner()
         self._answers: list[Call] = []
+        self._reconnect = False
         self._warmed: HookSet | None = None
         self._clock = 0
         self._clock_read = 0.0
@@ -79,6 +80,7 @@ class Evaluator:
                         await self._turn()
                         backoff.back()
                     except (Unreachable, FleethookError) as error:
+                        self._reconnect = True
                         await backoff.wait(error)
                 await self._finish()
             finally:
@@ -108,6 +110,9 @@ class Evaluator:
             self._posters.under(in_force.network).open()
 
     async def _turn(self) -> None:
+        if self._reconnect:
+            await self._consumer.create()  # a server that was restarted knows our scripts no more
+            self._reconnect = False
         if time.monotonic() - self._clock_read > _CLOCK_SECONDS:
             await self._read_clock()
         await self._watcher.refresh()

@@ -17,6 +17,13 @@ class Script(NamedTuple):
 
 
 @cache
+def every_script() -> tuple[Script, ...]:
+    """All scripts there are."""
+    names = sorted(path.name.removesuffix(".lua") for path in files("bus.scripts").iterdir() if path.name.endswith(".lua"))
+    return tuple(script(name) for name in names)
+
+
+@cache
 def script(name: str) -> Script:
     """The script in `<name>.lua`."""
     text = files("bus.scripts").joinpath(f"{name}.lua").read_text(encoding="utf-8")
