@@ -64,7 +64,6 @@ def test_request_without_an_evaluator_says_so_at_once(home: Path, keys: Keys) ->
     assert "no evaluator is alive" in report["fallback"]
 
 
-@pytest.mark.req("B-01")
 def test_published_lines_come_back_newest_first_and_filtered(home: Path) -> None:
     lines = "\n".join([event(session="s1"), event(session="s2", source="codex"), '{"type": "session:end"}'])
     published = fleethook("publish", stdin=lines)

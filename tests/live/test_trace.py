@@ -59,7 +59,7 @@ def call(command: str = "ls") -> Event:
                  input={"command": command})  # fmt: skip
 
 
-@pytest.mark.req("X-05", "F-15", "G-10")
+@pytest.mark.req("X-05", "F-15")
 async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
     server: Server, keys: Keys, links: Links, bus: Bus, tmp_path: Path
 ) -> None:
@@ -97,7 +97,7 @@ async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
     assert "hunter2" not in whole
 
 
-@pytest.mark.req("F-12", "X-05")
+@pytest.mark.req("X-05")
 async def test_relatives_stand_in_their_order(links: Links, keys: Keys, bus: Bus) -> None:
     top, middle, other = call(), call(), call()
     middle = msgspec.structs.replace(middle, parent=top.id)

@@ -1,0 +1,215 @@
+"""`fleethook hooks`: which are in force, what they would say, and how sets of them are checked, published and trusted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.hooksets import load, sound
+from workers.cli.showing import DURATION, about, plain, verdict_lines
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.connections import Links
+    from bus.hooks import Hook
+    from bus.inforce import HookSet
+
+
+COMMANDS: Final = {
+    "list": Lazy("workers.cli.hooks:list_hooks", "List the hooks in force here."),
+    "test": Lazy("workers.cli.hooks:test", "Show what the hooks would say to an event; nothing is sent."),
+    "check": Lazy("workers.cli.hooks:check", "Check a hook file and the tests of its guard packs."),
+    "apply": Lazy("workers.cli.hooksets:apply", "Publish a hook file to the whole fleet, as a new version."),
+    "diff": Lazy("workers.cli.hooksets:diff_hooks", "Show what a file or a version changes."),
+    "history": Lazy("workers.cli.hooksets:history", "List the versions that were put in force."),
+    "rollback": Lazy("workers.cli.hooksets:rollback", "Put an earlier version in force again."),
+    "trust": Lazy("workers.cli.hooksets:trust", "Show a project's hooks, and let them run."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def hooks() -> None:
+    """List, test, check, apply, compare, roll back and trust hooks."""
+
+
+@click.command("list")
+@click.option("--event", "kind", default="", metavar="TYPE", help="Those of one event type, e.g. tool:pre_execute.")
+@click.option("--all", "whole", is_flag=True, help="Every rule of the guard packs too.")
+@common_options
+@pass_fleet
+def list_hooks(fleet: Context, kind: str, whole: bool) -> None:
+    """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder."""
+    in_force = _in_force(fleet)
+    found = sorted(in_force.hooks.values(), key=lambda hook: hook.order)
+    if kind:
+        found = [hook for hook in found if _is_for(hook, kind)]
+    if fleet.json:
+        fleet.data({"version": in_force.version, "hooks": [_record(hook) for hook in found]})
+        return
+    packs = {} if whole else _packs()
+    rows = [_row(hook) for hook in found if hook.id not in packs]
+    folded = Counter((packs[hook.id], f"{hook.layer}@{hook.version}") for hook in found if hook.id in packs)
+    rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "-", "--all lists them")
+             for (pack, layer), count in folded.items()]  # fmt: skip
+    if rows:
+        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "PRIORITY", "ON FAILURE", "FROM"), rows)
+    else:
+        fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
+    fleet.say(f"in force: {in_force.version}")
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@common_options
+@pass_fleet
+def check(fleet: Context, file: Path | None) -> None:
+    """Check a hook file, and the tests of the guard packs that it uses; exit 4 where something is wrong."""
+    from bus.errors import ConfigError
+    from bus.guards import check_pack, load_pack
+
+    name, read = load(fleet, file)
+    failures = {pack: [str(one) for one in check_pack(load_pack(pack))] for pack in read.guards}
+    problems = [*map(str, read.problems), *(text for found in failures.values() for text in found)]
+    if fleet.json:
+        from workers.cli.common import error_report
+
+        fleet.data({
+            "file": name, "ok": not problems, "problems": [error_report(problem) for problem in read.problems],
+            "warnings": list(read.warnings), "guards": failures, "hooks": len(read.hooks),
+            "endpoints": len(read.endpoints),
+        })  # fmt: skip
+    else:
+        for text in problems:
+            fleet.data(fleet.style(text, "red"))
+        for text in read.warnings:
+            fleet.data(fleet.style(f"{text} (warning)", "yellow"))
+    if problems:
+        raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; what is wrong is never in force")
+    if not fleet.json:
+        tests = sum(len(load_pack(pack).tests) for pack in read.guards)
+        guards = f", {len(read.guards)} guard packs whose {tests} tests pass" if read.guards else ""
+        fleet.data(f"{name}: {len(read.hooks)} hooks, {len(read.endpoints)} endpoints{guards}: all fine")
+
+
+@click.command()
+@click.argument("kind", metavar="EVENT_TYPE")
+@click.option("--tool", default="", metavar="TOOL", help="The tool, in our name or the agent's own.")
+@click.option(
+    "--set", "values", multiple=True, metavar="KEY=VALUE", help="A field, e.g. command='rm -rf /' or data.x=1."
+)
+@click.option("--source", default="generic", metavar="AGENT", show_default=True, help="The agent.")
+@click.option("--cwd", type=click.Path(file_okay=False, path_type=Path), help="Where it happens; default: here.")
+@click.option(
+    "--file", type=click.Path(path_type=Path, allow_dash=True), help="The hooks of this file, not those in force."
+)
+@click.option("--run", "effects", is_flag=True, help="Run commands and ask http hooks, too.")
+@click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take.")
+@click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
+@common_options
+@pass_fleet
+def test(
+    fleet: Context, kind: str, tool: str, values: Sequence[str], source: str, cwd: Path | None, file: Path | None,
+    effects: bool, budget: float | None, exit_code: bool,
+) -> None:  # fmt: skip
+    """Show which hooks an event would meet and what they would say; nothing is sent, no workers are needed.
+
+    \b
+    fleethook hooks test tool:pre_execute:bash --set command='git push --force'
+    fleethook hooks test PreToolUse --source claude --tool Write --set file_path=/etc/passwd
+    """
+    import asyncio
+
+    import msgspec
+
+    from workers.trying import hooks_of, later, made_event, try_event
+
+    here = (cwd or Path.cwd()).absolute()
+    event = made_event(kind, source=source, tool=tool, values=values, cwd=here)
+    # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
+    in_force = hooks_of(sound(fleet, file)[1]) if file is not None else _in_force(fleet, Path(event.cwd), needed=False)
+    seconds = fleet.settings().budget if budget is None else budget
+    fitting, verdict = asyncio.run(
+        try_event(event, in_force, effects=effects, seconds=seconds, policy=fleet.settings().on_failure)
+    )
+    background = later(event, in_force, verdict)
+    if fleet.json:
+        fleet.data({
+            "event": msgspec.to_builtins(event), "matched": [_record(hook) for hook in fitting],
+            "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
+            "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)}, "background": background,
+        })  # fmt: skip
+    else:
+        lines = [
+            f"event    {plain(event.type)}  {plain(event.tool)}".rstrip(),
+            f"  {fleet.style(about(event, 200), 'cyan')}",
+        ]
+        lines += verdict_lines(fleet, verdict)
+        if not fitting:
+            lines.append("  no blocking hook fits")
+        lines += [f"afterwards  {name}: {', '.join(ids)}" for name, ids in background.items() if ids]
+        fleet.data("\n".join(lines))
+    if exit_code and verdict.blocks:
+        raise Findings("")
+
+
+def _in_force(fleet: Context, cwd: Path | None = None, *, needed: bool = True) -> HookSet:
+    """The hooks in force here; where the server is away and not `needed`, those of this machine alone."""
+    import asyncio
+
+    from bus.errors import Unreachable
+    from workers.trying import hooks_here
+
+    async def work(links: Links | None) -> HookSet:
+        return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
+
+    try:
+        return fleet.run(work)
+    except Unreachable as error:
+        if needed:
+            raise
+        fleet.say(f"without the fleet's hooks: {error}")
+        return asyncio.run(work(None))
+
+
+def _is_for(hook: Hook, kind: str) -> bool:
+    """Whether a hook is for an event type, whatever its tool; a third part (`tool:pre_execute:bash`) asks for the tool."""
+    from fnmatch import fnmatchcase
+
+    from bus.events import Event
+    from bus.matchers import Index, parse_pattern
+
+    wanted = parse_pattern(kind)
+    if any(one.tool for one in wanted):
+        index = Index([(hook, hook.on)])
+        return any(index.find(Event(type=one.type, tool=one.tool)) for one in wanted)
+    return any(
+        fnmatchcase(one.type, pattern.type) for one in wanted for text in hook.on for pattern in parse_pattern(text)
+    )
+
+
+def _packs() -> dict[str, str]:
+    """The pack of every guard rule's id."""
+    from bus.guards import load_pack, packs
+
+    return {rule.id: name for name in packs() for rule in load_pack(name).rules}
+
+
+def _row(hook: Hook) -> tuple[object, ...]:
+    on = ", ".join(hook.on) + (f" [{hook.tool}]" if hook.tool else "") + (" when …" if hook.when else "")
+    waits = "observes" if hook.observe else "blocking" if hook.blocking else "background"
+    return (hook.id, f"{hook.layer}@{hook.version}", on, hook.kind, waits, hook.priority, hook.on_failure or "-",
+            hook.origin)  # fmt: skip
+
+
+def _record(hook: Hook) -> dict[str, Any]:
+    """A hook as `--json` gives it; a secret in its command, its environment or its URL is redacted."""
+    import msgspec
+
+    from bus.redaction import redact
+
+    plain_hook: Any = redact(msgspec.to_builtins(hook))
+    return {**plain_hook, "kind": hook.kind, "blocking": hook.blocking, "layer": hook.layer, "priority": hook.priority}

@@ -1,0 +1,286 @@
+"""Sets of hooks on the command line: published, compared, rolled back; a project's trusted (B-04, X-08)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.showing import plain, when
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.config.hookfile import HookFile
+    from bus.connections import Links
+    from bus.hooksets import Change
+
+_REFERENCE: Final = re.compile(r'[-+ ]\s*"secret": "(?:env|file):[^"]*",?\s*\Z')
+"""A line of a diff that names a secret and holds none."""
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("-m", "--message", default="", help="Why, for the history.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@common_options
+@pass_fleet
+def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
+    """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
+    from bus.hooksets import apply as put
+    from bus.hooksets import current_version, diff, load_version
+
+    name, read = sound(fleet, file)
+
+    async def compare(links: Links) -> tuple[int, str]:
+        version = await current_version(links, fleet.keys())
+        return version, diff(await load_version(links, fleet.keys(), version), read, (f"version {version}", name))
+
+    version, changes = fleet.run(compare)
+    if not changes:
+        fleet.say(f"version {version} is in force and says the same: nothing to publish")
+    elif not fleet.json:
+        fleet.data(_shown_diff(fleet, changes))
+    go_on = bool(changes) and not dry_run
+    if go_on and not fleet.confirm(f"Publish {name} ({len(read.hooks)} hooks) to the fleet?", yes):
+        fleet.say("nothing was published")
+        go_on = False
+    now = (
+        fleet.run(lambda links: put(links, fleet.keys(), read, message=message, expected=version)) if go_on else version
+    )
+    if fleet.json:
+        fleet.data({"version": now, "before": version, "published": go_on, "hooks": len(read.hooks),
+                    "endpoints": len(read.endpoints), "diff": _redacted(changes)})  # fmt: skip
+    elif go_on:
+        fleet.data(f"version {now} is in force; `fleethook hooks rollback` takes it back")
+
+
+@click.command("diff")
+@click.argument("first", required=False, metavar="[FILE|VERSION]")
+@click.argument("second", required=False, metavar="[VERSION]")
+@common_options
+@pass_fleet
+def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
+    """Show what a file, or the version in force, changes against a version.
+
+    \b
+    fleethook hooks diff              version in force -> the file here
+    fleethook hooks diff FILE [N]     version in force (or N) -> FILE
+    fleethook hooks diff N [M]        version N -> version in force (or M)
+    """
+    from bus.hooksets import current_version, diff, load_version
+
+    numbered = first is not None and first.isdigit()
+    if second is not None and not second.isdigit():
+        raise click.UsageError(f"{second!r} is no version; see `fleethook hooks history`")
+    name, read = ("", None) if numbered else sound(fleet, Path(first) if first else None)
+
+    async def compare(links: Links) -> str:
+        other = int(second) if second else await current_version(links, fleet.keys())
+        there = await load_version(links, fleet.keys(), other)
+        if read is not None:
+            return diff(there, read, (f"version {other}", name))
+        mine = int(first or 0)
+        before = await load_version(links, fleet.keys(), mine)
+        return diff(before, there, (f"version {mine}", f"version {other}"))
+
+    changes = fleet.run(compare)
+    if fleet.json:
+        fleet.data({"same": not changes, "diff": _redacted(changes)})
+    elif changes:
+        fleet.data(_shown_diff(fleet, changes))
+    else:
+        fleet.say("no difference")
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@common_options
+@pass_fleet
+def history(fleet: Context, limit: int) -> None:
+    """List the versions that were put in force: when, by whom, why; newest first."""
+    import msgspec
+
+    from bus.hooksets import history as log
+
+    async def work(links: Links) -> list[Change]:
+        return await log(links, fleet.keys(), limit)
+
+    changes = fleet.run(work)
+    if fleet.json:
+        fleet.data([msgspec.to_builtins(change) for change in changes])
+    elif changes:
+        rows = [(one.version, when(one.ms), one.by, one.hooks, one.endpoints, one.message) for one in changes]
+        fleet.table(("VERSION", "WHEN", "BY", "HOOKS", "ENDPOINTS", "MESSAGE"), rows)
+    else:
+        fleet.say("nothing was ever published; `fleethook hooks apply` publishes a file")
+
+
+@click.command()
+@click.argument("version", required=False, type=click.IntRange(1))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def rollback(fleet: Context, version: int | None, yes: bool) -> None:
+    """Put an earlier version in force again, as a new one; default: the one before the current."""
+    from bus.errors import NotFound
+    from bus.hooksets import current_version, diff, load_version
+    from bus.hooksets import rollback as put_back
+
+    async def compare(links: Links) -> tuple[int, int, str]:
+        now = await current_version(links, fleet.keys())
+        target = now - 1 if version is None else version
+        if target < 1:
+            raise NotFound(f"there is no version before {now} to roll back to")
+        sets = [await load_version(links, fleet.keys(), one) for one in (now, target)]
+        return now, target, diff(sets[0], sets[1], (f"version {now}", f"version {target}"))
+
+    now, target, changes = fleet.run(compare)
+    if not fleet.json:
+        fleet.data(_shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
+    if not fleet.confirm(f"Put version {target} in force again?", yes):
+        fleet.say("nothing was changed")
+        return
+    made = fleet.run(lambda links: put_back(links, fleet.keys(), target))
+    if fleet.json:
+        fleet.data({"version": made, "as": target, "before": now, "diff": _redacted(changes)})
+    else:
+        fleet.data(f"version {made} is in force, the same as version {target}")
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="List what is trusted.")
+@click.option("--remove", is_flag=True, help="Take the trust back.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes: bool) -> None:
+    """Show a project's hook file whole, and let its hooks run on this machine; changed content asks again.
+
+    A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
+    what they like as you.
+    """
+    from bus.config import trust as trusting
+    from bus.errors import ConfigError, NotFound
+
+    store = fleet.directories().trust_file
+    if listing:
+        _list_trusted(fleet, store)
+        return
+    place = (folder or Path.cwd()).absolute()
+    path = place if place.is_file() else trusting.project_file(place)
+    if path is None:
+        raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
+    if remove:
+        taken = trusting.untrust(path, store)
+        if fleet.json:
+            fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})
+        else:
+            fleet.data(f"{path} is {'not trusted any more' if taken else 'not trusted'}")
+        return
+    digest = trusting.content_digest(path)
+    read = load(fleet, path)[1]
+    if trusting.is_trusted(path, store):
+        fleet.say(f"{path} is trusted as it is now")
+    else:
+        _show_content(fleet, path, read)
+        if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
+            fleet.say("not trusted; none of its hooks run")
+            return
+        if trusting.trust(path, store).digest != digest:
+            trusting.untrust(path, store)
+            raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
+    if fleet.json:
+        fleet.data({"path": str(path), "trusted": True, "digest": digest, "hooks": [hook.id for hook in read.hooks]})
+    else:
+        fleet.data(f"{path} is trusted: {len(read.hooks)} hooks run from now on")
+
+
+def _list_trusted(fleet: Context, store: Path) -> None:
+    from bus.config.trust import is_trusted, listed
+
+    rows = [
+        (one, "trusted" if is_trusted(Path(one.path), store) else "changed since, asks again") for one in listed(store)
+    ]
+    if fleet.json:
+        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0]}
+                    for one, state in rows])  # fmt: skip
+    elif rows:
+        fleet.table(("FILE", "STATE", "SINCE"), [(one.path, state, when(one.time)) for one, state in rows])
+    else:
+        fleet.say("no project is trusted")
+
+
+def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
+    """The whole file and what its commands name, on stderr.
+
+    Nothing is redacted: what looks like a secret may hide a command from whoever is about to trust it, and the file
+    is the reader's own. Control characters are written out.
+    """
+    from bus.config.documents import loads, read_file
+    from bus.config.trust import named_files
+
+    text = read_file(path)
+    fleet.say(f"--- {path}")
+    fleet.say(text.rstrip("\n"))
+    for name in sorted(set(named_files(loads(text, file=str(path)).value, str(path.parent.resolve())))):
+        fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
+    fleet.say("---")
+    for hook in read.hooks:
+        what = hook.command or (hook.http.url if hook.http is not None else "rule")
+        fleet.say(f"{plain(hook.id)}: on {', '.join(hook.on)}: {plain(what)}")
+    for problem in read.problems:
+        fleet.say(fleet.style(f"{problem} (left out)", "yellow", err=True))
+
+
+def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
+    """A hook file by its name: the one given (`-` is stdin), else the nearest of this project, else the user's."""
+    from bus.config.hookfile import load_hook_file, parse_hook_file
+    from bus.config.trust import project_file
+    from bus.directories import config_file
+    from bus.errors import NotFound
+
+    if file is not None and str(file) == "-":
+        return "stdin", parse_hook_file(sys.stdin.buffer.read().decode("utf-8", "replace"), "fleet", file="-")
+    # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
+    found = file or config_file(Path.cwd()) or project_file(Path.cwd()) or config_file(fleet.directories().config)
+    if found is None:
+        raise NotFound("there is no fleethook.yaml here, in the project or in the user's configuration; name a file")
+    return str(found), load_hook_file(found, "fleet")
+
+
+def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
+    """A hook file without problems; ConfigError with all of them where it has some."""
+    from bus.errors import ConfigError
+
+    name, read = load(fleet, file)
+    if read.problems:
+        for problem in read.problems[1:]:
+            fleet.say(fleet.style(str(problem), "red", err=True))
+        raise read.problems[0] if len(read.problems) == 1 else ConfigError(
+            f"{read.problems[0]} (and {len(read.problems) - 1} more); nothing of the file is used"
+        )  # fmt: skip
+    for warning in read.warnings:
+        fleet.say(fleet.style(f"{warning} (warning)", "yellow", err=True))
+    return name, read
+
+
+def _redacted(changes: str) -> str:
+    """A diff without secrets; a reference to one (`env:NAME`) is none."""
+    from bus.redaction import redact_text
+
+    return "\n".join(line if _REFERENCE.match(line) else redact_text(line) for line in changes.splitlines())
+
+
+def _shown_diff(fleet: Context, changes: str) -> str:
+    return "\n".join(_coloured(fleet, _redacted(changes).splitlines()))
+
+
+def _coloured(fleet: Context, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield fleet.style(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "bright_black")
