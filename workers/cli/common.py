@@ -231,7 +231,7 @@ def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
             args=None if argv is None else list(argv), prog_name="fleethook", standalone_mode=False, obj=fleet
         )
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (output.ReaderGone, BrokenPipeError):
         # Whoever reads has enough. Without this the interpreter complains when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

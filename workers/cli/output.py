@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -12,6 +13,8 @@ from typing import IO, Any, Final, Literal
 
 import click
 
+from bus.errors import FleethookError
+
 Colour = Literal["green", "yellow", "red", "cyan", "bright_black"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -19,6 +22,10 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
 """Variables that say: nobody sits in front of this terminal."""
+
+
+class ReaderGone(FleethookError):
+    """Whoever read our output has closed it: no error, but a reason to stop. Click would make exit code 1 of it."""
 
 
 def printable(text: str) -> str:
@@ -46,17 +53,18 @@ def interactive() -> bool:
 
 def say(text: str, *, colour: bool = False) -> None:
     """A message for people, on stderr; `text` may be coloured already where `colour` is true."""
-    click.echo(_bytes(text if colour else printable(text)), err=True, color=True)
+    with contextlib.suppress(BrokenPipeError):  # nobody reads the messages: the work goes on
+        click.echo(_bytes(text if colour else printable(text)), err=True, color=True)
 
 
 def write(text: str, *, colour: bool = False) -> None:
     """Text as data, on stdout, with a line break at its end."""
-    click.echo(_bytes(text if colour else printable(text)), color=True)
+    _echo(text if colour else printable(text))
 
 
 def write_json(value: object, *, indent: bool = False) -> None:
     """A value as JSON on stdout, in one line or indented; structs, dataclasses, bytes and paths as plain data."""
-    click.echo(_bytes(to_json(value, indent=indent)), color=True)
+    _echo(to_json(value, indent=indent))
 
 
 def to_json(value: object, *, indent: bool = False) -> str:
@@ -74,7 +82,7 @@ def write_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, col
     widths = [max((len(line[place]) for line in lines), default=0) for place in range(max(map(len, lines), default=0))]
     for line in lines:
         padded = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False))
-        click.echo(_bytes(padded.rstrip()), color=True)
+        _echo(padded.rstrip())
 
 
 def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -92,6 +100,13 @@ def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _cell(value: object) -> str:
     return " ".join(str(value).split("\n")) if value is not None else "-"
+
+
+def _echo(text: str) -> None:
+    try:
+        click.echo(_bytes(text), color=True)
+    except BrokenPipeError:
+        raise ReaderGone("nobody reads stdout any more") from None
 
 
 def _bytes(text: str) -> bytes:

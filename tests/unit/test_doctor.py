@@ -1,0 +1,144 @@
+"""What the doctor's canary proves, and what an agent's settings say of an install."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from bus.answerfile import read_answer_file, server_from_url
+from bus.config.settings import Settings
+from bus.directories import directories
+from bus.verdicts import Verdict
+from workers.canary import Answer, judge
+from workers.connecting import Installed, answers_for, connect, empty_spool, installed, plan, state_of, url_of
+from workers.doctor import agent_checks, file_checks, mend, package_checks
+
+ONE = Installed(agent="claude", scope="user", path="/s.json", commands={"PreToolUse": "x # fleethook"})
+
+
+def said(decision: str) -> str:
+    """Claude Code's form of a decision."""
+    return json.dumps({"hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": "because"}})
+
+
+DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verdict(decision="ask")
+
+
+@pytest.mark.req("G-20")
+@pytest.mark.parametrize(
+    ("answer", "verdict", "fallback", "status"),
+    [
+        (Answer(0, said("deny"), "", 9), DENY, False, "ok"),
+        (Answer(0, said("ask"), "", 9), ASK, False, "ok"),
+        (Answer(2, "", "fleethook: denied", 9), DENY, False, "ok"),
+        (Answer(0, said("deny"), "", 9), DENY, True, "fail"),  # shut, but nobody looked
+        (Answer(0, "", "", 9), DENY, False, "fail"),
+        (Answer(0, said("allow"), "", 9), DENY, False, "fail"),
+        (Answer(1, said("deny"), "", 9), DENY, False, "fail"),  # exit 1 is a failure: its words count for nothing
+        (Answer(127, "", "not found", 9), DENY, False, "fail"),
+        (Answer(-1, "", "TimeoutExpired", 30_000), DENY, False, "fail"),
+        (Answer(0, said("ask"), "", 9), DENY, False, "fail"),
+        (Answer(0, "", "", 9), ABSTAIN, False, "unknown"),  # no guard is on
+        (Answer(0, "no json", "", 9), ABSTAIN, False, "unknown"),
+        (Answer(0, said("deny"), "", 9), ABSTAIN, False, "warn"),
+        (Answer(0, "", "", 9), None, False, "unknown"),
+    ],
+)
+def test_what_a_canary_proves(answer: Answer, verdict: Verdict | None, fallback: bool, status: str) -> None:
+    """Only the denial that the rules ask for proves anything; a fallback proves that nobody was there."""
+    check = judge(ONE, answer, verdict, fallback=fallback)
+    assert check.status == status
+    assert bool(check.fix) == (status != "ok")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "unix:///run/a%20b/redis.sock?db=3", "unix://fh:p%40ss%2F@/run/redis.sock?db=0", "redis://127.0.0.1:6380/2",
+        "redis://u%3A:p%40@[::1]:6379/0", "rediss://u:p@127.0.0.1:6379/0?ssl_ca_certs=/etc/ca%20x.pem",
+    ],
+)  # fmt: skip
+def test_the_server_of_an_answer_file_comes_back_as_its_url(url: str) -> None:
+    """The doctor tries the rights of exactly those credentials."""
+    server = server_from_url(url)
+    assert server_from_url(url_of(server)) == server
+
+
+def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed, current, moved, mended: as the settings file and the answer file say it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    places, settings = directories(), Settings()
+    checks = {check.id: check.status for check in agent_checks("claude", settings, places, project)}
+    assert checks["claude-installed"] == "warn"
+
+    change = plan("claude", "user", places, closed=True, events=("PreToolUse", "Stop"), project=project)
+    connect(change, answers_for("claude", settings, places, closed=True)[0], places)
+    (one,) = installed("claude", project=project)
+    assert (one.scope, one.closed, sorted(one.commands)) == ("user", True, ["PreToolUse", "Stop"])
+    assert "FLEETHOOK" not in "".join(one.commands.values())
+    checks = {check.id: check.status for check in agent_checks("claude", settings, places, project)}
+    assert set(checks.values()) - {"unknown"} == {"ok"}
+
+    other = Settings(namespace="other")
+    found = list(agent_checks("claude", other, places, project))
+    assert {check.id for check in found if check.status == "warn"} == {"claude-answers"}
+    assert mend(found, other, places, project) == [f"installed claude again in {one.path}"]
+    assert read_answer_file(places.answer_file("claude")).prefix == "fh:other:{0}:"
+
+    path = Path(one.path)
+    text = path.read_text("utf-8").replace(" -I -S ", " -I ")
+    path.write_text(json.dumps({**json.loads(text), "disableAllHooks": True}), "utf-8")
+    checks = {check.id: check.status for check in agent_checks("claude", other, places, project)}
+    assert (checks["claude-commands"], checks["claude-effective"]) == ("warn", "fail")
+
+
+def test_the_credentials_of_hook_commands(tmp_path: Path) -> None:
+    """Without a server of its own the machine's role `shim`; else FLEETHOOK_SHIM_URL, or the whole URL with a warning."""
+    places = directories()
+    answers, warnings = answers_for("claude", Settings(), places, closed=False, environ={})
+    assert (answers.server.kind, answers.server.user, warnings) == ("unix", "fleethook-shim", ())
+    mine = Settings(redis_url="redis://worker:secret@127.0.0.1:6379/1")
+    answers, warnings = answers_for("claude", mine, places, closed=False, environ={})
+    assert answers.server.user == "worker"
+    assert "fleethook acl" in warnings[0]
+    assert "secret" not in warnings[0]
+    environ = {"FLEETHOOK_SHIM_URL": "redis://shim:other@127.0.0.1:6379/1"}
+    answers, warnings = answers_for("claude", mine, places, closed=False, environ=environ)
+    assert (answers.server.user, warnings) == ("shim", ())
+    assert state_of(places.answer_file("claude"), answers) == "new"
+    fast = answers_for("claude", Settings(budget=0.5), places, closed=False, environ={})[0]
+    assert {line.deadline_ms for line in fast.events} == {500}
+
+
+def test_what_lies_open_is_found_and_closed(tmp_path: Path) -> None:
+    """Credentials that others can read, and a hook file with a mistake: each with its place."""
+    places, settings = directories(), Settings()
+    answers_for("claude", settings, places, closed=False, environ={})  # makes the credentials
+    places.credentials.chmod(0o644)
+    (places.config / "fleethook.yaml").write_text("hooks:\n  - on: tool:pre_execute\n    mathc: x\n", "utf-8")
+    found = {check.id: check for check in file_checks(settings, places, tmp_path)}
+    assert found["modes"].status == "fail"
+    assert found["user-file"].status == "fail"
+    assert "fleethook.yaml:3:5" in found["user-file"].what
+    mend(found.values(), settings, places, tmp_path)
+    assert stat.S_IMODE(places.credentials.stat().st_mode) == 0o600
+    assert {check.id: check.status for check in package_checks()} == {"python": "ok", "package": "ok"}
+
+
+def test_what_nobody_can_send_stays_on_the_disk(tmp_path: Path) -> None:
+    """Without a server the spool is kept and counted; an empty one leaves nothing behind."""
+    from bus.spool import append
+
+    places = directories()
+    spool = places.spool("claude")
+    spool.parent.mkdir(parents=True)
+    assert append(spool, "events", ["id", "e1", "source", "claude"])
+    assert empty_spool(tmp_path / "no-answer-file", spool) == 1
+    spool.unlink()
+    assert empty_spool(tmp_path / "no-answer-file", spool) == 0
+    assert list(spool.parent.iterdir()) == []
