@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import getpass
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from bus.connections import Links
 from bus.errors import ConfigError, FleethookError, NotFound
 from bus.ids import host_name
 from bus.keys import Keys
+from bus.sealing import fingerprint, seal
 from bus.streams import call, checked, flat
 
 KEPT_VERSIONS: Final = 100
@@ -55,7 +57,7 @@ async def apply(links: Links, keys: Keys, file: HookFile, *, message: str = "", 
         raise ConfigError(
             f"the set has {len(file.problems)} problem(s) and changes nothing; the first: {file.problems[0]}"
         )
-    return await _put(links, keys, to_document(file), file, message, expected)
+    return await _put(links, keys, _secrets(to_document(file), seal), file, message, expected)
 
 
 async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:
@@ -96,7 +98,17 @@ def _readable(file: HookFile) -> str:
     for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
         entry.pop("origin", None)  # where it stood is no difference
         entry.pop("position", None)
+    _secrets(document, fingerprint)
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """`document` with every secret in it changed, in place."""
+    for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
+        for holder in (entry, entry.get("http") or {}):
+            if holder.get("secret"):
+                holder["secret"] = change(holder["secret"])
+    return document
 
 
 async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:

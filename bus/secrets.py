@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from bus import sealing
 from bus.errors import ConfigError
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
@@ -19,6 +20,8 @@ def resolve_secret(reference: str) -> str:
     kind, _, name = reference.partition(":")
     if reference.startswith("whsec_"):
         return reference
+    if reference.startswith(sealing.PREFIX):
+        return sealing.unseal(reference)
     if kind == "env":
         secret = os.environ.get(name, "").strip()
         if not secret:

@@ -22,6 +22,7 @@ from bus.config.settings import Settings
 from bus.directories import Directories
 from bus.errors import FleethookError, ServerError
 from bus.locks import own, owner, write_private
+from bus.sealing import make_key
 from workers.keeping import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
 
 
@@ -44,6 +45,7 @@ async def up(
     ServerError where another `fleethook up` runs here, or where no server can be had.
     """
     lock = own(_lock(places), "`fleethook up`")
+    make_key()
     embedded: server.Running | None = None
     try:
         env = {"FLEETHOOK_NAMESPACE": settings.namespace, "FLEETHOOK_REDIS_URL": settings.redis_url}
