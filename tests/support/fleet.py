@@ -1,0 +1,232 @@
+"""A fleet for tests: a server under the ACL roles, the process types as real processes, and agents connected to it.
+
+Nothing here has more rights than it has on somebody's machine: worker processes log in as `worker`, an agent's hook
+commands as `shim`, programs as `agent`, and only what publishes hooks and looks at the outcome is `admin`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from bus.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
+from bus.answers import Answer
+from bus.client import Bus
+from bus.config.hookfile import parse_hook_file
+from bus.config.settings import Settings
+from bus.connections import Links, sync_client
+from bus.dialects import claude
+from bus.directories import Directories, directories
+from bus.hooksets import apply
+from bus.keys import Keys
+from tests.cli_kit import run
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+from workers.connecting import SHIM_URL, answers_for, connect, installed, plan
+from workers.deadletters import DeadLetter, dead_letters
+from workers.deliveries import Delivery, deliveries
+from workers.reading import Filters, Seen, find_event, recent
+from workers.trace import Trace, trace
+
+T = TypeVar("T")
+
+NAMESPACE = "fleet"
+HOST = "test-host"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker process; what it says on stderr lies in `log`."""
+
+    kind: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self, words: str) -> bool:
+        """Whether its log has these words by now."""
+        return words in self.log.read_text(encoding="utf-8")
+
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Return when it says that it is ready."""
+        wait_until(lambda: self.said("ready") or not self.runs(), f"the {self.kind} is ready")
+        assert self.runs(), f"the {self.kind} ended:\n{self.log.read_text(encoding='utf-8')}"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent as `fleethook install` leaves it: for each event the command line out of its own settings file."""
+
+    commands: Mapping[str, str]
+    places: Directories
+
+    def start(self, native: str, **more: Any) -> subprocess.Popen[bytes]:
+        """The hook command of one event, begun as Claude Code begins it: by a shell, with three pipes."""
+        env = {"PATH": os.defpath, "HOME": str(self.places.data.parent), **more.pop("env", {})}
+        pipe = subprocess.PIPE
+        streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **more}
+        return subprocess.Popen(["/bin/sh", "-c", self.commands[native]], env=env, **streams)
+
+    def hook(self, native: str, payload: bytes | Mapping[str, Any], **more: Any) -> Answer:
+        """One hook call from its start to its end: what the agent gets back."""
+        raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        with self.start(native, **more) as process:
+            out, err = process.communicate(raw, timeout=30)
+        return Answer(process.returncode, out, err)
+
+
+class Fleet:
+    """One server with its workers; made by `fleet`."""
+
+    def __init__(self, folder: Path, *, persistent: bool = False) -> None:
+        self.folder = folder
+        self.keys = Keys(NAMESPACE)
+        self.workers: list[Worker] = []
+        self._passwords: dict[Role, str] = {role: secrets.token_hex(8) for role in ROLES}
+        self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent)
+        self.home = folder / "home"
+
+    def url(self, role: Role) -> str:
+        """The server, as somebody of this role reaches it."""
+        return f"unix://{user_name(role)}:{self._passwords[role]}@{self.server.socket}?db=0"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the workers get: nothing of the developer's own settings, and a home of their own."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+        return {
+            **kept, "HOME": str(self.home), "FLEETHOOK_HOME": str(self.home), "FLEETHOOK_HOST": HOST,
+            "FLEETHOOK_NAMESPACE": NAMESPACE, "FLEETHOOK_REDIS_URL": self.url("worker"),
+        }  # fmt: skip
+
+    def start(self, *kinds: str, **more: str) -> list[Worker]:
+        """Start worker processes and return when each says that it is ready; `more` is set in their environment."""
+        started = []
+        for kind in kinds:
+            log = self.folder / f"{kind}-{len(self.workers)}.log"
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind], stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=output, env={**self.environment, **more},
+                )  # fmt: skip
+            started.append(Worker(kind, process, log))
+            self.workers.append(started[-1])
+        for one in started:
+            one.wait_ready()
+        return started
+
+    def publish_hooks(self, text: str) -> int:
+        """Publish a hook file, and return its version when every worker that runs has it in force."""
+        file = parse_hook_file(text, "fleet")
+        assert not file.problems, file.problems
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FLEETHOOK_HOME", str(self.home))  # where the workers look for the key of its secrets
+            version = self.ask(lambda links: apply(links, self.keys, file))
+        self.in_force(version)
+        return version
+
+    def in_force(self, version: int) -> None:
+        """Return when every worker has this version of the hooks; they look for a new one every half second."""
+        words = f"hook set {version} is in force"
+        with sync_client(self.url("admin")) as client:
+
+            def has_it(one: Worker) -> bool:
+                if one.kind not in {"evaluator", "dispatcher", "carrier"} or not one.runs() or one.said(words):
+                    return True
+                # A carrier's job ends when there is nothing to do, and the next one begins by reading the hooks.
+                return one.kind == "carrier" and not client.exists(self.keys("alive", "carrier"))
+
+            wait_until(lambda: all(map(has_it, self.workers)), f"every worker has version {version}")
+
+    def bus(self, **more: Any) -> Bus:
+        """The bus as a program of an agent's rights uses it."""
+        return Bus(self.url("agent"), namespace=NAMESPACE, **more)
+
+    def agent(self, name: str = "claude", *, closed: bool = False, budget: float = 10.0) -> Agent:
+        """Claude Code with Fleethook installed, every event subscribed, in a home of its own below `name`."""
+        home = self.folder / "agents" / name
+        places = directories({"FLEETHOOK_HOME": str(home)})
+        settings = Settings(namespace=NAMESPACE, host=HOST, budget=budget)
+        answers, _ = answers_for("claude", settings, places, closed=closed, environ={SHIM_URL: self.url("shim")})
+        events = [native for native in claude.CAPABILITIES if native not in claude.NEVER]
+        change = plan("claude", "user", places, closed=closed, events=events, home=home, project=home)
+        connect(change, answers, places)
+        (found,) = installed("claude", home=home, project=home)
+        return Agent(found.commands, places)
+
+    def ask(self, work: Callable[[Links], Awaitable[T]]) -> T:
+        """The result of `work` with an administrator's links."""
+        return run(self.url("admin"), work)
+
+    def events(self, **filters: Any) -> list[Seen]:
+        """What stands in the record, newest first, as `fleethook events list` shows it."""
+        return self.ask(lambda links: recent(links, self.keys, Filters(**filters), most=1000))
+
+    def event(self, name: str) -> Seen:
+        """One event of the record."""
+        return self.ask(lambda links: find_event(links, self.keys, name))
+
+    def trace(self, name: str) -> Trace:
+        """What `fleethook trace` shows."""
+        return self.ask(lambda links: trace(links, self.keys, name))
+
+    def deliveries(self, event: str = "") -> list[Delivery]:
+        """Deliveries, newest first."""
+        return self.ask(lambda links: deliveries(links, self.keys, event=event))
+
+    def delivered(self, event: str, count: int = 1) -> list[Delivery]:
+        """The deliveries of an event, when `count` of them have arrived."""
+        wait_until(lambda: [one.state for one in self.deliveries(event)] == ["delivered"] * count, "it is delivered")
+        return self.deliveries(event)
+
+    def dead(self) -> list[DeadLetter]:
+        """The dead letters, newest first."""
+        return self.ask(lambda links: dead_letters(links, self.keys, most=1000))
+
+    def end(self) -> None:
+        """Tell every worker to end, and see that it does, by itself and without a traceback."""
+        running = [one for one in self.workers if one.runs()]
+        for one in running:
+            one.process.terminate()
+        for one in running:
+            one.process.wait(20)
+        codes = {one.kind: one.process.returncode for one in running}
+        assert not any(codes.values()), codes
+        told = [one.log.read_text(encoding="utf-8") for one in self.workers]
+        assert not any("Traceback" in text for text in told), "\n".join(told)
+
+    def kill(self) -> None:
+        """Leave nothing behind, whatever happened."""
+        for one in self.workers:
+            one.process.kill()
+            one.process.wait()
+        self.server.stop()
+
+
+@contextmanager
+def fleet(folder: Path, *kinds: str, hooks: str = "", persistent: bool = False) -> Iterator[Fleet]:
+    """A fleet with workers of these kinds, its hooks published before they start; all of it is gone afterwards."""
+    made = Fleet(folder, persistent=persistent)
+    made.home.mkdir(parents=True)
+    made.server.start()
+    try:
+        if hooks:
+            made.publish_hooks(hooks)
+        made.start(*kinds)
+        yield made
+        made.end()
+    finally:
+        made.kill()
