@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -217,10 +218,18 @@ async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
         except Unreachable as error:
             await backoff.wait(error)
             continue
+        _end_if_cancelled()
         for _, rows in checked(reply, "reading events") or ():
             for name, fields in rows:
                 last = name.decode()
                 yield Entry(stream, last, flat(fields))
+
+
+def _end_if_cancelled() -> None:
+    """Notice a Ctrl-C that got lost: Python 3.11's wait_for, within redis-py, swallows one that comes as it ends."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def read_seen(entry: Entry, keys: Keys) -> Seen:

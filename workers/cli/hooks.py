@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.hooksets import load, sound
+from workers.cli.hooksets import in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.connections import Links
     from bus.hooks import Hook
-    from bus.inforce import HookSet
 
 
 COMMANDS: Final = {
@@ -43,12 +41,12 @@ def hooks() -> None:
 @pass_fleet
 def list_hooks(fleet: Context, kind: str, whole: bool) -> None:
     """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder."""
-    in_force = _in_force(fleet)
-    found = sorted(in_force.hooks.values(), key=lambda hook: hook.order)
+    here = in_force(fleet)
+    found = sorted(here.hooks.values(), key=lambda hook: hook.order)
     if kind:
         found = [hook for hook in found if _is_for(hook, kind)]
     if fleet.json:
-        fleet.data({"version": in_force.version, "hooks": [_record(hook) for hook in found]})
+        fleet.data({"version": here.version, "hooks": [_record(hook) for hook in found]})
         return
     packs = {} if whole else _packs()
     rows = [_row(hook) for hook in found if hook.id not in packs]
@@ -59,7 +57,7 @@ def list_hooks(fleet: Context, kind: str, whole: bool) -> None:
         fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "PRIORITY", "ON FAILURE", "FROM"), rows)
     else:
         fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
-    fleet.say(f"in force: {in_force.version}")
+    fleet.say(f"in force: {here.version}")
 
 
 @click.command()
@@ -130,12 +128,12 @@ def test(
     here = (cwd or Path.cwd()).absolute()
     event = made_event(kind, source=source, tool=tool, values=values, cwd=here)
     # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
-    in_force = hooks_of(sound(fleet, file)[1]) if file is not None else _in_force(fleet, Path(event.cwd), needed=False)
+    tried = hooks_of(sound(fleet, file)[1]) if file is not None else in_force(fleet, Path(event.cwd), needed=False)
     seconds = fleet.settings().budget if budget is None else budget
     fitting, verdict = asyncio.run(
-        try_event(event, in_force, effects=effects, seconds=seconds, policy=fleet.settings().on_failure)
+        try_event(event, tried, effects=effects, seconds=seconds, policy=fleet.settings().on_failure)
     )
-    background = later(event, in_force, verdict)
+    background = later(event, tried, verdict)
     if fleet.json:
         fleet.data({
             "event": msgspec.to_builtins(event), "matched": [_record(hook) for hook in fitting],
@@ -154,25 +152,6 @@ def test(
         fleet.data("\n".join(lines))
     if exit_code and verdict.blocks:
         raise Findings("")
-
-
-def _in_force(fleet: Context, cwd: Path | None = None, *, needed: bool = True) -> HookSet:
-    """The hooks in force here; where the server is away and not `needed`, those of this machine alone."""
-    import asyncio
-
-    from bus.errors import Unreachable
-    from workers.trying import hooks_here
-
-    async def work(links: Links | None) -> HookSet:
-        return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
-
-    try:
-        return fleet.run(work)
-    except Unreachable as error:
-        if needed:
-            raise
-        fleet.say(f"without the fleet's hooks: {error}")
-        return asyncio.run(work(None))
 
 
 def _is_for(hook: Hook, kind: str) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.config.hookfile import HookFile
     from bus.connections import Links
     from bus.hooksets import Change
+    from bus.inforce import HookSet
 
 _REFERENCE: Final = re.compile(r'[-+ ]\s*"secret": "(?:env|file):[^"]*",?\s*\Z')
 """A line of a diff that names a secret and holds none."""
@@ -236,6 +237,25 @@ def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
         fleet.say(f"{plain(hook.id)}: on {', '.join(hook.on)}: {plain(what)}")
     for problem in read.problems:
         fleet.say(fleet.style(f"{problem} (left out)", "yellow", err=True))
+
+
+def in_force(fleet: Context, cwd: Path | None = None, *, needed: bool = True) -> HookSet:
+    """The hooks in force here; where the server is away and not `needed`, those of this machine alone."""
+    import asyncio
+
+    from bus.errors import Unreachable
+    from workers.trying import hooks_here
+
+    async def work(links: Links | None) -> HookSet:
+        return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
+
+    try:
+        return fleet.run(work)
+    except Unreachable as error:
+        if needed:
+            raise
+        fleet.say(f"without the fleet's hooks: {error}")
+        return asyncio.run(work(None))
 
 
 def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:

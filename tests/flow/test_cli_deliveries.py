@@ -1,0 +1,241 @@
+"""Deliveries, dead letters and endpoints on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook
+
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.hooksets import apply
+from bus.keys import Keys
+from bus.streams import Entry, call_all
+from tests.cli_kit import fleethook, namespace, run, workers
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+from workers.deadletters import poison_call
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwAAAA"
+
+HOOKS = """
+endpoints:
+  - {{id: log, url: "http://127.0.0.1:{port}/x?token=abcdef123456", secret: "env:LOG_SECRET", retry: [0]}}
+  - {{id: gone, url: "http://127.0.0.1:{port}/gone", events: "session:end"}}
+network: {{allow: ["127.0.0.1:{port}"]}}
+"""
+
+
+class Receiver(ThreadingHTTPServer):
+    """A receiver that answers with `status`, and keeps what it got."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.got: list[tuple[dict[str, str], bytes]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((dict(self.headers), body))
+        self.send_response(410 if self.path == "/gone" else self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver on loopback."""
+    with Receiver() as one:
+        thread = threading.Thread(target=one.serve_forever, args=(0.01,))
+        thread.start()
+        yield one
+        one.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def home(server: Server, keys: Keys, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A fleet with two endpoints at the receiver; the command line is set to it. Returns FLEETHOOK_HOME."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("LOG_SECRET", SECRET)
+    monkeypatch.chdir(tmp_path)
+    text = HOOKS.format(port=receiver.server_port)
+    run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+    return tmp_path / "home"
+
+
+def state_of(name: str) -> str:
+    """A delivery's state, as the command line says it."""
+    shown = fleethook("deliveries", "show", name, "--json")
+    return str(shown.json["state"]) if shown.code == 0 else ""
+
+
+def publish(kind: str = "session:start") -> str:
+    """The id of a new event."""
+    return fleethook("publish", stdin=json.dumps({"type": kind})).out.strip()
+
+
+@pytest.mark.req("B-06")
+def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
+    server: Server, keys: Keys, home: Path, receiver: Receiver
+) -> None:
+    receiver.status = 503
+    with workers(server.url, keys, home, "dispatcher", "carrier"):
+        event = publish()
+        name = f"{event}.log"
+        wait_until(lambda: state_of(name) == "dead", "it is given up")
+        shown = fleethook("deliveries", "show", name)
+        assert "attempt 2" in shown.out
+        assert "answered 503" in shown.out
+        (letter,) = fleethook("dead", "list", "--json").lines
+        assert (letter["id"], letter["target"]) == (name, "endpoint:log")
+        assert fleethook("dead", "list", "--target", "elsewhere", "--json").lines == []
+        (group,) = fleethook("dead", "list", "--group", "--json").json
+        assert (group["count"], group["targets"]) == (1, ["endpoint:log"])
+        assert "given up" in fleethook("dead", "show", name).out
+        assert fleethook("dead", "retry", "--all", "--dry-run", "--json").json == {"matching": 1, "done": 0}
+        assert fleethook("dead", "retry", "--all").code == 2, "nobody can be asked here"
+
+        receiver.status = 200
+        again = fleethook("dead", "retry", "--reason", "503", "--yes", "--json")
+        assert (again.code, again.json) == (0, {"matching": 1, "done": 1})
+        wait_until(lambda: state_of(name) == "delivered", "it is delivered")
+        tried = fleethook("deliveries", "show", name, "--json").json
+        assert (tried["attempts"], tried["redrives"]) == (3, 1)
+        ids = {headers["webhook-id"] for headers, _ in receiver.got}
+        assert ids == {name.replace(".", "_")}, "every attempt has the delivery's own id"
+        assert fleethook("dead", "list", "--json").lines == []
+
+        ended = f"{publish('session:end')}.gone"
+        wait_until(lambda: state_of(ended) == "dead", "410 is final")
+    listed = fleethook("deliveries", "list", "--json").lines
+    assert {one["id"] for one in listed} >= {name, ended}
+    assert [one["id"] for one in fleethook("deliveries", "list", "--state", "dead", "--json").lines] == [ended]
+    assert [one["id"] for one in fleethook("deliveries", "list", "--event", event, "--json").lines] == [name]
+    assert "endpoint:gone" in fleethook("deliveries", "list", "--target", "gone").out
+    endpoints = {one["id"]: one for one in fleethook("webhooks", "list", "--json").lines}
+    assert (endpoints["log"]["delivered"], endpoints["gone"]["dead"]) == (2, 1)
+    partly = fleethook("dead", "drop", ended, "no.such", "--yes")
+    assert (partly.code, "1 of 2" in partly.err) == (5, True)
+    assert fleethook("dead", "drop", ended, "--yes").code == 1
+    assert fleethook("deliveries", "show", ended).code == 1
+
+
+def test_an_entry_that_nobody_could_read_is_shown_and_dropped_but_not_retried(
+    server: Server, keys: Keys, home: Path
+) -> None:
+    entry = Entry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
+
+    async def bury(links: Links) -> None:
+        await call_all(links, [poison_call(keys, entry, "undecodable event: no msgpack", acknowledge="")])
+
+    run(server.url, bury)
+    shown = fleethook("dead", "show", "events-1-1")
+    assert "undecodable event" in shown.out
+    assert "hunter2" not in shown.out
+    assert fleethook("dead", "show", "events-1-1", "--json").json["event"] == "e1"
+    refused = fleethook("dead", "retry", "events-1-1")
+    assert (refused.code, "cannot be tried again" in refused.err) == (1, True)
+    assert fleethook("dead", "retry", "--all", "--yes").out == "nothing can be tried again\n"
+    assert fleethook("dead", "retry").code == 2
+    assert fleethook("dead", "retry", "x.y", "--all").code == 2
+    assert fleethook("dead", "drop", "--all", "--yes").out == "1 dropped\n"
+    assert "no dead letter is called" in fleethook("dead", "show", "events-1-1").err
+
+
+@pytest.mark.req("G-17")
+def test_an_endpoint_gets_one_signed_test(home: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = fleethook("webhooks", "test", "log", "--json")
+    assert (sent.code, sent.json["ok"], sent.json["status"]) == (0, True, 200)
+    ((headers, body),) = receiver.got
+    Webhook(SECRET).verify(body, {name.lower(): value for name, value in headers.items()})
+    receiver.status = 500
+    failed = fleethook("webhooks", "test", "log")
+    assert failed.code == 1
+    assert "answered 500" in failed.out
+    assert len(receiver.got) == 2, "one attempt each"
+    monkeypatch.delenv("LOG_SECRET")
+    unset = fleethook("webhooks", "test", "log")
+    assert (unset.code, "LOG_SECRET is not set" in unset.out) == (1, True)
+    meant = fleethook("webhooks", "test", "lg")
+    assert (meant.code, "did you mean 'log'" in meant.err) == (1, True)
+    listed = fleethook("webhooks", "list")
+    for shown in (sent, failed, unset, listed, fleethook("webhooks", "list", "--json")):
+        assert "hunter2" not in shown.out + shown.err
+        assert "abcdef123456" not in shown.out + shown.err
+
+
+def test_the_address_policy_holds_for_tests_too(server: Server, keys: Keys, home: Path, receiver: Receiver) -> None:
+    text = f'endpoints: [{{id: inside, url: "http://127.0.0.1:{receiver.server_port}/x"}}]'
+    run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+    refused = fleethook("webhooks", "test", "inside", "--json")
+    assert (refused.code, refused.json["status"]) == (1, 0)
+    assert "address policy" in refused.json["error"]
+    assert receiver.got == []
+
+
+def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, home: Path) -> None:
+    many = 600
+    stream, names = keys("deliveries"), [f"e{number}.log" for number in range(600)]
+
+    async def bury(links: Links) -> None:
+        async with links.link() as link:
+            for name in names:
+                fields = (
+                    "state",
+                    "dead",
+                    "stream",
+                    stream,
+                    "target",
+                    "endpoint:log",
+                    "reason",
+                    "for a test",
+                    "kind",
+                    "webhook",
+                )
+                await link.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), 1, name)])
+
+    async def redriven(links: Links) -> int:
+        async with links.link() as link:
+            (length,) = await link.exchange([("XLEN", stream)])
+        return int(length)
+
+    run(server.url, bury)
+    root = Path(__file__).parents[2]
+    chores = subprocess.Popen(
+        [sys.executable, "-m", "workers.cli", "worker", "chores"], stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)}, cwd=root,
+    )  # fmt: skip
+    assert chores.stderr is not None
+    try:
+        line = b" "
+        while line and b"chores ready" not in line:
+            line = chores.stderr.readline()
+
+        def queued() -> bool:
+            asked = fleethook("dead", "retry", "--reason", "for a test", "--yes", "--json").json
+            return bool(asked.get("queued"))
+
+        wait_until(queued, "the chores worker has registered")
+        wait_until(lambda: run(server.url, redriven) == many, "all are tried again")
+    finally:
+        chores.terminate()
+        chores.communicate(timeout=10)
