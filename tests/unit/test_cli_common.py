@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,9 @@ import click
 import pytest
 
 from bus import errors
+from bus.config.hookfile import parse_hook_file
+from bus.events import Event
+from bus.rules import judge
 from workers.cli import COMMANDS, root
 from workers.cli.common import (
     Context,
@@ -27,6 +31,7 @@ from workers.cli.common import (
     run_command,
 )
 from workers.cli.output import colours, printable, to_json, write_table
+from workers.cli.up import STARTER
 
 REPOSITORY = Path(__file__).parents[2]
 HEAVY = (
@@ -206,6 +211,22 @@ def test_json_holds_what_events_hold(capsysbinary: pytest.CaptureFixture[bytes])
     assert out.count(b"\n") == 1
     assert json.loads(out) == {"text": "ü \ud800", "raw": "\\xff", "path": "/x"}
     assert json.loads(to_json({"set": {"b", "a"}})) == {"set": ["a", "b"]}
+
+
+@pytest.mark.req("G-20")
+def test_the_starter_file_is_right_with_its_examples_taken_in() -> None:
+    """What `up` writes is valid, protects at once, and so are the examples in its comments."""
+    assert not parse_hook_file(STARTER, "user").problems
+    text = re.sub(r"^# (?=hooks:|  )", "", STARTER, flags=re.MULTILINE)
+    file = parse_hook_file(text, "user")
+    assert not file.problems
+    assert file.guards["destructive-commands"].enabled
+    guard, note = file.hooks
+    assert guard.rule is not None
+    for command, fits in (("git add src/.env", True), ("cd x && git add .env", True), ("git add src/a.py", False)):
+        event = Event(type="tool:pre_execute", tool="bash", input={"command": command}, cwd="/home/dev/app")
+        assert (judge(guard.rule, event) is not None) is fits
+    assert not note.blocking
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -69,6 +68,8 @@ def write_json(value: object, *, indent: bool = False) -> None:
 
 def to_json(value: object, *, indent: bool = False) -> str:
     """JSON text; what JSON does not know becomes plain data, else its text."""
+    import json
+
     return json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=_plain)
 
 

@@ -19,7 +19,8 @@ from bus.errors import ServerError
 from workers.cli import output
 from workers.cli.common import Context, common_options, pass_fleet
 
-if TYPE_CHECKING:  # `logs` needs neither
+if TYPE_CHECKING:  # `logs` needs none of them
+    from bus.connections import Links
     from bus.directories import Directories
     from workers.supervisor import State
 
@@ -45,7 +46,7 @@ guards:
 #   - id: no-secrets-in-git
 #     on: tool:pre_execute
 #     tool: bash
-#     rule: {{decision: deny, command: ["git add .env*"], reason: "keep .env out of git"}}
+#     rule: {{decision: deny, reason: keep .env out of git, commands: [{{program: [git], subcommand: [add], args: ["*.env"]}}]}}
 #   - id: note-the-end
 #     on: agent:stop
 #     blocking: false
@@ -82,6 +83,8 @@ def up(
             f"`fleethook up` runs here already (process {already.pid}); "
             "`fleethook status` shows it, `fleethook down` stops it"
         )
+    if settings.redis_url:
+        fleet.run(_reach)
     make_private(places.log_dir, mend=True)
     config, created = _config_file(places)
     if detach:
@@ -165,6 +168,14 @@ def _config_file(places: Directories) -> tuple[Path, bool]:
     return path, True
 
 
+async def _reach(links: Links) -> None:
+    """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
+    from bus.streams import checked
+
+    async with links.link() as link:
+        checked((await link.exchange([("PING",)]))[0], "asking the server")
+
+
 def _announce(fleet: Context, places: Directories, state: State, config: tuple[Path, bool], seconds: float) -> None:
     """What runs now and with what, how long it took, and what to do next."""
     from workers.cli import version
@@ -213,10 +224,8 @@ def _detach(fleet: Context, places: Directories) -> State:
     said = path.stat().st_size if path.exists() else 0
     flags = [f"--{name}={value}" for name, value in fleet.flags.items() if value is not None]
     _importable()
-    pid = detach(
-        [sys.executable, "-P", "-m", "workers.cli", "up", "--no-echo", f"--namespace={fleet.settings().namespace}", *flags],
-        path,
-    )  # fmt: skip
+    command = [sys.executable, "-P", "-m", "workers.cli", "--no-color", "up", "--no-echo"]
+    pid = detach([*command, f"--namespace={fleet.settings().namespace}", *flags], path)
     until, warned = time.monotonic() + READY_SECONDS, False
     while time.monotonic() < until:
         state = running(places)
@@ -226,7 +235,7 @@ def _detach(fleet: Context, places: Directories) -> State:
         if failing and not warned:
             warned = True
             fleet.say(f"{', '.join(failing)}: ended and started again; `fleethook logs` says why. Waiting on ...")
-        words = path.read_text("utf-8", "replace")[said:] if path.exists() else ""
+        words = path.read_bytes()[said:].decode("utf-8", "replace") if path.exists() else ""
         ended = [line for line in words.splitlines() if line.startswith("fleethook: ")]
         if ended or not _alive(pid):
             raise ServerError(ended[-1].removeprefix("fleethook: ") if ended else f"it ended at once; see {path}")
