@@ -8,27 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bus.codec import decode_verdict
-from bus.connections import Links
-from bus.errors import DecodeError, FleethookError, Unreachable
-from bus.events import Event
-from bus.hooks import Endpoint, Hook
+from bus.connections import Argument, Links
+from bus.errors import FleethookError, Unreachable
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
-from bus.keys import DONE_MS, Keys
+from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text
-from bus.requests import read_event, read_request
-from bus.runners.command import failure, run_command
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all, checked
-from bus.verdicts import Verdict
-from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms, unpack_fields
+from workers.attempts import Attempts, Result, Taken
+from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
-from workers.retries import DEFAULT_SCHEDULE, AttemptFailed, GivenUp, next_delay
-from workers.webhooks import post, render_body, shown
+from workers.retries import GivenUp, next_delay
 
 log = logging.getLogger("fleethook.carrier")
 
@@ -36,38 +29,33 @@ GROUP: Final = "carriers"
 LEASE_MARGIN_MS: Final = 5_000
 """How much longer than its own timeout an attempt may keep its target's place, before the place is given away."""
 
-_REMEMBER: Final = 256
+DRAIN_SECONDS: Final = 8.0
+"""What attempts under way get to end when the carrier is told to stop; `fleethook up` ends it by force after 10."""
+
+GATHER_SECONDS: Final = 0.002
+"""How long a busy carrier lets outcomes come together: one write for many costs it a fraction of one for each."""
+
+_BUSY: Final = 8
+_READ_SECONDS: Final = 0.25
+_LAST_WORDS_SECONDS: Final = 3.0
+_OUTAGE_SECONDS: Final = 2.5
+_MOST_OUTCOMES: Final = 256
 
 
-class Taken(NamedTuple):
-    """One delivery that this carrier may try now."""
+class Outcome(NamedTuple):
+    """One attempt to be written down."""
 
-    entry: Entry
-    id: str
-    body: bytes
-    target: str
-    timeout: float
-    event: str
-    attempts: int
-    tries: int
-    kind: str
-    hook: str
-    version: str
-    layer: str
-
-
-class Told(NamedTuple):
-    """An event as deliveries need it: decoded once, its webhook body rendered once."""
-
-    event: Event
-    verdict: Verdict | None
-    webhook: bytes
+    key: tuple[str, str]
+    args: tuple[Argument, ...]
 
 
 class Carrier:
-    """One carrier: a lease, a consumer name, and up to `in_flight` attempts at a time."""
+    """One carrier: a heartbeat, a consumer name, and up to `in_flight` attempts at a time."""
 
-    def __init__(self, url: str, keys: Keys, links: Links, watcher: Watcher, *, in_flight: int = 100) -> None:
+    def __init__(
+        self, url: str, keys: Keys, links: Links, watcher: Watcher, *, in_flight: int = 100, keep_ms: int = DONE_MS,
+        drain: float = DRAIN_SECONDS,
+    ) -> None:  # fmt: skip
         self.name = consumer_name("carrier")
         self._keys, self._links, self._watcher = keys, links, watcher
         self._reading = Links(url, connect=1.0)
@@ -76,44 +64,61 @@ class Carrier:
             links, keys, group=GROUP, name=self.name, role="carrier", about=f"carrier {host}",
             streams=(keys("deliveries"), keys("deliveries", host)),
         )  # fmt: skip
-        self._in_flight = in_flight
+        self._in_flight, self._keep_ms, self._drain_seconds = in_flight, keep_ms, drain
+        self._enough = max(1, in_flight // 8)
         self._busy: set[asyncio.Task[None]] = set()
-        self._settled: list[Call] = []
+        self._room = asyncio.Event()
+        self._held: set[tuple[str, str]] = set()
+        self._outcomes: list[Outcome] = []
         self._settling = asyncio.Event()
-        self._told: OrderedDict[str, Told | None] = OrderedDict()
+        self._writing = asyncio.Lock()
+        self._attempts = Attempts(watcher, keys)
+        self._adopt_from = 0.0
         self.carried = 0
 
-    async def run(self, stop: asyncio.Event, *, idle: float = 2.0, most: float = 240.0) -> int:
-        """Carry until `stop`, until there was nothing to do for `idle` seconds, or for `most` seconds; then drain.
+    async def work(self) -> int:
+        """How many deliveries lie in the streams that this carrier reads, under way or not; raises Unreachable."""
+        async with self._links.link() as link:
+            lengths = await link.exchange([("XLEN", stream) for stream in self._consumer.streams])
+        return sum(int(checked(length, "measuring the work")) for length in lengths)
 
-        Returns the number of attempts. RQ's own book-keeping wants its jobs to end now and then, hence `most`.
+    async def run(self, stop: asyncio.Event, *, idle: float = 2.0) -> int:
+        """Carry until `stop`, or until there was nothing to do for `idle` seconds; then drain.
+
+        Returns the number of attempts.
         """
         backoff = Backoff("carrier")
-        started = last = time.monotonic()
-        await self._consumer.create()
-        await self._watcher.refresh(force=True)
+        last, prepared = time.monotonic(), False
         settler = asyncio.create_task(self._settle_all())
         try:
             async with Posters() as posters:
-                while not stop.is_set() and time.monotonic() - started < most:
+                while not stop.is_set():
                     try:
-                        if await self._turn(posters) or self._busy:
+                        if not prepared:
+                            await self._consumer.create()
+                            await self._watcher.refresh(force=True)
+                            prepared = True
+                        if await self._turn(posters) or self._busy or self._outcomes:
                             last = time.monotonic()
                         elif time.monotonic() - last > idle:
                             break
                         backoff.back()
                     except (Unreachable, FleethookError) as error:
                         last = time.monotonic()
+                        self._consumer.doubtful = True
+                        # After an outage nobody's heartbeat is left; who lives gets the time to beat again.
+                        self._adopt_from = last + _OUTAGE_SECONDS
                         await backoff.wait(error)
-                if self._busy:
-                    await self._drain()
+                await self._drain()
+                for task in self._busy:
+                    task.cancel()
+                await asyncio.gather(*self._busy, return_exceptions=True)
         finally:
             for task in self._busy:
                 task.cancel()
-            await asyncio.gather(*self._busy, return_exceptions=True)
-            self._settling.set()
-            await self._flush()
             settler.cancel()
+            await asyncio.gather(settler, *self._busy, return_exceptions=True)
+            await self._last_words()
             await self._consumer.leave()
             await self._reading.close()
         return self.carried
@@ -122,129 +127,112 @@ class Carrier:
         """Read what there is room for, and start it; whether there was anything."""
         await self._watcher.refresh()
         room = self._in_flight - len(self._busy)
-        if room <= 0:
-            await asyncio.wait(self._busy, return_when=asyncio.FIRST_COMPLETED, timeout=0.25)
-            async with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands())
-            return True
-        entries = await self._consumer.adopt(room)
+        if room < self._enough:
+            room = await self._wait_for_room()
+            if room <= 0:
+                return True
+        entries = await self._consumer.strays(self._held)
+        if time.monotonic() >= self._adopt_from:
+            entries += await self._consumer.adopt(room)
         async with self._reading.link() as link:
-            entries += await self._consumer.read(link, room, 0 if entries else 0.25)
+            entries += await self._consumer.read(link, room, 0 if entries else _READ_SECONDS)
         for taken in await self._take(entries):
+            self._held.add(taken.key)
             task = asyncio.create_task(self._attempt(taken, posters))
             self._busy.add(task)
-            task.add_done_callback(self._busy.discard)
+            task.add_done_callback(self._done)
         return bool(entries)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        if self._in_flight - len(self._busy) >= self._enough:
+            self._room.set()
+
+    async def _wait_for_room(self) -> int:
+        """Wait until a share of the places is free, shortly if any is: reading for each single one costs a round trip."""
+        room = self._in_flight - len(self._busy)
+        self._room.clear()
+        try:
+            await asyncio.wait_for(self._room.wait(), 0.01 if room > 0 else _READ_SECONDS)
+        except TimeoutError:
+            if room <= 0:
+                async with self._links.link() as link:
+                    await link.exchange(self._consumer.beat_commands())
+        return self._in_flight - len(self._busy)
 
     async def _take(self, entries: Sequence[Entry]) -> list[Taken]:
         if not entries:
             return []
         ids = [entry.fields.get(b"d", b"").decode("utf-8", "replace") for entry in entries]
-        args = [part for entry, name in zip(entries, ids, strict=True) for part in (entry.stream, entry.id, name)]
-        call = Call("take", (self._keys("deliveries"),),
-                    (GROUP, now_ms(), LEASE_MARGIN_MS, self._keys.prefix, self.name, *args))  # fmt: skip
-        rows = checked((await call_all(self._links, [call]))[0], "taking deliveries")
-        taken = []
+        rows = await self._ask([(entry.stream, entry.id, name) for entry, name in zip(entries, ids, strict=True)])
+        taken: list[Taken] = []
+        bodies: dict[bytes, bytes] = {}
         for entry, name, row in zip(entries, ids, rows, strict=True):
             if row[0] != b"run":
                 continue
-            text = [part.decode("utf-8", "replace") for part in row[2:]]
-            taken.append(
-                Taken(
-                    entry, name, row[1], text[0], int(text[1]) / 1000, text[2], int(text[3]), int(text[4]), *text[5:9]
-                )
+            body = bodies.setdefault(row[4], row[1])
+            target, timeout, event, tries, kind, hook, version, layer = (
+                part.decode("utf-8", "replace") for part in row[2:10]
             )
+            taken.append(
+                Taken(entry, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer)
+            )
+        return taken
+
+    async def _ask(self, rows: Sequence[tuple[str, str, str]]) -> list[list[bytes]]:
+        """What the fleet says to our trying these (stream, entry, delivery): `run` with what is needed, or why not."""
+        call = Call("take", (self._keys("deliveries"),),
+                    (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS,
+                     *(part for row in rows for part in row)))  # fmt: skip
+        (reply,) = await call_all(self._links, [call])
+        taken: list[list[bytes]] = checked(reply, "taking deliveries")
         return taken
 
     async def _attempt(self, taken: Taken, posters: Posters) -> None:
         start = time.monotonic()
-        status, output, error = 0, "", None
-        schedule: tuple[float, ...] = ()
         try:
             if taken.entry.delivered > MOST_DELIVERIES:
                 raise GivenUp(f"handed out {taken.entry.delivered} times: whoever carries it dies")
-            told = self._tell(taken)
-            if not self._consumer.fresh:
-                # We were stopped for so long that others may have taken this over: they carry it, nothing goes twice.
-                log.warning("delivery %s: this carrier was stopped; leaving it to others", taken.id)
+            if not self._consumer.fresh and not await self._still_ours(taken):
+                self._held.discard(taken.key)
                 return
-            if taken.kind == "command":
-                hook = self._hook(taken, told)
-                schedule = hook.retry
-                status, output = await self._run(hook, told.event)
-            else:
-                endpoint = self._endpoint(taken, told)
-                schedule = endpoint.retry or DEFAULT_SCHEDULE
-                poster = posters.under(self._watcher.for_event(told.event).network)
-                reply = await post(poster, endpoint, taken.id, told.webhook, int(time.time()))
-                status, output = reply.status, shown(reply)
-        except (AttemptFailed, GivenUp) as problem:
-            error = problem
+            result = await self._attempts.make(taken, posters)
+        except GivenUp as error:
+            result = Result(error)
+        except Unreachable as error:
+            log.warning("delivery %s: %s; it is taken up again", taken.id, error)
+            self._held.discard(taken.key)
+            self._consumer.doubtful = True
+            return
+        except Exception as error:  # an error of ours or a library's must not keep the delivery pending for ever
+            log.exception("delivery %s", taken.id)
+            result = Result(GivenUp(f"the attempt broke off: {type(error).__name__}: {error}"))
         self.carried += 1
-        self._settle(taken, error, schedule, status, output, (time.monotonic() - start) * 1000)
+        self._settle(taken, result, (time.monotonic() - start) * 1000)
 
-    async def _run(self, hook: Hook, event: Event) -> tuple[int, str]:
-        done = await run_command(hook, event, hook.timeout)
-        tail = redact_text((done.stdout + done.stderr)[-4096:].decode("utf-8", "replace"))
-        why = failure(hook, done, hook.timeout)
-        if why:
-            raise AttemptFailed(why)
-        return 0, tail
+    async def _still_ours(self, taken: Taken) -> bool:
+        """After our heartbeat had ended (we were stopped): whether nobody has taken the delivery over meanwhile.
 
-    def _tell(self, taken: Taken) -> Told:
-        if taken.event in self._told:
-            known = self._told[taken.event]
-        else:
-            known = self._told[taken.event] = _told(taken, self._keys)
-            if len(self._told) > _REMEMBER:
-                self._told.popitem(last=False)
-        if known is None:
-            raise GivenUp("the body of its event cannot be read")
-        return known
+        We beat first, so from then on nobody takes over anything of ours.
+        """
+        async with self._links.link() as link:
+            await link.exchange(self._consumer.beat_commands())
+        (row,) = await self._ask([(*taken.key, taken.id)])
+        if row[0] != b"run":
+            log.warning("delivery %s: this carrier was stopped; another has taken it over", taken.id)
+        return row[0] == b"run"
 
-    def _hook(self, taken: Taken, told: Told) -> Hook:
-        hook = self._watcher.for_event(told.event).hooks.get(taken.hook)
-        if hook is None:
-            raise GivenUp(f"hook {taken.hook!r} was deleted or disabled since {taken.layer}@{taken.version}")
-        return hook
-
-    def _endpoint(self, taken: Taken, told: Told) -> Endpoint:
-        in_force = self._watcher.for_event(told.event)
-        endpoint = in_force.endpoints.get(taken.hook)
-        if endpoint is None:
-            hook = in_force.hooks.get(taken.hook)
-            if hook is None or hook.http is None:
-                raise GivenUp(f"endpoint {taken.hook!r} was deleted or disabled since {taken.layer}@{taken.version}")
-            endpoint = Endpoint(
-                id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
-                timeout=hook.timeout, retry=hook.retry, origin=hook.origin,
-            )  # fmt: skip
-        return endpoint
-
-    def _settle(
-        self, taken: Taken, error: AttemptFailed | GivenUp | None, schedule: tuple[float, ...], status: int,
-        output: str, took: float,
-    ) -> None:  # fmt: skip
-        now, due, outcome, reason = now_ms(), 0, "delivered", ""
-        if error is not None:
-            reason = redact_text(error.reason)
-            delay = next_delay(schedule, taken.tries + 1, error)
-            outcome = "dead" if delay is None else "retry"
-            due = now + int((delay or 0) * 1000)
+    def _settle(self, taken: Taken, result: Result, took: float) -> None:
+        outcome, reason, wait = "delivered", "", 0
+        if result.error is not None:
+            reason = redact_text(result.error.reason)
+            delay = next_delay(result.schedule, taken.tries + 1, result.error)
+            outcome, wait = ("dead", 0) if delay is None else ("retry", int(delay * 1000))
         record = attempt_record(
-            Attempt(ms=now, took=round(took, 3), outcome=outcome, status=status, error=reason, output=output,
-                    carrier=self.name)
+            Attempt(ms=now_ms(), took=round(took, 3), outcome=outcome, status=result.status, error=reason,
+                    output=result.output, carrier=self.name)
         )  # fmt: skip
-        keys = self._keys
-        self._settled.append(
-            Call(
-                "settle",
-                (taken.entry.stream, keys("delivery", taken.id), keys("body", taken.event), keys("due"), keys("dead"),
-                 keys("flight", taken.target), keys("parked", taken.target)),
-                (GROUP, taken.entry.id, taken.id, outcome, now, due, reason, record, DONE_MS, keys.prefix,
-                 KEPT_ATTEMPTS),
-            )
-        )  # fmt: skip
+        self._outcomes.append(Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record)))
         self._settling.set()
 
     async def _settle_all(self) -> None:
@@ -252,6 +240,8 @@ class Carrier:
         backoff = Backoff("carrier outcomes")
         while True:
             await self._settling.wait()
+            if len(self._busy) > _BUSY:
+                await asyncio.sleep(GATHER_SECONDS)
             self._settling.clear()
             try:
                 await self._flush()
@@ -261,34 +251,55 @@ class Carrier:
                 await backoff.wait(error)
 
     async def _flush(self) -> None:
-        calls, self._settled = self._settled, []
-        if not calls:
-            return
-        try:
-            replies = await call_all(self._links, calls)
-        except Unreachable:
-            # Whatever of it was carried out acknowledges nothing a second time, so all of it may be sent again.
-            self._settled = calls + self._settled
-            raise
-        for reply in replies:
+        """Write down what there is; sending it again is safe, since an entry is acknowledged once."""
+        async with self._writing:
+            while self._outcomes:
+                batch = self._outcomes[:_MOST_OUTCOMES]
+                (reply,) = await call_all(self._links, [self._settle_call(batch)])
+                try:
+                    checked(reply, "writing outcomes")
+                except Unreachable:
+                    raise
+                except FleethookError:
+                    await self._flush_singly(batch)
+                del self._outcomes[: len(batch)]
+                self._held.difference_update(one.key for one in batch)
+
+    async def _flush_singly(self, batch: Sequence[Outcome]) -> None:
+        """One that the server refuses must not hold up the others; its delivery is tried again."""
+        for one, reply in zip(
+            batch, await call_all(self._links, [self._settle_call([one]) for one in batch]), strict=True
+        ):
             if isinstance(reply, Exception):
-                log.error("an outcome could not be written (%s); its delivery stays pending and is tried again", reply)
+                log.error("the outcome of %s could not be written (%s); it is tried again", one.args[2], reply)
+                self._consumer.doubtful = True
+
+    def _settle_call(self, batch: Sequence[Outcome]) -> Call:
+        return Call("settle", (self._keys("deliveries"),),
+                    (GROUP, self.name, self._keep_ms, self._keys.prefix, KEPT_ATTEMPTS,
+                     *(part for one in batch for part in one.args)))  # fmt: skip
 
     async def _drain(self) -> None:
         """Let what is under way end, beating so that nobody takes it over meanwhile."""
-        until = time.monotonic() + 30
-        while self._busy and time.monotonic() < until:
-            async with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands()[:1])
-            await asyncio.wait(self._busy, timeout=0.5)
+        until = time.monotonic() + self._drain_seconds
+        while self._busy and (left := until - time.monotonic()) > 0:
+            try:
+                async with self._links.link() as link:
+                    await link.exchange(self._consumer.beat_commands())
+            except Unreachable:
+                log.warning("redis is away while %d deliveries end", len(self._busy))
+            await asyncio.wait(self._busy, timeout=min(0.5, left))
 
-
-def _told(taken: Taken, keys: Keys) -> Told | None:
-    try:
-        fields = unpack_fields(taken.body)
-        request = read_request(Entry(taken.entry.stream, fields[b"entry"].decode(), fields), keys)
-        event = read_event(request)
-        verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
-    except (DecodeError, KeyError, ValueError):
-        return None
-    return Told(event, verdict, render_body(event, verdict))
+    async def _last_words(self) -> None:
+        """Write the last outcomes down; what cannot be written is tried again by others."""
+        backoff, until = Backoff("carrier's last outcomes"), time.monotonic() + _LAST_WORDS_SECONDS
+        while self._outcomes:
+            try:
+                await self._flush()
+            except Unreachable as error:
+                if time.monotonic() > until:
+                    log.error(
+                        "%d outcomes could not be written (%s); these are tried again", len(self._outcomes), error
+                    )
+                    return
+                await backoff.wait(error)

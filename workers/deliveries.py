@@ -83,7 +83,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
     """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
-    result += [_for_hook(event, hook, keys) for hook in in_force.background(event, verdict)]
+    taken = {one.hook for one in result}
+    result += [_for_hook(event, hook, keys, twin=hook.id in taken) for hook in in_force.background(event, verdict)]
     return result
 
 
@@ -95,9 +96,11 @@ def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
     )  # fmt: skip
 
 
-def _for_hook(event: Event, hook: Hook, keys: Keys) -> Owed:
+def _for_hook(event: Event, hook: Hook, keys: Keys, *, twin: bool) -> Owed:
+    # An endpoint of another layer may have the same id (they are unique in one file); each gets its own delivery.
+    name = f"{hook.id}~hook" if twin else hook.id
     return Owed(
-        id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
+        id=delivery_id(event.id, name), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
         cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
         layer=hook.layer,
     )  # fmt: skip
@@ -130,7 +133,7 @@ def dispatch_call(
     ]
     return Call(
         "dispatch",
-        (entry.stream, keys("body", name), keys("recent"), keys("lineage", name)),
+        (entry.stream, keys("body", name), keys("recent"), keys("lineage", name), keys("stats")),
         (group, entry.id, name, now, KEPT_MS, keys.prefix, body, event.parent if event else "", *flat_args),
     )
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -37,7 +38,12 @@ STANDBY_SECONDS: Final = 0.5
 _READ: Final = 128
 _WAKE_MOST: Final = 500
 _UNPARK_SECONDS: Final = 2.0
+_SCAN: Final = 1_000
+_MOST_TARGETS: Final = 10_000
+_MOST_FAILURES: Final = 3
 _CARRIER_SECONDS: Final = 0.5
+_SAY_SECONDS: Final = 30.0
+_PATIENCE_SECONDS: Final = 10.0
 CHORES_SECONDS: Final = 30.0
 _SEARCH_MS: Final = 60_000
 """How far an agent's clock may be off for a repeated event to be found."""
@@ -63,6 +69,11 @@ class Dispatcher:
         self._streams = (keys("deliveries"), keys("deliveries", host_name()))
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
+        self._scan: bytes | None = None
+        self._failures: Counter[str] = Counter()
+        self._asking: asyncio.Task[None] | None = None
+        self._waiting: dict[str, float] = {}
+        self._active = False
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -77,11 +88,16 @@ class Dispatcher:
         while not stop.is_set():
             try:
                 if await self._holds_lease():
+                    if not self._active:
+                        self._active, self._scan = True, b"0"
+                        log.info("%s is the active dispatcher", self.name)
                     await self._turn()
                 else:
+                    self._active = False
                     await _pause(stop, STANDBY_SECONDS)
                 backoff.back()
             except (Unreachable, FleethookError) as error:
+                self._consumer.doubtful = True
                 await backoff.wait(error)
         await self._leave()
 
@@ -97,23 +113,28 @@ class Dispatcher:
                     await link.exchange([("DEL", self._keys("alive", "dispatcher"))])
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
+        if self._asking is not None:
+            await asyncio.gather(self._asking, return_exceptions=True)
         await self._consumer.leave()
         await self._reading.close()
 
     async def _turn(self) -> None:
         await self._watcher.refresh()
-        next_due = await self._wake()
-        entries = await self._consumer.adopt()
+        woken, next_due = await self._wake()
+        entries = await self._consumer.strays()
+        entries += await self._consumer.adopt()
         async with self._reading.link() as link:
             entries += await self._consumer.read(link, _READ, 0 if entries else max(0.001, min(WAKE_SECONDS, next_due)))
         if entries:
             await self._dispatch(entries)
-        if self._due("carriers", 0.0 if entries else _CARRIER_SECONDS):
+        if self._due("carriers", 0.0 if entries or woken else _CARRIER_SECONDS):
             await self._start_carriers()
+        if self._scan is not None:
+            await self._find_parked(self._scan)
         if self._targets and self._due("unpark", _UNPARK_SECONDS):
             await self._unpark()
         if self._due("chores", CHORES_SECONDS):
-            await self._enqueue("tidy")
+            self._ask("tidy")
 
     def _due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()
@@ -125,29 +146,40 @@ class Dispatcher:
     async def _dispatch(self, entries: list[Entry]) -> None:
         calls: list[Call] = []
         for entry in entries:
-            calls += await self._calls(entry)
-        await call_all(self._links, calls)
+            try:
+                calls.append(await self._call(entry))
+            except (Unreachable, FleethookError):
+                raise
+            except Exception as error:  # one event that breaks us must not stop the others
+                log.exception("event %s cannot be dispatched; dead letter", entry.id)
+                why = f"cannot be dispatched: {type(error).__name__}: {error}"
+                calls.append(poison_call(self._keys, entry, why, acknowledge=GROUP))
+        for entry, reply in zip(entries, await call_all(self._links, calls), strict=True):
+            if isinstance(reply, Exception):
+                # What stays pending is looked at again; but what the server refuses again and again is a poison entry.
+                self._failures[entry.id] += 1
+                checked(reply, f"dispatching {entry.id}")
+        self._failures.clear()
 
-    async def _calls(self, entry: Entry) -> list[Call]:
-        """What is to be done for one event: usually the one dispatch call; none is ever delivered twice."""
+    async def _call(self, entry: Entry) -> Call:
+        """What is to be done for one event: usually the dispatch call; nothing is ever delivered twice."""
         nothing = dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms())
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
-            return [nothing]
+            return nothing
         if b"same" in entry.fields:
-            return [nothing]
-        if b"spooled" in entry.fields and await self._repeated(entry):
-            return []
-        if entry.delivered > MOST_DELIVERIES:
-            return [poison_call(self._keys, entry, f"dispatched {entry.delivered} times", acknowledge=GROUP)]
+            return nothing
+        if entry.delivered > MOST_DELIVERIES or self._failures[entry.id] >= _MOST_FAILURES:
+            times = entry.delivered + self._failures[entry.id]
+            return poison_call(self._keys, entry, f"dispatched {times} times in vain", acknowledge=GROUP)
         try:
             event = read_event(read_request(entry, self._keys))
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
         except DecodeError as error:
             if b"verdict" in entry.fields:
-                return [nothing]  # an undecodable request: its evaluator buried it already
+                return nothing  # an undecodable request: its evaluator buried it already
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
-            return [poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)]
+            return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
         deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(one.kind == "command" for one in deliveries):
             running = await self._lineage(event)
@@ -157,15 +189,10 @@ class Dispatcher:
             for one in looped:
                 log.error("%s", loop_text(one.hook, event, running))
             deliveries = [one for one in deliveries if one not in looped]
-        self._targets.update(one.target for one in deliveries)
-        return [dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms())]
-
-    async def _repeated(self, entry: Entry) -> bool:
-        """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""
-        name = _text(entry, b"id")
-        born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
-        args = (GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS)
-        return bool(await call(self._links, "repeated", (entry.stream,), args))
+        if len(self._targets) < _MOST_TARGETS:
+            self._targets.update(one.target for one in deliveries)
+        body = pack_fields(entry) if deliveries else b""
+        return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms())
 
     async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
         chain = await call(
@@ -173,45 +200,83 @@ class Dispatcher:
         )
         return read_lineage(chain)
 
-    async def _wake(self) -> float:
-        """Move what is due back to the carriers; seconds until the next one is."""
-        now = now_ms()
-        moved, first = await call(self._links, "wake", (self._keys("due"),), (now, _WAKE_MOST, self._keys.prefix))
+    async def _wake(self) -> tuple[bool, float]:
+        """Move what is due back to the carriers; whether anything was, and seconds until the next one is."""
+        moved, left = await call(self._links, "wake", (self._keys("due"),), (_WAKE_MOST, self._keys.prefix))
         if moved == _WAKE_MOST:
-            return 0.0
-        return max(0.0, (float(first) - now) / 1000) if first else WAKE_SECONDS
+            return True, 0.0
+        return bool(moved), WAKE_SECONDS if left == b"" else int(left) / 1000
+
+    async def _find_parked(self, cursor: bytes) -> None:
+        """Look once, a page a turn, for targets with parked deliveries that a dispatcher before us knew."""
+        prefix = self._keys("parked", "")
+        async with self._links.link() as link:
+            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
+        after, names = checked(reply, "looking for parked deliveries")
+        self._targets.update(name.decode().removeprefix(prefix) for name in names)
+        self._scan = None if after == b"0" else after
 
     async def _unpark(self) -> None:
-        """Give back the parked deliveries of targets whose carriers died before they could."""
-        keys = self._keys
+        """Give back parked deliveries of targets with nothing in flight; usually each freed place has called the next."""
+        keys, targets = self._keys, sorted(self._targets)
+        async with self._links.link() as link:
+            parked = await link.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
-            Call("unpark", (keys("parked", target), keys("flight", target)), (now_ms(), _WAKE_MOST, keys.prefix))
-            for target in sorted(self._targets)
-        ]
-        moved = [checked(reply, "unparking") for reply in await call_all(self._links, calls)]
-        if not any(moved):
-            async with self._links.link() as link:
-                parked = await link.exchange([("EXISTS", keys("parked", target)) for target in sorted(self._targets)])
-            self._targets = {t for t, waits in zip(sorted(self._targets), parked, strict=True) if waits}
+            Call("unpark", (keys("parked", target), keys("flight", target)), (keys.prefix,))
+            for target, waits in zip(targets, parked, strict=True) if waits == 1
+        ]  # fmt: skip
+        for reply in await call_all(self._links, calls) if calls else ():
+            checked(reply, "unparking")
+        if len(targets) >= _MOST_TARGETS:
+            self._targets = {target for target, waits in zip(targets, parked, strict=True) if waits}
 
     async def _start_carriers(self) -> None:
         """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
+        wanted = False
         async with self._links.link() as link:
-            lengths = await link.exchange([("XLEN", name) for name in self._streams])
-            work = sum(int(checked(length, "measuring the work")) for length in lengths)
-            if not work:
-                return
-            (rows,) = await link.exchange([("XINFO", "CONSUMERS", self._streams[0], CARRIERS)])
-            names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
-            beats = await link.exchange([("EXISTS", self._keys("beat", name)) for name in names]) if names else []
-            alive = sum(1 for beat in beats if beat == 1)
-            if alive and work < alive * LAG_PER_CARRIER:
+            for stream in self._streams:
+                length, rows = await link.exchange([("XLEN", stream), ("XINFO", "CONSUMERS", stream, CARRIERS)])
+                work = int(checked(length, "measuring the work"))
+                if not work:
+                    self._waiting.pop(stream, None)
+                    continue
+                names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
+                beats = await link.exchange([("EXISTS", self._keys("beat", name)) for name in names]) if names else []
+                alive = sum(1 for beat in beats if beat == 1)
+                wanted = wanted or not alive or work >= alive * LAG_PER_CARRIER
+                self._watch(stream, work, alive)
+            if not wanted:
                 return
             (marked,) = await link.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
         if marked is not None:
-            workers = await self._enqueue("carry")
-            if not workers and self._due("no carriers", 30.0):
-                log.error("%d deliveries wait and no carrier process runs: `fleethook worker carrier` starts one", work)
+            self._ask("carry")
+
+    def _watch(self, stream: str, work: int, alive: int) -> None:
+        """Say so where deliveries wait and nobody comes: for a host's own ones only its own carriers will do."""
+        now = time.monotonic()
+        if alive:
+            self._waiting.pop(stream, None)
+        elif now - self._waiting.setdefault(stream, now) > _PATIENCE_SECONDS and self._due(stream, _SAY_SECONDS):
+            where = "anywhere" if stream == self._streams[0] else f"on {host_name()}"
+            log.error("%d deliveries wait and no carrier comes %s: `fleethook worker carrier` starts one", work, where)
+
+    def _ask(self, name: str) -> None:
+        """Ask RQ for a job, beside the loop: its server may be another one, and away."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._enqueued(name))
+        else:
+            self._did.pop("chores" if name == "tidy" else "carriers", None)  # soon again
+
+    async def _enqueued(self, name: str) -> None:
+        try:
+            workers = await self._enqueue(name)
+        except FleethookError as error:
+            if self._due("rq", _SAY_SECONDS):
+                log.error("%s: no job can be queued; deliveries wait", error)
+            return
+        if not workers and self._due(f"no {name}", _SAY_SECONDS):
+            kind = "carrier" if name == "carry" else "chores"
+            log.error("a %s is needed and none runs: `fleethook worker %s` starts one", kind, kind)
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -24,28 +25,43 @@ MOST_BODY: Final = 256 * 1024
 MOST_RETRY_AFTER: Final = 86_400.0
 """A receiver's Retry-After counts up to a day."""
 
+SHOWN: Final = 4096
+"""Bytes of a response that the log of attempts keeps."""
+
+_SECRET_SECONDS: Final = 1.0
+_MOST_SECRETS: Final = 4096
+_secrets: dict[str, tuple[float, str]] = {}
+
 RETRIED: Final = frozenset({408, 425, 429})
 """4xx that say "later" and not "no"; every 5xx is retried too."""
 
 
 def render_body(event: Event, verdict: Verdict | None) -> bytes:
     """The JSON body for an event: `type` with dots for colons, `timestamp`, `data`; secrets redacted."""
-    data: dict[str, Any] = {
+    facts = {
         "id": event.id, "source": event.source, "session": event.session, "host": event.host, "cwd": event.cwd,
         "native": event.native, "tool": event.tool, "call": event.call,
     }  # fmt: skip
+    data: dict[str, Any] = dict(_clean(facts))
     if verdict is not None:
-        data["verdict"] = {"decision": verdict.decision, "reason": verdict.reason, "fallback": verdict.fallback,
-                           "version": verdict.version}  # fmt: skip
+        said = _clean({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
+        data["verdict"] = {"decision": verdict.decision, **said}
     body = {
-        "type": event.type.replace(":", "."),
+        "type": redact_text(event.type.replace(":", ".")),
         "timestamp": datetime.fromtimestamp(event.time / 1000, UTC).isoformat(timespec="milliseconds"),
-        "data": {**data, "input": event.input, "output": event.output, "data": event.data},
     }
-    raw = write_json(redact(body))
+    details = {name: redact(value) for name, value in
+               (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
+    raw = write_json({**body, "data": {**data, **details}})
     if len(raw) > MOST_BODY:
-        raw = write_json(redact({**body, "data": {**data, "thin": f"the full event has {len(raw)} bytes"}}))
+        raw = write_json({**body, "data": {**data, "thin": f"the full event has {len(raw)} bytes"}})
     return raw
+
+
+def _clean(texts: dict[str, str]) -> dict[str, str]:
+    """The texts without secrets; looked at together first, since most hold none and each look costs 10 us."""
+    together = "\n".join(texts.values())
+    return texts if redact_text(together) == together else {name: redact_text(text) for name, text in texts.items()}
 
 
 def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) -> dict[str, str]:
@@ -53,60 +69,72 @@ def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) ->
 
     Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it.
     """
-    made = {"Content-Type": "application/json", "User-Agent": "fleethook"}
     try:
-        made |= fill(endpoint.headers)
+        own = fill(endpoint.headers) if endpoint.headers else {}
         if endpoint.secret:
-            made |= signed_headers([resolve_secret(endpoint.secret)], webhook_id(delivery), now, body)
+            ours = signed_headers([_secret(endpoint.secret)], webhook_id(delivery), now, body)
         else:
-            made |= {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
+            ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
-    return made
+    ours["Content-Type"] = "application/json"
+    if not own:
+        return ours
+    # HTTP knows no case: a header of theirs beside ours of the same name would be two, and receivers differ on which counts.
+    names = {name.lower() for name in ours}
+    return {name: value for name, value in own.items() if name.lower() not in names} | ours
+
+
+def _secret(reference: str) -> str:
+    """The secret behind a reference, looked up at most once a second: a file may be replaced, and unsealing costs."""
+    now = time.monotonic()
+    known = _secrets.get(reference)
+    if known is None or known[0] < now:
+        if len(_secrets) >= _MOST_SECRETS:
+            _secrets.clear()
+        known = _secrets[reference] = (now + _SECRET_SECONDS, resolve_secret(reference))
+    return known[1]
 
 
 async def post(poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int) -> Reply:
-    """One attempt; raises AttemptFailed where another may help and GivenUp where none can."""
-    reply = await poster.post(
-        endpoint.url, body, request_headers(endpoint, delivery, body, now), seconds=endpoint.timeout
-    )
-    judge(reply)
-    return reply
+    """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written."""
+    headers = request_headers(endpoint, delivery, body, now)
+    return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
 
 
-def judge(reply: Reply) -> None:
-    """What an answer means: 2xx delivered; 408, 425, 429, 5xx and no answer at all are tried again; the rest is final."""
+def judge(reply: Reply) -> AttemptFailed | GivenUp | None:
+    """What an answer means: 2xx delivered (None); 408, 425, 429, 5xx and no answer are tried again; the rest is final."""
     if reply.error == "refused":
-        raise GivenUp(f"the address policy refuses the target: {reply.detail}")
+        return GivenUp(f"the address policy refuses the target: {reply.detail}")
     if reply.error:
-        raise AttemptFailed(f"{reply.error}: {reply.detail}")
+        return AttemptFailed(f"{reply.error}: {reply.detail}")
     if 200 <= reply.status < 300:
-        return
+        return None
     text = f"receiver answered {reply.status}"
     if reply.status >= 500 or reply.status in RETRIED:
-        raise AttemptFailed(text, retry_after(reply.retry_after))
+        return AttemptFailed(text, retry_after(reply.retry_after))
     if reply.status == 410:
-        raise GivenUp(f"{text}: the receiver is gone and wants no more")
+        return GivenUp(f"{text}: the receiver is gone and wants no more")
     if 300 <= reply.status < 400:
-        raise GivenUp(f"{text}: redirects are never followed")
-    raise GivenUp(f"{text}: trying again would not change it")
+        return GivenUp(f"{text}: redirects are never followed")
+    return GivenUp(f"{text}: trying again would not change it")
 
 
 def retry_after(text: str, now: datetime | None = None) -> float:
     """The seconds in a Retry-After header (a number or a date), at most a day; 0 where it says nothing usable."""
-    if not text:
-        return 0.0
-    if text.isdigit():
-        return min(float(text[:9]), MOST_RETRY_AFTER)
+    text = text.strip()
+    if text.isascii() and text.isdigit():  # other scripts have digits too, which float() reads or not
+        return min(float(text), MOST_RETRY_AFTER)
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        left = (when - (now or datetime.now(UTC))).total_seconds()
+    except (ValueError, TypeError, IndexError, OverflowError):  # what it raises for text that is no date
         return 0.0
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return min(max((when - (now or datetime.now(UTC))).total_seconds(), 0.0), MOST_RETRY_AFTER)
+    return min(max(left, 0.0), MOST_RETRY_AFTER)
 
 
 def shown(reply: Reply) -> str:
     """The beginning of a response, redacted, for the log of attempts."""
-    return redact_text(reply.body[:4096].decode("utf-8", "replace"))
+    return redact_text(reply.body[:SHOWN].decode("utf-8", "replace")) if reply.body else ""

@@ -1,42 +1,50 @@
 -- Take deliveries that were read: run them, park what is over its target's cap, drop what is done or gone.
 -- KEYS  1 (any key of the slot)
--- ARGV  1 group  2 now ms  3 lease margin ms  4 prefix of all keys  5 consumer
+-- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage
 --       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked done gone lost.
-local out, now = {}, tonumber(ARGV[2])
+-- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked done gone lost. The body stands
+-- only with the first delivery of its event.
+local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local out, told = {}, {}
+
+local function forget(stream, entry)
+  redis.call('XACK', stream, group, entry)
+  redis.call('XDEL', stream, entry)
+end
+
 for i = 6, #ARGV, 3 do
   local stream, entry, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local key = ARGV[4] .. 'delivery:' .. id
-  local d = redis.call('HMGET', key, 'state', 'target', 'cap', 'timeout', 'event', 'attempts', 'tries', 'kind',
-    'hook', 'version', 'layer', 'created')
-  local word
-  local pending = redis.call('XPENDING', stream, ARGV[1], entry, entry, 1)
-  if #pending == 0 or pending[1][2] ~= ARGV[5] then
-    word = 'lost'
-  elseif not d[1] or d[1] == 'delivered' or d[1] == 'dead' then
-    redis.call('XACK', stream, ARGV[1], entry)
-    redis.call('XDEL', stream, entry)
-    word = d[1] and 'done' or 'gone'
+  local key = prefix .. 'delivery:' .. id
+  local d = redis.call('HMGET', key, 'target', 'timeout', 'event', 'tries', 'kind', 'hook', 'version', 'layer', 'state',
+    'cap', 'parent')
+  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
+  if #pending == 0 or pending[1][2] ~= consumer then
+    out[#out + 1] = {'lost'}
+  elseif not d[1] or d[9] == 'delivered' or d[9] == 'dead' then
+    forget(stream, entry)
+    out[#out + 1] = {d[1] and 'done' or 'gone'}
   else
-    local flight = ARGV[4] .. 'flight:' .. d[2]
+    local flight = prefix .. 'flight:' .. d[1]
     redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
-    if redis.call('ZSCORE', flight, id) or redis.call('ZCARD', flight) < tonumber(d[3]) then
-      redis.call('ZADD', flight, now + tonumber(d[4]) + tonumber(ARGV[3]), id)
+    if redis.call('ZSCORE', flight, id) or redis.call('ZCARD', flight) < tonumber(d[10]) then
+      redis.call('ZADD', flight, now + tonumber(d[2]) + tonumber(ARGV[3]), id)
       redis.call('HSET', key, 'state', 'running')
-      word = 'run'
+      if d[5] == 'command' then  -- it may be tried days after its event: what it publishes must still find its chain
+        local lineage = prefix .. 'lineage:' .. d[3]
+        redis.call('HSET', lineage, 'parent', d[11] or '', 'hook:' .. d[6], '1')
+        redis.call('PEXPIRE', lineage, ARGV[5])
+      end
+      local body = not told[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
+      told[d[3]] = true
+      out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]}
     else
-      redis.call('RPUSH', ARGV[4] .. 'parked:' .. d[2], id)
+      redis.call('RPUSH', prefix .. 'parked:' .. d[1], id)
       redis.call('HSET', key, 'state', 'parked')
-      redis.call('XACK', stream, ARGV[1], entry)
-      redis.call('XDEL', stream, entry)
-      word = 'parked'
+      forget(stream, entry)
+      out[#out + 1] = {'parked'}
     end
-  end
-  if word == 'run' then
-    out[#out + 1] = {'run', redis.call('HGET', ARGV[4] .. 'body:' .. d[5], 'data') or '', d[2], d[4], d[5], d[6], d[7],
-      d[8], d[9], d[10], d[11], d[12]}
-  else
-    out[#out + 1] = {word}
   end
 end
 return out

@@ -1,10 +1,12 @@
--- Move deliveries that are due back to their stream, and the parked ones of targets with nothing in flight.
+-- Move deliveries that are due back to their stream.
 -- KEYS  1 due
--- ARGV  1 now ms  2 most  3 prefix of all keys
--- Returns {number moved, score of the next due one or ''}.
-local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+-- ARGV  1 most  2 prefix of all keys
+-- Returns {number moved, ms until the next one is due or ''}.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(ids) do
-  local key = ARGV[3] .. 'delivery:' .. id
+  local key = ARGV[2] .. 'delivery:' .. id
   local stream = redis.call('HGET', key, 'stream')
   redis.call('ZREM', KEYS[1], id)
   if stream then
@@ -14,4 +16,4 @@ for _, id in ipairs(ids) do
   end
 end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-return {#ids, first[2] or ''}
+return {#ids, first[2] and math.max(0, tonumber(first[2]) - now) or ''}

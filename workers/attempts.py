@@ -1,0 +1,151 @@
+"""One attempt of a delivery: the event as it was kept, the hook or endpoint as it is in force now, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from bus.codec import decode_verdict
+from bus.errors import DecodeError
+from bus.events import Event
+from bus.hooks import Endpoint, Hook
+from bus.inforce import POLL_SECONDS, HookSet, Watcher
+from bus.keys import Keys
+from bus.processes import Finished
+from bus.requests import read_event, read_request
+from bus.runners.command import failure, output, run_command
+from bus.streams import Entry
+from bus.verdicts import Verdict
+from workers.deliveries import unpack_fields
+from workers.posters import Posters
+from workers.retries import DEFAULT_SCHEDULE, AttemptFailed, GivenUp
+from workers.webhooks import judge, post, render_body, shown
+
+_REMEMBER: Final = 256
+_REMEMBER_BYTES: Final = 32 * 1024 * 1024
+
+_T = TypeVar("_T", Hook, Endpoint)
+
+
+class Taken(NamedTuple):
+    """One delivery that this carrier may try now."""
+
+    entry: Entry
+    id: str
+    body: bytes
+    target: str
+    timeout: float
+    event: str
+    tries: int
+    kind: str
+    hook: str
+    version: str
+    layer: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The entry as the group knows it."""
+        return self.entry.stream, self.entry.id
+
+
+class Told:
+    """An event as deliveries need it: decoded once, its webhook body rendered once and only if one is sent."""
+
+    __slots__ = ("_webhook", "event", "size", "verdict")
+
+    def __init__(self, event: Event, verdict: Verdict | None, size: int) -> None:
+        self.event, self.verdict, self.size = event, verdict, size
+        self._webhook: bytes | None = None
+
+    @property
+    def webhook(self) -> bytes:
+        """The JSON body."""
+        if self._webhook is None:
+            self._webhook = render_body(self.event, self.verdict)
+        return self._webhook
+
+
+class Result(NamedTuple):
+    """How an attempt ended; `error` is None where it was delivered."""
+
+    error: AttemptFailed | GivenUp | None
+    schedule: tuple[float, ...] = ()
+    status: int = 0
+    output: str = ""
+
+
+class Attempts:
+    """Makes attempts; keeps the events that it has read for their other deliveries."""
+
+    def __init__(self, watcher: Watcher, keys: Keys) -> None:
+        self._watcher, self._keys = watcher, keys
+        self._told: OrderedDict[str, Told] = OrderedDict()
+        self._told_bytes = 0
+
+    async def make(self, taken: Taken, posters: Posters) -> Result:
+        """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away."""
+        told = self._tell(taken)
+        if taken.kind == "webhook":
+            endpoint, in_force = await self._find(taken, told, lambda one: one.endpoints.get(taken.hook))
+            schedule = endpoint.retry or DEFAULT_SCHEDULE
+        else:
+            hook, in_force = await self._find(taken, told, lambda one: one.hooks.get(taken.hook))
+            if taken.kind != hook.kind:
+                raise GivenUp(f"hook {taken.hook!r} is of kind {hook.kind} and no longer of kind {taken.kind}")
+            if hook.http is None:
+                return _ran(hook, await run_command(hook, told.event, hook.timeout))
+            schedule = hook.retry
+            endpoint = Endpoint(
+                id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
+                timeout=hook.timeout, origin=hook.origin,
+            )  # fmt: skip
+        reply = await post(posters.under(in_force.network), endpoint, taken.id, told.webhook, int(time.time()))
+        return Result(judge(reply), schedule, reply.status, shown(reply))
+
+    async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
+        """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.
+
+        Whoever dispatched it may have seen a newer set than we have: so we look again before we say so.
+        """
+        in_force = self._watcher.for_event(told.event)
+        found = look(in_force)
+        if found is None:
+            await self._watcher.refresh(force=True)
+            if taken.layer != "fleet":
+                await asyncio.sleep(POLL_SECONDS)  # files are looked at so often
+            in_force = self._watcher.for_event(told.event)
+            found = look(in_force)
+        if found is None:
+            what = "endpoint" if taken.kind == "webhook" else "hook"
+            raise GivenUp(f"{what} {taken.hook!r} was deleted or disabled since {taken.layer}@{taken.version}")
+        return found, in_force
+
+    def _tell(self, taken: Taken) -> Told:
+        known = self._told.get(taken.event)
+        if known is None:
+            known = _told(taken, self._keys)
+            self._told[taken.event] = known
+            self._told_bytes += known.size
+            while len(self._told) > _REMEMBER or (self._told_bytes > _REMEMBER_BYTES and len(self._told) > 1):
+                self._told_bytes -= self._told.popitem(last=False)[1].size
+        return known
+
+
+def _ran(hook: Hook, done: Finished) -> Result:
+    why = failure(hook, done, hook.timeout)
+    status = done.exit_code if done.exit_code is not None else -(done.signal or 0)
+    return Result(AttemptFailed(why) if why else None, hook.retry, status, output(done))
+
+
+def _told(taken: Taken, keys: Keys) -> Told:
+    """The event of a delivery; raises GivenUp where what was kept of it cannot be read."""
+    try:
+        fields = unpack_fields(taken.body)
+        event = read_event(read_request(Entry(taken.entry.stream, fields[b"entry"].decode(), fields), keys))
+        verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
+    except (DecodeError, KeyError, ValueError) as error:
+        raise GivenUp(f"its event cannot be read: {error}") from error
+    return Told(event, verdict, len(taken.body))
