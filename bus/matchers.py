@@ -10,11 +10,13 @@ from functools import lru_cache
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bus.errors import PatternError
-from bus.events import SOURCES, Event, EventType
+from bus.events import SOURCES, Event, EventType, source_name
 from bus.regexes import Regex, compile_regex
 from bus.tools import tool_names
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
+_FAMILIES: Final = frozenset(kind.partition(":")[0] for kind in _TYPES)
+_AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
 _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?\[\]!:-]+")
 
@@ -33,11 +35,11 @@ class Pattern(NamedTuple):
 
 @lru_cache(4096)
 def parse_pattern(text: str) -> tuple[Pattern, ...]:
-    """The patterns in `tool:pre_execute`, `tool:*`, `tool:*:write`, `a,b` or `*`; raises PatternError (F-04, F-18)."""
-    patterns = tuple(_parse_one(part.strip()) for part in text.split(","))
-    if not patterns:
-        raise PatternError("the event pattern is empty")
-    return patterns
+    """The patterns in `tool:pre_execute`, `tool:*`, `tool:*:write`, `a,b` or `*`; raises PatternError (F-04, F-18).
+
+    Types of agents that have no dialect (`acme:deploy`) are taken as they are, unless they look like a slip of the pen.
+    """
+    return tuple(_parse_one(part.strip()) for part in text.split(","))
 
 
 def _parse_one(text: str) -> Pattern:
@@ -49,17 +51,33 @@ def _parse_one(text: str) -> Pattern:
     if any(not part for part in parts):
         raise PatternError(f"event pattern {text!r} has an empty part")
     kind, tool = ":".join(parts[:2]), ":".join(parts[2:])
-    pattern = Pattern(kind, "" if tool == "*" else tool)
-    known = kind in _TYPES or (len(parts) > 1 and parts[0] in SOURCES)
-    if not known and pattern.exact:
-        near = difflib.get_close_matches(kind, _TYPES, 1)
+    if len(parts) > 1 and source_name(parts[0]) in SOURCES:
+        return Pattern(f"{source_name(parts[0])}:{parts[1]}", _any_as_empty(tool))
+    pattern = Pattern(kind, _any_as_empty(tool))
+    if kind in _TYPES or (len(parts) > 1 and _is_other_agent(parts[0]) and not _near(kind)):
+        return pattern
+    if pattern.exact:
+        near = _near(kind, 0.6)
         raise PatternError(
             f"no event type is called {kind!r}",
-            hint=f"did you mean {near[0]!r}?" if near else "an agent's own event is written <agent>:<its name>",
+            hint=f"did you mean {near!r}?" if near else "an agent's own event is written <agent>:<its name>",
         )
-    if not pattern.exact and not known and not any(_glob(kind)(one) for one in _TYPES) and parts[0] not in SOURCES:
+    if not any(_glob(kind)(one) for one in _TYPES):
         raise PatternError(f"event pattern {text!r} fits no event type", hint="write e.g. tool:* or *")
     return pattern
+
+
+def _any_as_empty(tool: str) -> str:
+    return "" if tool == "*" else tool
+
+
+def _near(kind: str, least: float = 0.75) -> str:
+    return next(iter(difflib.get_close_matches(kind, _TYPES, 1, least)), "")
+
+
+def _is_other_agent(name: str) -> bool:
+    """Whether an event type may begin with `name`, which is no agent that we know: not what somebody mistyped."""
+    return _AGENT.fullmatch(name) is not None and not difflib.get_close_matches(name, {*_FAMILIES, *SOURCES}, 1, 0.8)
 
 
 def check_pattern(text: str) -> None:
@@ -103,6 +121,14 @@ def parse_tool(text: str) -> ToolMatcher:
     return ToolMatcher(frozenset(), compile_regex(text, allow_backtracking=True))
 
 
+@lru_cache(4096)
+def _tool_part(text: str) -> ToolMatcher:
+    """The tool part of a pattern: one name, or a glob as in the rest of the pattern (`tool:*:mcp__*`)."""
+    if not any(sign in text for sign in "*?["):
+        return ToolMatcher(frozenset({text.casefold()} if text else ()), None)
+    return ToolMatcher(frozenset(), re.compile(rf"\A{translate(text)}", re.IGNORECASE))
+
+
 @lru_cache(1024)
 def _glob(text: str) -> Callable[[str], object]:
     return re.compile(translate(text)).match
@@ -125,33 +151,48 @@ class Matchable(Protocol):
 _M = TypeVar("_M", bound=Matchable)
 
 
+class _Place(NamedTuple, Generic[_M]):
+    """One entry under one of its patterns: its place in the order, and what else its tool has to fit."""
+
+    place: int
+    entry: _M
+    others: tuple[ToolMatcher, ...]
+
+
 class _Bucket(Generic[_M]):
     """The entries of one event type: by exact tool name, by regular expression, and for any tool."""
 
-    __slots__ = ("any_tool", "by_name", "by_regex")
+    __slots__ = ("_any_tool", "_by_name", "_by_regex")
 
     def __init__(self) -> None:
-        self.any_tool: list[tuple[int, _M]] = []
-        self.by_name: dict[str, list[tuple[int, _M]]] = {}
-        self.by_regex: list[tuple[list[ToolMatcher], int, _M]] = []
+        self._any_tool: list[_Place[_M]] = []
+        self._by_name: dict[str, list[_Place[_M]]] = {}
+        self._by_regex: list[_Place[_M]] = []
 
     def add(self, place: int, entry: _M, tool: str) -> None:
-        asked = [matcher for matcher in (parse_tool(tool), parse_tool(entry.tool)) if not matcher.matches_all]
-        if not asked:
-            self.any_tool.append((place, entry))
-        elif all(matcher.regex is None for matcher in asked):
-            for name in frozenset.intersection(*(matcher.names for matcher in asked)):
-                self.by_name.setdefault(name, []).append((place, entry))
+        """Put `entry` where an event of the type finds it; `tool` is the tool part of its pattern."""
+        asked = [matcher for matcher in (_tool_part(tool), parse_tool(entry.tool)) if not matcher.matches_all]
+        named = next((matcher for matcher in asked if matcher.regex is None), None)
+        if named is not None:
+            others = tuple(matcher for matcher in asked if matcher is not named)
+            for name in named.names:
+                self._by_name.setdefault(name, []).append(_Place(place, entry, others))
         else:
-            self.by_regex.append((asked, place, entry))
+            (self._by_regex if asked else self._any_tool).append(_Place(place, entry, tuple(asked)))
 
     def find(self, names: Sequence[str], found: dict[int, _M]) -> None:
-        found.update(self.any_tool)
+        """Add to `found` what fits a tool of these names."""
+        for one in self._any_tool:
+            found[one.place] = one.entry
         for name in names:
-            found.update(self.by_name.get(name.casefold(), ()))
-        for matchers, place, entry in self.by_regex:
-            if place not in found and all(matcher(names) for matcher in matchers):
-                found[place] = entry
+            self._fitting(self._by_name.get(name.casefold(), ()), names, found)
+        self._fitting(self._by_regex, names, found)
+
+    @staticmethod
+    def _fitting(places: Iterable[_Place[_M]], names: Sequence[str], found: dict[int, _M]) -> None:
+        for one in places:
+            if one.place not in found and all(matcher(names) for matcher in one.others):
+                found[one.place] = one.entry
 
 
 class Index(Generic[_M]):
