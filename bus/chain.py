@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -13,10 +14,16 @@ import msgspec
 from bus.events import STOPS, Event
 from bus.hooks import LAYERS, Hook
 from bus.runners import Outcome
+from bus.tools import canonical_input, native_input
 from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, strictest
+
+log = logging.getLogger("fleethook.chain")
 
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
 """Runs one hook within so many seconds; never raises for what the hook does."""
+
+Refit = Callable[[Event], Sequence[Hook]]
+"""The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
 
 CONTEXT_BUDGET: Final = 10_000
 """Characters of injected context in all: above it Claude Code cuts silently (observed), so we cut and say so."""
@@ -30,17 +37,18 @@ _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 
 async def evaluate(
     event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = "",
-    layers: Sequence[str] = (), again: bool = False,
+    layers: Sequence[str] = (), again: bool = False, refit: Refit | None = None,
 ) -> Verdict:  # fmt: skip
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
     Every hook sees the original event; the first deny ends the chain; the strictest decision wins. A hook that fails
-    is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again.
+    is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the
+    hooks that `refit` finds for the changed event (default: those that fit the original one).
     `again` says that an evaluator died on this request, so hooks may run a second time.
     """
     start = time.monotonic()
     deadline = start + seconds
-    tally = _Tally()
+    tally = _Tally(event)
     for together in _groups(hooks):
         left = deadline - time.monotonic()
         ran = (
@@ -53,49 +61,84 @@ async def evaluate(
         if tally.decision == "deny":
             break
     if tally.rewrite and tally.decision != "deny":
-        await _look_again(event, hooks, run, tally, deadline, policy)
+        changed = changed_event(event, tally.rewrite)
+        await _look_again(changed, refit(changed) if refit else hooks, run, tally, deadline, policy)
     if again:
         tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
     verdict = tally.verdict(event, version, (time.monotonic() - start) * 1000)
     return msgspec.structs.replace(verdict, layers=tuple(layers), repeated=again)
 
 
+def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
+    """The event as the agent would carry it out after `rewrite`, whose keys may be canonical or the agent's own.
+
+    Both spellings of a changed field change together: a rule that reads `path` sees what was written to `file_path`.
+    """
+    own = native_input(event.source, event.native_tool, rewrite, event.input)
+    return msgspec.structs.replace(event, input=canonical_input(event.source, event.native_tool, own))
+
+
 class _Tally:
     """What has been said so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, event: Event) -> None:
+        self._event = event
         self.decision: Decision = "abstain"
         self.reason = ""
         self.instead = ""
         self.contexts: list[str] = []
         self.rewrite: dict[str, Any] = {}
-        self.rewriters: list[Hook] = []
+        self.setters: dict[str, Hook] = {}
+        """By field, whatever its spelling: who set it last."""
+        self.allowers: list[Hook] = []
         self.parts: list[Part] = []
         self.notes: list[str] = []
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
+        """Count one outcome in; `again` for a second look, which may only deny or ask."""
         self.parts.append(part)
+        refused = not again and self._merge(hook, outcome.updated_input or {})
         decision = part.decision
-        if decision == "allow" and (again or hook.layer in _OPINIONS_ONLY):
+        if decision == "allow" and (again or refused or hook.layer in _OPINIONS_ONLY):
             decision = "abstain"
+        if decision == "allow":
+            self.allowers.append(hook)
         if strictest(decision, self.decision) != self.decision:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
         if part.fallback:
             self.notes.append(f"{part.fallback}; its failure policy answered {part.decision}")
         if outcome.note:
             self.notes.append(outcome.note)
-        if again:
-            return
-        self.contexts.extend(outcome.contexts)
-        for key, value in (outcome.updated_input or {}).items():
-            # Hooks run from the highest layer down, so whoever set a key first is never below the one who asks now.
-            setter = next((one for one in self.rewriters if one.layer != hook.layer), None)
-            if key in self.rewrite and setter is not None:
+        if not again:
+            self.contexts.extend(outcome.contexts)
+
+    def _merge(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
+        """Take over what `hook` changes; whether any of it was refused."""
+        refused = False
+        for key, value in changes.items():
+            # Hooks run from the highest layer down, so whoever set a field first is never below the one who asks now.
+            field = next(iter(native_input(self._event.source, self._event.native_tool, {key: value}, {})), key)
+            setter = self.setters.get(field)
+            if setter is not None and setter.layer != hook.layer:
                 self.notes.append(f"hook {hook.id!r} may not change {key!r}: a higher layer set it")
+                refused = True
                 continue
             self.rewrite[key] = value
-        if outcome.updated_input:
-            self.rewriters.append(hook)
+            self.setters[field] = hook
+        return refused
+
+    def drop_rewrite(self, why: str) -> None:
+        """Forget the changed input, and an `allow` with it: it was given for something else than the original."""
+        self.notes.append(f"the changed input ({', '.join(sorted(self.rewrite))}) was dropped: {why}")
+        self.rewrite.clear()
+        self.take_back_allow("")
+
+    def take_back_allow(self, why: str) -> None:
+        """Let an `allow` count as abstain."""
+        if self.decision == "allow":
+            self.decision, self.reason = "abstain", ""
+            if why:
+                self.notes.append(why)
 
     def verdict(self, event: Event, version: str, ms: float) -> Verdict:
         contexts, cut = _within_budget(self.contexts)
@@ -125,16 +168,22 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
     if left <= 0:
         outcome = Outcome(failure=f"hook {hook.id!r} was not started: the budget is used up")
     else:
-        outcome = await run(hook, event, min(hook.timeout, left))
+        try:
+            outcome = await run(hook, event, min(hook.timeout, left))
+        except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
+            log.exception("hook %r broke its runner", hook.id)
+            outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
         # Stop-like events never fail closed: there a block makes the agent go on (design, section 3).
         own = "allow" if event.type in STOPS else hook.on_failure or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
-    if hook.observe and (decision != "abstain" or outcome.updated_input):
-        note = f"observed only: hook {hook.id!r} would have said {decision}: {reason}"
-        decision, reason, outcome = "abstain", "", Outcome(note=note)
+        outcome = msgspec.structs.replace(outcome, contexts=(), updated_input=None)
+    if hook.observe and (decision != "abstain" or outcome.updated_input or outcome.contexts):
+        note = f"observed only: hook {hook.id!r} would have said {_said(decision, reason, outcome)}"
+        decision, reason = "abstain", ""
+        outcome = msgspec.structs.replace(outcome, updated_input=None, contexts=(), instead="", note=note)
     part = Part(
         hook=hook.id, decision=decision, layer=hook.layer, version=hook.version, reason=reason,
         ms=round((time.monotonic() - start) * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure,
@@ -143,26 +192,40 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
     return hook, outcome, part
 
 
+def _said(decision: Decision, reason: str, outcome: Outcome) -> str:
+    more = ["changed " + ", ".join(sorted(outcome.updated_input))] if outcome.updated_input else []
+    more += ["given context"] if outcome.contexts else []
+    return " and ".join([f"{decision}: {reason}" if reason else decision, *more])
+
+
 async def _look_again(
-    event: Event, hooks: Sequence[Hook], run: Run, tally: _Tally, deadline: float, policy: Policy
+    changed: Event, hooks: Sequence[Hook], run: Run, tally: _Tally, deadline: float, policy: Policy
 ) -> None:
-    """Show the changed event to every rule and to the hooks of the layers above the lowest that changed it."""
-    lowest = max(LAYERS.index(hook.layer) for hook in tally.rewriters)
-    changed = msgspec.structs.replace(event, input={**event.input, **tally.rewrite})
+    """Show the changed event to every rule and to the hooks of the layers above the lowest that changed it.
+
+    An `allow` stands only where one who gave it knew the changed event: the only one who changed it, or who says it now.
+    """
+    changers = {hook.id: hook for hook in tally.setters.values()}
+    lowest = max(LAYERS.index(hook.layer) for hook in changers.values())
+    allowed = any(set(changers) == {hook.id} for hook in tally.allowers)
     for hook in hooks:
         if hook.kind != "rule" and LAYERS.index(hook.layer) >= lowest:
             continue
         left = deadline - time.monotonic()
         if left <= 0:
-            keys = ", ".join(sorted(tally.rewrite))
-            tally.rewrite.clear()
-            tally.notes.append(f"the changed input ({keys}) was dropped: no time was left to look at it again")
+            tally.drop_rewrite("no time was left to look at it again")
             return
         _, outcome, part = await _run(hook, changed, run, left, policy)
-        if part.decision in {"deny", "ask"}:
+        if outcome.failure and time.monotonic() >= deadline:
+            tally.drop_rewrite(f"hook {hook.id!r} had no time to look at it again")
+            return
+        if part.decision in {"deny", "ask"} or outcome.failure or outcome.note:
             tally.add(hook, outcome, part, again=True)
         if tally.decision == "deny":
             return
+        allowed = allowed or (part.decision == "allow" and hook.layer not in _OPINIONS_ONLY)
+    if not allowed:
+        tally.take_back_allow("an allow was for the input as it was before another hook changed it; it does not count")
 
 
 def _within_budget(contexts: Sequence[str]) -> tuple[tuple[str, ...], int]:
