@@ -3,10 +3,16 @@
 All keys of one namespace begin `fh:<namespace>:{<shard>}:`; the braces are a hash tag, so everything that one event
 causes lies in one slot of a Redis Cluster and each hand-over is one script. There is one shard for now, `0`.
 """
+# ruff: noqa: E501 - a row for each key reads as a table
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
+
+from bus.errors import ConfigError
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,40}")
 
 SHARD: Final = "0"
 
@@ -40,7 +46,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("deliveries:*", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries for one host"),
     Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits"),
     Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
-    Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event and tool call: the first request for the same hook call"),
+    Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
     Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
     Key("alive:*", "string", HEARTBEAT_MS, "workers", "agents, workers", "somebody of this role is alive (evaluator), or holds this lease (dispatcher)"),
@@ -70,6 +76,8 @@ class Keys:
     __slots__ = ("prefix",)
 
     def __init__(self, namespace: str = "default", shard: str = SHARD) -> None:
+        if not _NAMESPACE.fullmatch(namespace):  # one with `:` or `{` could name another fleet's keys
+            raise ConfigError(f"namespace {namespace!r} is none", hint="lower-case letters, digits and `-`, at most 40")
         self.prefix = f"fh:{namespace}:{{{shard}}}:"
 
     def __call__(self, name: str, *parts: str) -> str:

@@ -6,6 +6,8 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
+from bus.events import GATES
+
 Decision = Literal["allow", "deny", "ask", "abstain"]
 Policy = Literal["allow", "deny", "ask"]
 
@@ -23,6 +25,14 @@ def strictest(one: Decision, other: Decision) -> Decision:
 def fallback_decision(policy: Policy) -> Decision:
     """What a failure policy amounts to: `allow` means that nobody objected (abstain), never an explicit allow."""
     return "abstain" if policy == "allow" else policy
+
+
+def bus_policy(policy: Policy, event_type: str) -> Policy:
+    """The bus's own failure policy at an event: it denies or asks only at gates, and elsewhere lets pass.
+
+    A stop that is denied makes the agent go on, and nothing that has already happened can be denied.
+    """
+    return policy if event_type in GATES else "allow"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
