@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bus.answers import pack_answer
-from bus.codec import decode_body, encode_verdict
+from bus.codec import decode_body, encode_verdict, pack
 from bus.dialects import find
-from bus.errors import DecodeError
 from bus.events import Event, source_name
 from bus.ids import event_id
 from bus.keys import CALL_MS, KEPT_MS, Keys
@@ -41,10 +40,16 @@ class Request(NamedTuple):
     parent: str
     fallback: str
     """Why the shim answered by policy before this came out of its spool; such a request runs no hook."""
+    handed: int = 1
+    """How often it was handed out, put aside or not."""
 
 
 def read_request(entry: Entry, keys: Keys) -> Request:
-    """The request in a stream entry; never raises: what is missing or odd gets a harmless value."""
+    """The request in a stream entry; never raises: what is missing or odd gets a harmless value.
+
+    An entry without a usable id gets one from its entry's, the same at every reading. A deadline is believed only where
+    an evaluator put the request aside: elsewhere it would be by an agent's clock.
+    """
 
     def text(name: bytes) -> str:
         return entry.fields.get(name, b"").decode("utf-8", "replace")
@@ -53,21 +58,35 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         digits = entry.fields.get(name, b"")
         return int(digits) if digits.isdigit() and len(digits) < 16 else 0
 
+    aside = entry.stream == keys("waiting")
     reply, prefix = text(b"reply"), keys("reply", "")
     writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply[len(prefix) :]) is not None
     name, parent = text(b"id"), text(b"parent")
     return Request(
         entry=entry,
-        id=name if _ID.fullmatch(name) else event_id(entry.ms),
+        id=name if _ID.fullmatch(name) else f"e{entry.ms:012x}{_digest(entry.id)[:20]}",
         reply=reply if writable else "",
-        deadline=number(b"deadline") or entry.ms + min(number(b"budget"), MOST_BUDGET_MS),
+        deadline=(aside and number(b"deadline")) or entry.ms + min(number(b"budget"), MOST_BUDGET_MS),
         source=source_name(text(b"source")),
         native=text(b"event")[:128],
         host=text(b"host")[:255],
         body=entry.fields.get(b"body", b""),
         parent=parent if _ID.fullmatch(parent) else "",
         fallback=text(b"fallback")[:512],
+        handed=entry.delivered + (number(b"handed") if aside else 0),
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def event_type(request: Request, event: Event | None) -> str:
+    """The type of a request's event, also where its payload could not be read."""
+    if event is not None:
+        return event.type
+    known = find(request.source).capabilities.get(request.native)
+    return known.type if known is not None else request.native
 
 
 def read_event(request: Request) -> Event:
@@ -77,12 +96,9 @@ def read_event(request: Request) -> Event:
     """
     body = decode_body(request.body)
     event = body if isinstance(body, Event) else find(request.source).read(request.native, body, host=request.host)
-    try:
-        return msgspec.structs.replace(
-            event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.entry.ms
-        )
-    except TypeError as error:
-        raise DecodeError("payload is not an event") from error
+    return msgspec.structs.replace(
+        event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.entry.ms
+    )
 
 
 def is_canonical(request: Request) -> bool:
@@ -102,28 +118,33 @@ def render(request: Request, verdict: Verdict, event: Event | None) -> bytes:
 
 
 def call_key(event: Event | None, keys: Keys) -> str:
-    """The key by which the same hook call is known for 60 s: agent, session, event and tool call; else empty."""
+    """The key by which the same hook call is known for 60 s: agent, session, event, tool call and input; else empty.
+
+    The input is part of it since some agents number their calls anew each turn: another command is another call.
+    """
     if event is None or not event.call:
         return ""
-    parts = f"{event.source}\x00{event.session}\x00{event.type}\x00{event.call}"
-    return keys("call", hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+    said = (event.source, event.session, event.type, event.call, event.tool, event.cwd, event.input)
+    return keys("call", hashlib.sha256(pack(said)).hexdigest()[:32])
 
 
 def answer_call(request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str) -> Call:
     """The one script call that acknowledges, records the event with its verdict, and gives the answer."""
-    fields: list[str | bytes] = [
-        "id", request.id, "source", request.source, "event", request.native, "host", request.host,
-        "body", request.body, "verdict", encode_verdict(verdict),
-    ]  # fmt: skip
+    said = encode_verdict(verdict)
+    about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
+    fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", said]
+    report: list[str | bytes] = []
     if request.parent:
         fields += ["parent", request.parent]
     if request.fallback:
         fields += ["fallback", request.fallback]
+        report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]
     return Call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
-         keys("join", request.id), call),
-        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", *fields),
+         keys("join", request.id), call or keys("call", "none")),
+        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
+         said, len(fields), *fields, *report),
     )  # fmt: skip
 
 
@@ -132,19 +153,23 @@ def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: st
     return Call(
         "claim",
         (request.entry.stream, keys("claim", request.id), keys("verdict", request.id),
-         request.reply or keys("reply", "nobody"), keys("join", request.id), call, keys("lineage", request.id)),
-        (group, request.entry.id, consumer, KEPT_MS, "1" if request.reply else "0", request.parent, *hooks),
+         request.reply or keys("reply", "nobody"), keys("join", request.id), call or keys("call", "none"),
+         keys("lineage", request.id)),
+        (group, request.entry.id, consumer, KEPT_MS, "1" if request.reply else "0", "1" if call else "0",
+         request.parent, *hooks),
     )  # fmt: skip
 
 
 def defer_call(request: Request, keys: Keys, group: str) -> Call:
     """The script call that puts a request aside until somebody has a free slot, with its deadline unchanged."""
-    fields: list[str | bytes] = []
-    for name, value in request.entry.fields.items():
-        if name != b"deadline":
-            fields += [name, value]
+    fields: list[str | bytes | int] = [
+        "id", request.id, "reply", request.reply, "deadline", request.deadline, "source", request.source,
+        "event", request.native, "host", request.host, "body", request.body, "handed", request.handed,
+    ]  # fmt: skip
+    if request.parent:
+        fields += ["parent", request.parent]
     return Call(
         "defer",
-        (request.entry.stream, keys("waiting")),
-        (group, request.entry.id, *fields, "deadline", request.deadline),
+        (request.entry.stream, keys("waiting"), keys("claim", request.id)),
+        (group, request.entry.id, *fields),
     )

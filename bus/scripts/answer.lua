@@ -1,6 +1,7 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
--- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash> or ''
--- ARGV  1 group  2 entry  3 answer  4 kept ms  5 call ms  6 '1' when reply may be written  7.. fields of the event
+-- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>
+-- ARGV  1 group  2 entry  3 answer  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
+--       8 verdict  9 how many fields the event has  10.. its fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had.
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
@@ -10,14 +11,16 @@ local function give(reply, answer)
   redis.call('PEXPIRE', reply, ARGV[4])
 end
 
-local answer = ARGV[3]
+local answer, last = ARGV[3], 9 + tonumber(ARGV[9])
 local prior = redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
+  -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
+  if #ARGV > last then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
 else
   redis.call('SET', KEYS[3], KEYS[4], 'PX', ARGV[4])
-  local fields = {unpack(ARGV, 7)}
-  if KEYS[6] ~= '' and not redis.call('SET', KEYS[6], KEYS[4], 'NX', 'PX', ARGV[5]) then
+  local fields = {unpack(ARGV, 10, last)}
+  if ARGV[7] == '1' and not redis.call('SET', KEYS[6], ARGV[8], 'NX', 'PX', ARGV[5]) then
     fields[#fields + 1] = 'same'  -- the same hook call twice: recorded, and not delivered again
     fields[#fields + 1] = '1'
   end
@@ -26,6 +29,8 @@ end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
 
 local waiting = redis.call('LRANGE', KEYS[5], 0, -1)
-for _, reply in ipairs(waiting) do give(reply, answer) end
+for _, reply in ipairs(waiting) do
+  if reply ~= KEYS[4] then give(reply, answer) end
+end
 if #waiting > 0 then redis.call('DEL', KEYS[5]) end
 return 1

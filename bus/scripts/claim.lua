@@ -1,17 +1,22 @@
 -- Take the right to run hooks with effects for a request, or find out who has it or has answered.
--- KEYS  1 stream of the entry  2 claim:<id>  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash> or ''  7 lineage:<id>
--- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 '1' when reply may be written  6 parent  7.. hooks about to run
+-- KEYS  1 stream of the entry  2 claim:<id>  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
+-- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 '1' when reply may be written  6 '1' when the call has a name
+--       7 parent  8.. hooks about to run
 -- Returns 'run'; 'again' (a dead evaluator had begun); 'lost' (the entry is no longer ours); 'done' (given the kept
--- verdict); 'joined' (the running evaluation will answer); 'same' and the kept answer (the same hook call, 60 s).
+-- answer); 'joined' (the running evaluation will answer); 'same' and the verdict on the same hook call (60 s).
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 if #pending == 0 or pending[1][2] ~= ARGV[3] then return {'lost'} end
+
+local function leave()
+  redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('XDEL', KEYS[1], ARGV[2])
+end
 
 local prior = redis.call('GET', KEYS[3])
 if prior then
   local kept = redis.call('LINDEX', prior, 0)
   if kept then
-    redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-    redis.call('XDEL', KEYS[1], ARGV[2])
+    leave()
     if ARGV[5] == '1' and prior ~= KEYS[4] then
       redis.call('RPUSH', KEYS[4], kept)
       redis.call('PEXPIRE', KEYS[4], ARGV[4])
@@ -20,28 +25,31 @@ if prior then
   end
 end
 
-if KEYS[6] ~= '' then
-  local first = redis.call('GET', KEYS[6])
-  local kept = first and first ~= KEYS[4] and redis.call('LINDEX', first, 0)
-  if kept then return {'same', kept} end
+if ARGV[6] == '1' then
+  local verdict = redis.call('GET', KEYS[6])
+  if verdict then return {'same', verdict} end
 end
 
-local word = 'run'
-if not redis.call('SET', KEYS[2], ARGV[2], 'NX', 'PX', ARGV[4]) then
-  if redis.call('GET', KEYS[2]) ~= ARGV[2] then
-    redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-    redis.call('XDEL', KEYS[1], ARGV[2])
+local word, mine = 'run', ARGV[2] .. ' ' .. ARGV[3]
+local holder = redis.call('GET', KEYS[2])
+if holder then
+  local entry = string.match(holder, '^%S+')
+  -- An answered request that kept nothing to give (nobody waited for it) has no running evaluation to join.
+  if entry ~= ARGV[2] and not prior then
+    leave()
     if ARGV[5] == '1' then
       redis.call('RPUSH', KEYS[5], KEYS[4])
       redis.call('PEXPIRE', KEYS[5], ARGV[4])
     end
     return {'joined'}
   end
-  word = 'again'
+  -- The same evaluator asks twice where our word was lost on the wire: it has begun nothing.
+  if entry == ARGV[2] and holder ~= mine then word = 'again' end
 end
-if #ARGV > 6 then
-  redis.call('HSET', KEYS[7], 'parent', ARGV[6])
-  for i = 7, #ARGV do redis.call('HSET', KEYS[7], 'hook:' .. ARGV[i], '1') end
+redis.call('SET', KEYS[2], mine, 'PX', ARGV[4])
+if #ARGV > 7 then
+  redis.call('HSET', KEYS[7], 'parent', ARGV[7])
+  for i = 8, #ARGV do redis.call('HSET', KEYS[7], 'hook:' .. ARGV[i], '1') end
   redis.call('PEXPIRE', KEYS[7], ARGV[4])
 end
 return {word}
