@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from bus.connections import MARGIN_SECONDS, Argument, Command, Link, Links
@@ -24,6 +24,9 @@ ADOPT_SECONDS: Final = 0.5
 MOST_DELIVERIES: Final = 3
 """An entry that was handed out more often is a poison entry (design, section 3)."""
 
+
+_PENDING: Final = 10_000
+"""So many of our own pending entries are looked through at once."""
 
 _AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NOPERM", "NOREPLICAS", "MASTERDOWN")
 """Error replies (by redis-py's class or the server's code) that mean: Redis is as good as away."""
@@ -123,6 +126,9 @@ class Consumer:
         self._role, self._about = role, about
         self._beaten = 0.0
         self._looked = 0.0
+        self._searched = 0.0
+        self.doubtful = False
+        """A reply was lost, or a script refused: entries may be ours of which we know nothing (see `strays`)."""
 
     @property
     def fresh(self) -> bool:
@@ -141,10 +147,14 @@ class Consumer:
         """Make the groups, with everything that is in the streams still to be read; existing ones stay as they are.
 
         The scripts are loaded on the way: learning that one is missing would cost the first answer a whole read.
+        Raises Unreachable where Redis takes no writes or our rights do not reach: without its group nobody can read.
         """
         async with self.links.link() as link:
             await link.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
-            await link.exchange([("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams])
+            made = [("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams]
+            for reply in await link.exchange(made):
+                if not _says(reply, "BUSYGROUP"):
+                    checked(reply, f"making the group {self.group}")
 
     async def read(
         self, link: Link, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
@@ -154,8 +164,8 @@ class Consumer:
         `calls` (answers to what was read before) go out in the same write: a loop that answers and reads on costs one
         round trip and not two. NOGROUP (the server was flushed or failed over) makes the groups anew.
         """
-        commands = [one.command() for one in calls]
-        if time.monotonic() - self._beaten >= BEAT_SECONDS:
+        commands, beaten = [one.command() for one in calls], self._beaten
+        if time.monotonic() - beaten >= BEAT_SECONDS:
             commands += self.beat_commands()
         names = streams or self.streams
         waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
@@ -163,15 +173,50 @@ class Consumer:
         commands.append(
             ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names, *news)
         )
-        replies = await link.exchange(commands, seconds=block + MARGIN_SECONDS)
-        if calls:
-            await _mend(self.links, calls, replies)
+        try:
+            replies = await link.exchange(commands, seconds=block + MARGIN_SECONDS)
+            if calls:
+                await _mend(self.links, calls, replies)
+        except BaseException:
+            self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
+            raise
+        if calls and any(isinstance(reply, Exception) for reply in replies[: len(calls)]):
+            self.doubtful = True
         reply = replies[-1]
         if _says(reply, "NOGROUP"):
             log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
             await self.create()
             return []
         return _entries(checked(reply, f"reading {', '.join(names)}"))
+
+    async def strays(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
+        """Entries that Redis handed to us and that are in nobody's hands, since the reply was lost on the wire.
+
+        `held` are those under way, as (stream, entry id). Looks only where there is doubt, since while we live nobody
+        else adopts them; at most every half second.
+        """
+        now = time.monotonic()
+        if not self.doubtful or now - self._searched < ADOPT_SECONDS:
+            return []
+        self._searched = now
+        found: list[Entry] = []
+        async with self.links.link() as link:
+            asked: list[Command] = [("XPENDING", one, self.group, "-", "+", _PENDING, self.name) for one in self.streams]
+            for stream, rows in zip(self.streams, await link.exchange(asked), strict=True):
+                if _says(rows, "NOGROUP"):
+                    continue
+                counts = {row[0].decode(): int(row[3]) for row in checked(rows, f"looking through {stream}")}
+                ids = [name for name in counts if (stream, name) not in held]
+                replies = await link.exchange([("XRANGE", stream, name, name) for name in ids]) if ids else []
+                for name, reply in zip(ids, replies, strict=True):
+                    if entries := checked(reply, f"looking for {name}"):
+                        found.append(Entry(stream, name, flat(entries[0][1]), counts[name]))
+                    else:  # trimmed or deleted: nothing is left to carry on
+                        await link.exchange([("XACK", stream, self.group, name)])
+        self.doubtful = False
+        if found:
+            log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
+        return found
 
     async def adopt(self, most: int = 64) -> list[Entry]:
         """Entries of members whose heartbeat is gone, now ours; at most every half second, else nothing."""
@@ -180,32 +225,52 @@ class Consumer:
             return []
         self._looked = now
         taken: list[Entry] = []
-        for stream in self.streams:
-            for dead in await self._dead(stream):
-                args: list[Argument] = [self.group, dead, self.name, most]
-                rows = await call(self.links, "adopt", [stream, self.keys("beat", dead)], args)
-                taken += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
-                if rows:
-                    log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
+        try:
+            for stream in self.streams:
+                for dead in await self._dead(stream):
+                    args: list[Argument] = [self.group, dead, self.name, most]
+                    rows = await call(self.links, "adopt", [stream, self.keys("beat", dead)], args)
+                    taken += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
+                    if rows:
+                        log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
+        except BaseException:
+            self.doubtful = True
+            raise
         return taken
 
     async def _dead(self, stream: str) -> list[str]:
+        members = await self._members(stream)
+        return [name for name, alive in members.items() if not alive]
+
+    async def _others(self) -> bool:
+        """Whether another member of the group lives, on any of the streams."""
+        return any([any((await self._members(stream)).values()) for stream in self.streams])
+
+    async def _members(self, stream: str) -> dict[str, bool]:
+        """The other members by name, and whether each has a heartbeat."""
         async with self.links.link() as link:
             (reply,) = await link.exchange([("XINFO", "CONSUMERS", stream, self.group)])
             if isinstance(reply, Exception):
-                return []
+                return {}
             names = [flat(row)[b"name"].decode() for row in reply]
             others = [name for name in names if name != self.name]
             if not others:
-                return []
+                return {}
             alive = await link.exchange([("EXISTS", self.keys("beat", name)) for name in others])
-        return [name for name, lives in zip(others, alive, strict=True) if lives == 0]
+        # Only a plain 0 says that somebody is gone: an error says nothing.
+        return {name: lives != 0 for name, lives in zip(others, alive, strict=True)}
 
     async def leave(self) -> None:
-        """Say good-bye: the heartbeat goes, and the membership where nothing is pending any more."""
+        """Say good-bye: the heartbeat goes, and the membership where nothing is pending any more.
+
+        The last one takes the role's heartbeat with it, so that who asks now falls back at once and not after 2 s.
+        """
         try:
+            alone = not await self._others()
             async with self.links.link() as link:
                 commands: list[Command] = [("DEL", self.keys("beat", self.name))]
+                if alone:
+                    await link.exchange([("DEL", self.keys("alive", self._role))])
                 commands += [("XPENDING", stream, self.group, "-", "+", 1, self.name) for stream in self.streams]
                 replies = await link.exchange(commands)
                 done = [s for s, pending in zip(self.streams, replies[1:], strict=True) if pending == []]
