@@ -10,15 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
+from bus.codec import read_json
 from bus.config.hookfile import HookFile, from_document, to_document
 from bus.connections import Links
-from bus.errors import ConfigError, FleethookError, NotFound
+from bus.errors import ConfigError, DecodeError, FleethookError, NotFound
 from bus.ids import host_name
 from bus.keys import Keys
 from bus.sealing import fingerprint, seal
 from bus.streams import call, checked, flat
 
 KEPT_VERSIONS: Final = 100
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Largest published set; ten thousand hooks are 2 MB."""
+
 KEPT_LOG: Final = 1_000
 
 
@@ -38,7 +42,10 @@ async def current_version(links: Links, keys: Keys) -> int:
     """The number of the version in force; 0 where nothing was ever published."""
     async with links.link() as link:
         (reply,) = await link.exchange([("GET", keys("hookset", "current"))])
-    return int(checked(reply, "reading the hook set's version") or 0)
+    said = checked(reply, "reading the hook set's version") or b"0"
+    if not said.isdigit():
+        raise FleethookError(f"{keys('hookset', 'current')} holds no version number; publish the set again")
+    return int(said)
 
 
 async def load_version(links: Links, keys: Keys, version: int) -> HookFile:
@@ -117,7 +124,10 @@ async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
     raw = checked(reply, f"reading version {version}")
     if raw is None:
         raise NotFound(f"version {version} of the hook set does not exist; see `fleethook hooks history`")
-    document = json.loads(raw)
+    try:
+        document = read_json(raw, limit=MOST_BYTES)
+    except DecodeError as error:
+        raise FleethookError(f"version {version} of the hook set is not readable: {error}") from error
     if not isinstance(document, dict):
         raise FleethookError(f"version {version} of the hook set is not readable")
     return document
@@ -126,11 +136,14 @@ async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
 async def _put(
     links: Links, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
 ) -> int:
+    text = json.dumps(document, separators=(",", ":"))
+    if len(text) > MOST_BYTES:
+        raise ConfigError(f"the set has {len(text)} bytes and changes nothing; {MOST_BYTES} is the most")
     word, version = await call(
         links,
         "apply",
         (keys("hookset", "current"), keys("hookset", "log")),
-        (keys("hookset", ""), json.dumps(document, separators=(",", ":")), "" if expected is None else expected,
+        (keys("hookset", ""), text, "" if expected is None else expected,
          KEPT_VERSIONS, KEPT_LOG, "by", f"{getpass.getuser()}@{host_name()}", "message", message,
          "digest", file.digest, "hooks", len(file.hooks), "endpoints", len(file.endpoints)),
     )  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ log = logging.getLogger("fleethook.hooks")
 POLL_SECONDS: Final = 0.5
 """How often the published version and the files are looked at: a change is in force within a second."""
 
+_E = TypeVar("_E", Hook, Endpoint)
+
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 
@@ -51,21 +54,22 @@ class HookSet:
         self.layers = tuple(one.layer for one in layers)
         self.hooks: dict[str, Hook] = {}
         self.endpoints: dict[str, Endpoint] = {}
+        taken: dict[str, Hook | Endpoint] = {}
         allow: list[str] = []
         for one in layers:
             for hook in (*_guards(one), *one.file.hooks):
-                if hook.enabled:
-                    self.hooks.setdefault(hook.id, msgspec.structs.replace(hook, layer=one.layer, version=one.version))
+                placed = _placed(hook, one, taken) if hook.enabled else None
+                if placed is not None:
+                    self.hooks[placed.id] = placed
             for endpoint in one.file.endpoints:
-                if endpoint.enabled:
-                    placed = msgspec.structs.replace(endpoint, layer=one.layer, version=one.version)
-                    self.endpoints.setdefault(endpoint.id, placed)
+                target = _placed(endpoint, one, taken) if endpoint.enabled else None
+                if target is not None:
+                    self.endpoints[target.id] = target
             if one.layer != "project":  # a cloned repository may not open the network
                 allow.extend(one.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
-        conditional: list[Hook | Endpoint] = [*ordered, *self.endpoints.values()]
-        self._conditions = {one.id: compile_condition(one.when) for one in conditional if one.when}
+        self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
@@ -88,7 +92,10 @@ class HookSet:
         return [one for one in self._targets.find(event) if self.holds(one, event, verdict)]
 
     def holds(self, entry: Hook | Endpoint, event: Event, verdict: Verdict | None = None) -> bool:
-        """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost."""
+        """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost.
+
+        A rule that allows is no guard: in doubt it says nothing.
+        """
         condition = self._conditions.get(entry.id)
         if condition is None:
             return True
@@ -96,8 +103,36 @@ class HookSet:
         try:
             return condition({"event": event.facts(), "verdict": said})
         except ConditionError as error:
-            log.warning("%s: when: of %r cannot be evaluated (%s); it counts as true", entry.origin, entry.id, error)
-            return True
+            holds = not (isinstance(entry, Hook) and entry.rule is not None and entry.rule.decision == "allow")
+            log.warning(
+                "%s: when: of %r cannot be evaluated (%s); it counts as %s", entry.origin, entry.id, error, holds
+            )
+            return holds
+
+
+def _placed(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:
+    """The entry in its layer; None where a higher layer has the very same one (a file that was also published).
+
+    Another entry with an id that is taken gets one of its own: a lower layer's guard is not lost for its name.
+    """
+    placed = msgspec.structs.replace(entry, layer=layered.layer, version=layered.version)
+    known = taken.get(placed.id)
+    if known is not None and _bare(known) == _bare(placed):
+        return None
+    if known is not None:
+        renamed = next(name for n in range(1, len(taken) + 2)
+                       if (name := f"{placed.id[:48]}-{layered.layer}{n if n > 1 else ''}") not in taken)  # fmt: skip
+        log.warning("%s: the id %r is taken in %s; here it is %r", placed.origin, placed.id, known.origin, renamed)
+        placed = msgspec.structs.replace(placed, id=renamed)
+    taken[placed.id] = placed
+    return placed
+
+
+def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
+    """The entry without its place, for comparison."""
+    if isinstance(entry, Hook):
+        return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0)
+    return msgspec.structs.replace(entry, layer="fleet", version="", origin="")
 
 
 def _guards(layered: Layered) -> list[Hook]:
@@ -133,7 +168,8 @@ class Watcher:
         self._files: dict[Path, _Watched] = {}
         self._sets: dict[tuple[str, ...], HookSet] = {}
         self._looked = 0.0
-        self._bad_version = 0
+        self._seen = 0
+        """The published version that was looked at last, good or bad."""
         self._trust = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
 
@@ -144,23 +180,31 @@ class Watcher:
             return
         self._looked = now
         try:
-            version = await current_version(self._links, self._keys)
-            if str(version) == self._fleet.version or version == self._bad_version:
-                return
-            file = await load_version(self._links, self._keys, version)
-            HookSet([Layered("fleet", str(version), file)])
+            await self._load(await current_version(self._links, self._keys))
         except Unreachable:
             if force:
                 raise
         except FleethookError as error:
-            self._bad_version = version
-            log.error(
-                "version %s of the hook set is not put in force: %s; %s stays", version, error, self._fleet.version
-            )
-        else:
-            self._fleet = Layered("fleet", str(version), file)
-            self._sets.clear()
-            log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
+            log.error("the published hook set: %s; %s stays in force", error, self._fleet.version)
+
+    async def _load(self, version: int) -> None:
+        if version == self._seen:
+            return
+        if version == 0:
+            log.error("the published hook set is gone; %s stays in force until one is published", self._fleet.version)
+            self._seen = 0
+            return
+        try:
+            file = await load_version(self._links, self._keys, version)
+            layered = Layered("fleet", str(version), file)
+            compiled = HookSet([layered])
+        except Unreachable:
+            raise
+        except FleethookError as error:
+            self._seen = version  # said once, and not tried again before another is published
+            raise FleethookError(f"version {version} is not put in force: {error}") from error
+        self._seen, self._fleet, self._sets = version, layered, {_key([layered]): compiled}
+        log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
 
     def for_event(self, event: Event) -> HookSet:
         """The set in force for `event`: user and project layers exist only on their own host."""
@@ -168,7 +212,8 @@ class Watcher:
         if event.host == self._host:
             if self._user_path is not None:
                 layers.append(self._file("user", self._user_path))
-            project = self._project(event.cwd) if event.cwd else None
+            # Absolute: below a relative one would lie the worker's own folder.
+            project = self._project(event.cwd) if os.path.isabs(event.cwd) else None
             if project is not None:
                 layers.append(self._file("project", project))
         used = [one for one in layers if one.version not in {"", "0"}]
@@ -189,7 +234,7 @@ class Watcher:
         return self._compiled([self._fleet] if self._fleet.version != "0" else [])
 
     def _compiled(self, layers: list[Layered]) -> HookSet:
-        key = tuple(f"{LAYERS.index(one.layer)}{one.version}" for one in layers)
+        key = _key(layers)
         known = self._sets.get(key)
         if known is None:
             known = HookSet(layers)
@@ -203,6 +248,10 @@ class Watcher:
         if watched is None:
             watched = self._files[path] = _Watched(layer, path, self._trust)
         return watched.current()
+
+
+def _key(layers: Sequence[Layered]) -> tuple[str, ...]:
+    return tuple(f"{LAYERS.index(one.layer)}{one.version}" for one in layers)
 
 
 class _Watched:
@@ -242,6 +291,9 @@ class _Watched:
             HookSet([Layered(self._layer, file.digest[:8], file)])
         except ConfigError as error:
             log.error("%s: the set that was in force stays", error)
+            return
+        if self._layer == "project" and not is_trusted(self._path, self._trust):
+            self._stamp = (0, 0, 0)  # changed between the look and the reading: looked at again
             return
         for problem in file.problems:
             log.error("%s: this entry is left out", problem)
