@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -18,8 +19,8 @@ from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
 from bus.events import Event
 from bus.ids import event_id, host_name, reply_token
 from bus.keys import Keys
-from bus.streams import checked
-from bus.verdicts import Policy, Verdict, failed
+from bus.streams import checked, flat
+from bus.verdicts import Policy, Verdict, bus_policy, failed
 
 DEFAULT_BUDGET: Final = 10.0
 """Seconds within which a verdict must come, all in all."""
@@ -29,6 +30,7 @@ WAIT_SLICE: Final = 1.0
 
 _WIRE_SECONDS: Final = 0.25
 _MOST_LOST: Final = 3
+_PAGE: Final = 500
 
 _T = TypeVar("_T")
 
@@ -76,8 +78,8 @@ class Bus:
     async def publish(self, event: Event) -> str:
         """Announce `event` and return its id, in one round trip; nobody waits for a hook.
 
-        While Redis is away the event goes to the spool, where there is one; else raises Unreachable. A reply that
-        was lost on the wire raises too: pass an event with an id of your own to publish it again without repeating it.
+        Where the reply was lost on the wire, the stream is looked at before the event is added again. While Redis is
+        away the event goes to the spool, where there is one; else raises Unreachable.
         """
         (published,) = await self.publish_many([event])
         return published
@@ -85,21 +87,49 @@ class Bus:
     async def publish_many(self, events: Sequence[Event]) -> list[str]:
         """Announce several events in one write, and return their ids in order; raises as `publish` does."""
         prepared = [self._prepared(event) for event in events]
-        stream = self.keys("events")
+        commands: dict[str, Command] = {
+            event.id: ("XADD", self.keys("events"), "*", *self._fields(event)) for event in prepared
+        }
+        begun = time.monotonic()
         try:
-            async with self.links.link() as link:
-                commands = [("XADD", stream, "*", *self._fields(event)) for event in prepared]
-                for reply in await link.exchange(commands):
-                    checked(reply, "publishing")
-        except Unreachable:
+            try:
+                left = await self._add(commands)
+            except Unreachable:
+                async with self.links.link() as link:
+                    arrived = await _arrived(link, self.keys("events"), time.monotonic() - begun)
+                left = await self._add({name: one for name, one in commands.items() if name not in arrived})
+        except Unreachable as error:
+            left = dict.fromkeys(commands, error)
+        if left:
             if self._spool is None:
-                raise
-            from bus.spool import append
-
-            for event in prepared:
-                append(self._spool, "events", [str(field) if not isinstance(field, bytes) else field
-                                               for field in self._fields(event)])  # fmt: skip
+                raise next(iter(left.values()))
+            self._keep("events", [event for event in prepared if event.id in left])
         return [event.id for event in prepared]
+
+    async def _add(self, commands: Mapping[str, Command]) -> dict[str, Unreachable]:
+        """Send the commands in one write; those that a full or read-only server refused, with its word for it."""
+        refused: dict[str, Unreachable] = {}
+        if not commands:
+            return refused
+        async with self.links.link() as link:
+            replies = await link.exchange(list(commands.values()))
+        for name, reply in zip(commands, replies, strict=True):
+            try:
+                checked(reply, "publishing")
+            except Unreachable as error:
+                refused[name] = error
+        return refused
+
+    def _keep(self, stream: str, events: Sequence[Event], *more: str) -> None:
+        """Put events into the spool, from which a drainer sends each once."""
+        if self._spool is None:
+            return
+        from bus.spool import append
+
+        for event in events:
+            fields = [field if isinstance(field, bytes) else str(field) for field in self._fields(event)]
+            if not append(self._spool, stream, [*fields, *more]):
+                raise Unreachable(f"redis is away and the spool {self._spool} takes no more; an event is lost")
 
     async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
         """Ask for the verdict on `event`, within `budget` seconds all in all.
@@ -115,7 +145,7 @@ class Bus:
         except FleethookError as error:
             why = str(error)
             await self._report(event, why)
-            return failed(self.on_failure, why, event=event.id)
+            return failed(bus_policy(self.on_failure, event.type), why, event=event.id)
 
     async def _ask(self, event: Event, reply: str, deadline: float) -> Verdict:
         """Add the request and wait, a slice at a time; after a broken wire look before adding it again.
@@ -147,9 +177,9 @@ class Bus:
         raise RequestTimeout("no verdict came within the budget")
 
     def _prepared(self, event: Event) -> Event:
-        if event.id and event.host:
-            return event
         parent = event.parent or os.environ.get("FLEETHOOK_PARENT", "")
+        if event.id and event.host and parent == event.parent:
+            return event
         return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or self._host, parent=parent)
 
     def _fields(self, event: Event) -> tuple[str | bytes, ...]:
@@ -166,11 +196,27 @@ class Bus:
             async with self.links.link() as link:
                 await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
         except Unreachable:
-            if self._spool is not None:
-                from bus.spool import append
+            # The whole request: whether Redis has it already is not known, and it is recorded once by its id.
+            with contextlib.suppress(
+                Unreachable
+            ):  # a full spool counts what it loses; the answer is given all the same
+                self._keep("requests", [event], "fallback", why)
 
-                whole = [str(field) if not isinstance(field, bytes) else field for field in self._fields(event)]
-                append(self._spool, "requests", [*whole, "fallback", why])
+
+async def _arrived(link: Link, stream: str, seconds: float) -> set[str]:
+    """The ids of the events that were added within so many seconds, and a margin for a clock that is adjusted."""
+    (now,) = await link.exchange([("TIME",)], seconds=CONNECT_SECONDS)
+    at, since = "+", int(checked(now, "asking for the time")[0]) - int(seconds) - 5
+    found: set[str] = set()
+    while True:
+        (rows,) = await link.exchange([("XREVRANGE", stream, at, f"{since * 1000}-0", "COUNT", _PAGE)])
+        if isinstance(rows, Exception):  # whoever may only add cannot look
+            return found
+        for _, fields in rows:
+            found.add(flat(fields).get(b"id", b"").decode("utf-8", "replace"))
+        if len(rows) < _PAGE:
+            return found
+        at = f"({rows[-1][0].decode()}"
 
 
 async def _look(link: Link, reply: str) -> bytes | None:
@@ -215,6 +261,10 @@ class SyncBus:
     def publish(self, event: Event) -> str:
         """As Bus.publish."""
         return self._run(self._bus.publish(event))
+
+    def publish_many(self, events: Sequence[Event]) -> list[str]:
+        """As Bus.publish_many."""
+        return self._run(self._bus.publish_many(events))
 
     def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
         """As Bus.request."""
