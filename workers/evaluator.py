@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from bus.chain import Run, evaluate
+from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.events import Event
@@ -17,13 +20,23 @@ from bus.hooks import Hook
 from bus.ids import consumer_name, host_name
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
-from bus.requests import Request, answer_call, call_key, claim_call, defer_call, read_event, read_request, render
+from bus.requests import (
+    Request,
+    answer_call,
+    call_key,
+    claim_call,
+    defer_call,
+    event_type,
+    read_event,
+    read_request,
+    render,
+)
 from bus.runners import Outcome, Runner
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import RuleRunner
-from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
-from bus.verdicts import Policy, Verdict, failed
+from bus.streams import BEAT_SECONDS, MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
+from bus.verdicts import Policy, Verdict, bus_policy, failed
 from workers.deadletters import poison_call
 from workers.posters import Posters
 
@@ -31,10 +44,18 @@ log = logging.getLogger("fleethook.evaluator")
 
 GROUP: Final = "evaluators"
 _READ: Final = 32
+_FULL_SECONDS: Final = 0.05
+"""How long a read waits while no slot is free, so that one that becomes free takes up what was put aside."""
+_KEEP_SECONDS: Final = 0.25
 _CLOCK_SECONDS: Final = 30.0
 _STATS_SECONDS: Final = 1.0
 _WARMED: Final = 500
 _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
+_MARGIN_SECONDS: Final = 0.5
+_MARGIN_PART: Final = 0.1
+"""Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
+that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
+
 MOST_STEPS: Final = 16
 """How far FLEETHOOK_PARENT is followed upward."""
 
@@ -63,6 +84,9 @@ class Evaluator:
         self._rules: Runner = RuleRunner()
         self._commands: Runner = CommandRunner()
         self._answers: list[Call] = []
+        self._held: set[tuple[str, str]] = set()
+        self._begun: set[str] = set()
+        self._kept = 0.0
         self._reconnect = False
         self._warmed: HookSet | None = None
         self._clock = 0
@@ -79,8 +103,8 @@ class Evaluator:
                     try:
                         await self._turn()
                         backoff.back()
-                    except (Unreachable, FleethookError) as error:
-                        self._reconnect = True
+                    except FleethookError as error:
+                        self._reconnect = self._consumer.doubtful = True
                         await backoff.wait(error)
                 await self._finish()
             finally:
@@ -113,111 +137,157 @@ class Evaluator:
         if self._reconnect:
             await self._consumer.create()  # a server that was restarted knows our scripts no more
             self._reconnect = False
-        if time.monotonic() - self._clock_read > _CLOCK_SECONDS:
-            await self._read_clock()
-        await self._watcher.refresh()
-        await self._warm()
-        await self._send_stats()
+        entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
         free = self._slots - len(self._busy)
         requests, waiting = self._consumer.streams
-        entries = await self._consumer.adopt(max(1, free))
         async with self._reading.link() as link:
             count = min(_READ, free) if free > 0 else _READ
+            block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers, self._answers = self._answers, []
-            block = 0 if entries else 0.5
             try:
                 entries += await self._consumer.read(
                     link, count, block, (requests, waiting) if free > 0 else (requests,), answers
                 )
             except Unreachable:
-                self._answers = answers  # whoever was acknowledged meanwhile is not answered a second time
+                self._answers = answers + self._answers  # whoever was acknowledged meanwhile is not answered again
                 raise
-        if entries:
-            self._answers += await self._handle(entries)
-
-    async def _handle(self, entries: Sequence[Entry]) -> list[Call]:
-        """The answers that rules can give at once, for one write together with the next read; a slot for the rest."""
-        calls: list[Call] = []
         for entry in entries:
-            request = read_request(entry, self._keys)
-            verdict: Verdict | None = None
-            event: Event | None = None
+            self._answers += await self._handle(entry)
+
+    async def _keep(self) -> list[Entry]:
+        """What is to be done now and then, and the entries of others, or of our own, that it finds to carry on."""
+        self._kept = time.monotonic()
+        if self._answers:  # nobody waits for our housekeeping
+            answers, self._answers = self._answers, []
             try:
-                event = read_event(request)
-            except DecodeError as error:
-                verdict = failed(self._policy, f"payload could not be read: {error}", event=request.id)
-                calls.append(poison_call(self._keys, entry, f"undecodable request: {error}", acknowledge=""))
-                log.warning("request %s of %s cannot be read: %s; dead letter", request.id, request.source, error)
-            if event is not None:
-                verdict = self._at_once(request)
-                if verdict is None:
-                    hooks_in_force = self._watcher.for_event(event)
-                    hooks = hooks_in_force.blocking(event)
-                    if any(hook.kind != "rule" for hook in hooks):
-                        await self._slot(request, event, hooks, hooks_in_force)
-                        continue
-                    verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._rules.run)
-            if verdict is not None:
-                calls.append(self._answer(request, event, verdict))
-        return calls
+                await self._send(answers)
+            except Unreachable:
+                self._answers = answers + self._answers
+                raise
+        if time.monotonic() - self._clock_read > _CLOCK_SECONDS:
+            await self._read_clock()
+        await self._watcher.refresh()
+        await self._warm()
+        await self._send_stats()
+        held = self._held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
+        return await self._consumer.strays(held) + await self._consumer.adopt()
 
-    def _at_once(self, request: Request) -> Verdict | None:
-        """The verdict of a request that runs no hook: it fell back before, is out of time, or is a poison entry."""
-        why = ""
-        if request.fallback:
-            why = request.fallback
-        elif self._now() >= request.deadline:
+    async def _handle(self, entry: Entry) -> list[Call]:
+        """The calls that rules can make at once, for one write together with the next read; a slot for the rest.
+
+        Whatever goes wrong with one request is an error verdict for it, and nothing to the others.
+        """
+        request = read_request(entry, self._keys)
+        if request.handed > MOST_DELIVERIES:  # before anything of it is read: that may be what kills
+            return self._bury(request, f"handed out {request.handed} times: whoever evaluates it dies")
+        try:
+            event = read_event(request)
+        except DecodeError as error:
+            return self._bury(request, f"payload could not be read: {error}")
+        except Exception as error:
+            log.exception("request %s", request.id)
+            return self._bury(request, f"payload could not be read: {type(error).__name__}")
+        try:
+            verdict = self._at_once(request, event)
+            if verdict is None:
+                hooks_in_force = self._watcher.for_event(event)
+                hooks = hooks_in_force.blocking(event)
+                if any(hook.kind != "rule" for hook in hooks):
+                    return self._slot(request, event, hooks, hooks_in_force)
+                verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._rules.run)
+            return [self._answer(request, event, verdict)]
+        except Exception as error:  # noqa: BLE001 - logged in _broken
+            return self._broken(request, event, error)
+
+    def _at_once(self, request: Request, event: Event) -> Verdict | None:
+        """The verdict of a request that runs no hook: it fell back before, or is out of time."""
+        why = request.fallback
+        if not why and self._now() >= request.deadline:
             why = "the budget was used up before an evaluator was free"
-        elif request.entry.delivered > MOST_DELIVERIES:
-            why = f"handed out {request.entry.delivered} times: whoever evaluates it dies"
-        return failed(self._policy, why, event=request.id) if why else None
+        return self._failed(request, event, why) if why else None
 
-    async def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet) -> None:
+    def _failed(self, request: Request, event: Event | None, why: str) -> Verdict:
+        return failed(bus_policy(self._policy, event_type(request, event)), why, event=request.id)
+
+    def _bury(self, request: Request, why: str) -> list[Call]:
+        """A dead letter, and an error verdict to whoever waits."""
+        log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
+        letter = poison_call(self._keys, request.entry, why, acknowledge="")
+        return [letter, self._answer(request, None, self._failed(request, None, why))]
+
+    def _broken(self, request: Request, event: Event, error: Exception) -> list[Call]:
+        log.error("request %s", request.id, exc_info=error)
+        why = f"the evaluator broke on it: {type(error).__name__}"
+        try:
+            return [self._answer(request, event, self._failed(request, event, why))]
+        except Exception as again:  # its answer cannot be rendered with the event; without it is left
+            log.error("request %s", request.id, exc_info=again)
+            return self._bury(request, why)
+
+    def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet) -> list[Call]:
+        """Start it in a slot; without a free one, the call that puts it aside."""
         if len(self._busy) >= self._slots:
-            await self._send([defer_call(request, self._keys, GROUP)])
-            return
+            return [defer_call(request, self._keys, GROUP)]
         task = asyncio.create_task(self._with_effects(request, event, hooks, hooks_in_force))
+        place = (request.entry.stream, request.entry.id)
+        self._held.add(place)
         self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._busy.discard(ended)
+            self._held.discard(place)
+
+        task.add_done_callback(done)
+        return []
 
     async def _with_effects(
         self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet
     ) -> None:
         try:
-            call_name = call_key(event, self._keys)
-            effects = [hook.id for hook in hooks if hook.kind != "rule"]
-            claim = claim_call(request, self._keys, GROUP, self.name, call_name, effects)
-            (reply,) = await call_all(self._links, [claim])
-            if isinstance(reply, Exception):
-                raise FleethookError(f"claiming {request.id}: {reply}")
-            word = reply[0].decode()
-            if word == "same":
-                await self._send(
-                    [answer_call(request, self._keys, GROUP, Verdict(event=request.id), reply[1], call_name)]
-                )
-            if word not in {"run", "again"}:
-                return
-            chain = await self._lineage(event)
-            run = _without_loops(self._run, event, chain)
-            verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=word == "again")
-            await self._send([self._answer(request, event, verdict)])
-        except (Unreachable, FleethookError) as error:
-            log.error("request %s: %s; it stays pending and is carried on", request.id, error)
+            again, calls = await self._claim(request, event, hooks)
+            if again is None:
+                answers = calls
+            else:
+                run = _without_loops(self._run, event, await self._lineage(event))
+                again = again or request.id in self._begun
+                self._begun.add(request.id)
+                verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again)
+                answers = [self._answer(request, event, verdict)]
+        except FleethookError as error:
+            # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
+            self._consumer.doubtful = True
+            log.error("request %s: %s; it is carried on", request.id, error)
+            return
+        except Exception as error:  # noqa: BLE001 - logged in _broken
+            answers = self._broken(request, event, error)
+        try:
+            if await self._send(answers):
+                self._begun.discard(request.id)
+        except Unreachable as error:
+            self._answers += answers  # with the next read: the hooks have run, and must not run again
+            log.error("the answer to request %s: %s; it is sent again", request.id, error)
+
+    async def _claim(self, request: Request, event: Event, hooks: Sequence[Hook]) -> tuple[bool | None, list[Call]]:
+        """Whether hooks may have begun before, where we may run them; else None, and the answer that is ours to give."""
+        name = call_key(event, self._keys)
+        effects = [hook.id for hook in hooks if hook.kind != "rule"]
+        reply = await call(self._links, *claim_call(request, self._keys, GROUP, self.name, name, effects))
+        word = reply[0].decode()
+        if word == "same":
+            known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id)
+            return None, [self._answer(request, event, known)]
+        return (word == "again", []) if word in {"run", "again"} else (None, [])
 
     async def _evaluate(
         self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, run: Run, *,
         again: bool = False,
     ) -> Verdict:  # fmt: skip
-        seconds = max(0.0, (request.deadline - self._now()) / 1000)
+        left = (request.deadline - self._now()) / 1000
+        seconds = max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
         verdict = await evaluate(
-            event,
-            hooks,
-            run,
-            seconds=seconds,
-            version=hooks_in_force.version,
-            layers=hooks_in_force.layers,
-            again=again,
-        )
+            event, hooks, run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
+            again=again, refit=hooks_in_force.blocking,
+        )  # fmt: skip
         self._stats[f"verdicts:{verdict.decision}"] += 1
         self._stats["fallbacks"] += sum(1 for part in verdict.parts if part.fallback)
         return verdict
@@ -245,10 +315,15 @@ class Evaluator:
                 "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
             )
         answer = render(request, verdict, event)
-        return answer_call(request, self._keys, GROUP, verdict, answer, call_key(event, self._keys))
+        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
+        return answer_call(request, self._keys, GROUP, verdict, answer, name)
 
-    async def _send(self, calls: Sequence[Call]) -> None:
-        await call_all(self._links, calls)
+    async def _send(self, calls: Sequence[Call]) -> bool:
+        """Whether Redis carried out all of them; where it refused one, its entry is looked for again."""
+        if not calls or not any(isinstance(reply, Exception) for reply in await call_all(self._links, calls)):
+            return True
+        self._consumer.doubtful = True
+        return False
 
     async def _read_clock(self) -> None:
         self._clock = await server_now(self._links) - int(time.time() * 1000)
@@ -266,21 +341,25 @@ class Evaluator:
             await link.exchange([("HINCRBY", self._keys("stats"), name, n) for name, n in counted.items()])
 
     async def _finish(self) -> None:
-        if self._busy:
-            log.info("finishing %d requests", len(self._busy))
-            beat = asyncio.create_task(self._beat_while_draining())
-            await asyncio.wait(self._busy, timeout=self._drain)
-            beat.cancel()
-        if self._answers:
+        try:
             await self._send(self._answers)
-        await self._send_stats()
+            self._answers = []
+            await self._drain_slots()
+            await self._send(self._answers)
+            await self._send_stats()
+        except Unreachable as error:
+            log.error("leaving while redis is away: %s; others carry on what is pending", error)
         await self._consumer.leave()
 
-    async def _beat_while_draining(self) -> None:
-        while True:
+    async def _drain_slots(self) -> None:
+        """Let what is under way end, beating so that nobody takes it over meanwhile; we take nothing new."""
+        if self._busy:
+            log.info("finishing %d requests", len(self._busy))
+        until = time.monotonic() + self._drain
+        while self._busy and (left := until - time.monotonic()) > 0:
             async with self._links.link() as link:
                 await link.exchange(self._consumer.beat_commands()[:1])
-            await asyncio.sleep(0.5)
+            await asyncio.wait(self._busy, timeout=min(BEAT_SECONDS, left))
 
 
 def read_lineage(chain: Sequence[Any]) -> list[tuple[str, frozenset[str]]]:
@@ -295,12 +374,16 @@ def read_lineage(chain: Sequence[Any]) -> list[tuple[str, frozenset[str]]]:
 
 
 def _without_loops(run: Run, event: Event, chain: Sequence[tuple[str, frozenset[str]]]) -> Run:
-    """`run`, except for a hook that already runs up the chain of events: that is refused, and the chain shown (F-12)."""
+    """`run`, except for a hook that already runs up the chain of events: that is refused, and the chain shown (F-12).
+
+    A chain that is longer than what is followed may hold any hook, so there every one with effects is refused.
+    """
     if not chain:
         return run
+    endless = len(chain) >= MOST_STEPS
 
     async def guarded(hook: Hook, seen: Event, seconds: float) -> Outcome:
-        if hook.kind != "rule" and any(hook.id in hooks for _, hooks in chain):
+        if hook.kind != "rule" and (endless or any(hook.id in hooks for _, hooks in chain)):
             return Outcome(note=loop_text(hook.id, event, chain))
         return await run(hook, seen, seconds)
 
