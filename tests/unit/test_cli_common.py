@@ -30,7 +30,7 @@ from workers.cli.common import (
     pass_fleet,
     run_command,
 )
-from workers.cli.output import colours, printable, to_json, write_table
+from workers.cli.output import colours, printable, styler, to_json, write_table
 from workers.cli.up import STARTER
 
 REPOSITORY = Path(__file__).parents[2]
@@ -202,6 +202,9 @@ def test_data_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "id   what\ne1   two lines \\x1b[31mred\ne22  -\n"
     run_command(a_root(lambda fleet: fleet.data("x\x1b[2J")), ["do"])
     assert capsys.readouterr().out == "x\\x1b[2J\n"
+    green = styler(True)("ok \x1b[8m", "green")
+    assert printable(f"{green} \x1b[2J\x1b[30mx", colour=True) == "\x1b[32mok \\x1b[8m\x1b[0m \\x1b[2J\\x1b[30mx"
+    assert printable("rm \u202efdp") == "rm \\u202efdp"
 
 
 def test_json_holds_what_events_hold(capsysbinary: pytest.CaptureFixture[bytes]) -> None:

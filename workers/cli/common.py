@@ -24,8 +24,19 @@ from bus.errors import (
     ServerError,
     Unreachable,
 )
-from workers.cli import output
-from workers.cli.output import Colour
+from workers.cli.output import (
+    Colour,
+    ReaderGone,
+    colours,
+    interactive,
+    printable,
+    say,
+    styler,
+    to_json,
+    write,
+    write_json,
+    write_table,
+)
 
 if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
     from bus.acl import Role
@@ -171,32 +182,32 @@ class Context:
 
     def say(self, text: str) -> None:
         """A message for people, on stderr."""
-        output.say(text, colour=output.colours(sys.stderr, self.colour) and "\x1b[" in text)
+        say(text, colour=colours(sys.stderr, self.colour))
 
     def style(self, text: str, colour: Colour, *, err: bool = False) -> str:
         """The text in a colour, where the stream (stdout, or stderr with `err`) takes one."""
-        return output.styler(output.colours(sys.stderr if err else sys.stdout, self.colour))(text, colour)
+        return styler(colours(sys.stderr if err else sys.stdout, self.colour))(text, colour)
 
     def data(self, value: object) -> None:
         """The result on stdout: a text as it is, anything else as one JSON object."""
         if isinstance(value, str) and not self.json:
-            output.write(value, colour=output.colours(sys.stdout, self.colour) and "\x1b[" in value)
+            write(value, colour=colours(sys.stdout, self.colour))
         else:
-            output.write_json(value, indent=sys.stdout.isatty())
+            write_json(value, indent=sys.stdout.isatty())
 
     def stream(self, value: object) -> None:
         """One record of many on stdout, as a line of JSON."""
-        output.write_json(value)
+        write_json(value)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Rows on stdout, aligned."""
-        output.write_table(headers, rows, colour=output.colours(sys.stdout, self.colour))
+        write_table(headers, rows, colour=colours(sys.stdout, self.colour))
 
     def confirm(self, text: str, yes: bool = False) -> bool:
         """Whether to go on; a usage error where nobody can be asked and `--yes` was not given."""
         if yes:
             return True
-        if self.json or not output.interactive():
+        if self.json or not interactive():
             raise click.UsageError(f"{text} Nobody can be asked here: say --yes")
         return click.confirm(text, default=False, err=True)
 
@@ -232,14 +243,14 @@ def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
             args=None if argv is None else list(argv), prog_name="fleethook", standalone_mode=False, obj=fleet
         )
         sys.stdout.flush()
-    except (output.ReaderGone, BrokenPipeError):
+    except (ReaderGone, BrokenPipeError):
         # Whoever reads has enough. Without this the interpreter complains when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort):
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
-        output.say(error.format_message())
+        say(error.format_message())
         return 2
     except Exception as error:  # noqa: BLE001 - the last place where it can be put into words
         return _report(error, fleet)
@@ -280,12 +291,12 @@ def _report(error: Exception, fleet: Context) -> int:
     if fleet.verbose and not isinstance(error, click.ClickException):
         import traceback
 
-        output.say(redact_text("".join(traceback.format_exception(error)).rstrip()))
+        say(redact_text("".join(traceback.format_exception(error)).rstrip()))
     if fleet.json:
-        output.say(output.to_json({"error": error_report(error)}))
+        say(to_json({"error": error_report(error)}))
     else:
-        word = output.styler(output.colours(sys.stderr, fleet.colour))("fleethook:", "red")
-        output.say(f"{word} {output.printable(redact_text(_text(error)))}", colour=True)
+        word = styler(colours(sys.stderr, fleet.colour))("fleethook:", "red")
+        say(f"{word} {printable(redact_text(_text(error)))}", colour=True)
     return code
 
 

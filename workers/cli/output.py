@@ -16,8 +16,11 @@ from bus.errors import FleethookError
 
 Colour = Literal["green", "yellow", "red", "cyan", "bright_black"]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What an event's data could steer a terminal with; line break and tab stay."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What an event's data could steer a terminal with, or show a text in another order; line break and tab stay."""
+
+_COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|90)m|" + _CONTROL.pattern)
+"""The same, or a colour of ours: of all sequences these can neither hide a text nor move it."""
 
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
 """Variables that say: nobody sits in front of this terminal."""
@@ -27,11 +30,21 @@ class ReaderGone(FleethookError):
     """Whoever read our output has closed it: no error, but a reason to stop. Click would make exit code 1 of it."""
 
 
-def printable(text: str) -> str:
-    """The text with every control character written out, so that data cannot steer the terminal."""
+def printable(text: str, *, colour: bool = False) -> str:
+    """The text with every control character written out, so that data cannot steer the terminal.
+
+    With `colour` the colours that a styler gives stay.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return (_COLOURED if colour else _CONTROL).sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    if len(found[0]) > 1:
+        return found[0]
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def colours(stream: IO[Any], wanted: bool | None = None) -> bool:
@@ -53,12 +66,12 @@ def interactive() -> bool:
 def say(text: str, *, colour: bool = False) -> None:
     """A message for people, on stderr; `text` may be coloured already where `colour` is true."""
     with contextlib.suppress(BrokenPipeError):  # nobody reads the messages: the work goes on
-        click.echo(_bytes(text if colour else printable(text)), err=True, color=True)
+        click.echo(_bytes(printable(text, colour=colour)), err=True, color=True)
 
 
 def write(text: str, *, colour: bool = False) -> None:
     """Text as data, on stdout, with a line break at its end."""
-    _echo(text if colour else printable(text))
+    _echo(printable(text, colour=colour))
 
 
 def write_json(value: object, *, indent: bool = False) -> None:
