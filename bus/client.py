@@ -19,7 +19,7 @@ from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
 from bus.events import Event
 from bus.ids import event_id, host_name, reply_token
 from bus.keys import Keys
-from bus.streams import checked, flat
+from bus.streams import checked
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 
 DEFAULT_BUDGET: Final = 10.0
@@ -30,7 +30,6 @@ WAIT_SLICE: Final = 1.0
 
 _WIRE_SECONDS: Final = 0.25
 _MOST_LOST: Final = 3
-_PAGE: Final = 500
 
 _T = TypeVar("_T")
 
@@ -78,8 +77,8 @@ class Bus:
     async def publish(self, event: Event) -> str:
         """Announce `event` and return its id, in one round trip; nobody waits for a hook.
 
-        Where the reply was lost on the wire, the stream is looked at before the event is added again. While Redis is
-        away the event goes to the spool, where there is one; else raises Unreachable.
+        Where the reply was lost on the wire the event is added again, marked, and the dispatcher keeps one of the two.
+        While Redis is away the event goes to the spool, where there is one; else raises Unreachable.
         """
         (published,) = await self.publish_many([event])
         return published
@@ -90,14 +89,13 @@ class Bus:
         commands: dict[str, Command] = {
             event.id: ("XADD", self.keys("events"), "*", *self._fields(event)) for event in prepared
         }
-        begun = time.monotonic()
         try:
             try:
                 left = await self._add(commands)
             except Unreachable:
-                async with self.links.link() as link:
-                    arrived = await _arrived(link, self.keys("events"), time.monotonic() - begun)
-                left = await self._add({name: one for name, one in commands.items() if name not in arrived})
+                # Whether the wire broke before or after Redis had them is not known. The mark makes the dispatcher
+                # look for an earlier one of the same id, and remove this one where there is.
+                left = await self._add({name: (*one, "spooled", "1") for name, one in commands.items()})
         except Unreachable as error:
             left = dict.fromkeys(commands, error)
         if left:
@@ -201,22 +199,6 @@ class Bus:
                 Unreachable
             ):  # a full spool counts what it loses; the answer is given all the same
                 self._keep("requests", [event], "fallback", why)
-
-
-async def _arrived(link: Link, stream: str, seconds: float) -> set[str]:
-    """The ids of the events that were added within so many seconds, and a margin for a clock that is adjusted."""
-    (now,) = await link.exchange([("TIME",)], seconds=CONNECT_SECONDS)
-    at, since = "+", int(checked(now, "asking for the time")[0]) - int(seconds) - 5
-    found: set[str] = set()
-    while True:
-        (rows,) = await link.exchange([("XREVRANGE", stream, at, f"{since * 1000}-0", "COUNT", _PAGE)])
-        if isinstance(rows, Exception):  # whoever may only add cannot look
-            return found
-        for _, fields in rows:
-            found.add(flat(fields).get(b"id", b"").decode("utf-8", "replace"))
-        if len(rows) < _PAGE:
-            return found
-        at = f"({rows[-1][0].decode()}"
 
 
 async def _look(link: Link, reply: str) -> bytes | None:
