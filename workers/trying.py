@@ -121,7 +121,7 @@ def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
         if hook.kind == "rule":
             return await rules.run(hook, event, seconds)
         if not effects:
-            return Outcome(note=f"hook {hook.id!r} ({hook.kind}) would run here; --run runs it")
+            return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
         if hook.kind == "command":
             return await commands.run(hook, event, seconds)
         return await HttpRunner(posters.under(hooks.network)).run(hook, event, seconds)

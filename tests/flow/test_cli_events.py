@@ -110,6 +110,20 @@ def test_whatever_is_shown_is_redacted(home: Path) -> None:
     assert SECRET not in fleethook("trace", name).out
 
 
+def test_what_an_agent_sends_cannot_steer_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    evil = "\x1b[2J\x1b]0;owned\x07\nfake line"
+    published = fleethook("publish", stdin=event(evil, session=evil, cwd=evil, native=evil, host=evil, tool=evil))
+    name = published.out.strip()
+    for args in (("events", "list"), ("events", "show", name), ("trace", name)):
+        shown = fleethook(*args)
+        assert shown.code == 0
+        assert "\x1b[2J" not in shown.out
+        assert "\x1b]0" not in shown.out
+        assert "\x07" not in shown.out
+    assert "\nfake line" not in fleethook("trace", name).out
+
+
 def test_an_event_is_found_wherever_its_time_points(home: Path, server: Server, keys: Keys) -> None:
     old, future = "e000000000001" + "a" * 20, "effffffffffff" + "b" * 20
     names = [old, future, "my-own-id"]

@@ -111,7 +111,10 @@ def test_check_runs_the_tests_of_the_guards_and_shows_no_secret(project: Path) -
     assert "as it is" in fine.out, "a secret in the file is warned of"
     published = fleethook("hooks", "apply", "--yes")
     assert published.code == 0
-    assert SECRET not in fine.out + published.out + published.err
+    write(project, (project / "fleethook.yaml").read_text().replace("whsec_M", "whsec_N"))
+    changed = fleethook("hooks", "diff")
+    assert sum(line[0] in "+-" and "[secret " in line for line in changed.out.splitlines()) == 2, changed.out
+    assert SECRET not in fine.out + published.out + published.err + changed.out
 
 
 @pytest.mark.req("X-01")

@@ -94,7 +94,7 @@ def list_dead(fleet: Context, reason: str, target: str, grouped: bool, limit: in
         groups = list(_groups(found))[:limit]
         if fleet.json:
             fleet.data(groups)
-        else:
+        elif groups:
             fleet.table(("COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"),
                         [(one["count"], when(one["oldest"]), when(one["newest"]), short(", ".join(one["targets"])),
                           one["reason"]) for one in groups])  # fmt: skip
@@ -129,7 +129,7 @@ def show_dead(fleet: Context, name: str) -> None:
         fleet.data(
             f"{plain(letter.id)}  on {plain(letter.stream)}  event {plain(letter.event) or '-'}  {when(letter.ms)}"
         )
-        fleet.data(f"  {fleet.style(letter.reason, 'red')}")
+        fleet.data(f"  {fleet.style(plain(letter.reason, 2_000), 'red')}")
         if letter.body:
             fleet.data(f"  {fleet.style(short(letter.body, 400), 'bright_black')}")
 
@@ -252,7 +252,7 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
     from bus.events import Event
     from bus.ids import delivery_id, event_id, host_name
     from bus.posting import Poster, Reply
-    from workers.retries import AttemptFailed, GivenUp
+    from workers.retries import GivenUp
     from workers.webhooks import judge, render_body, request_headers
 
     now = time.time()
@@ -263,10 +263,10 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
         headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
         async with Poster(hooks.network) as poster:
             reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
-        judge(reply)
-    except (AttemptFailed, GivenUp) as error:
+    except GivenUp as error:  # a secret or a variable that is missing here
         return reply, error.reason
-    return reply, ""
+    wrong = judge(reply)
+    return reply, wrong.reason if wrong is not None else ""
 
 
 def _endpoint(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
@@ -355,16 +355,28 @@ def _tell(fleet: Context, what: str, done: int, asked: int) -> None:
 
 def _queued(fleet: Context, reason: str, target: str) -> bool:
     """Whether a chores worker takes it over: as an RQ job, which goes on when this program ends."""
-    from rq import Worker
+    from bus.connections import Links
+    from workers.status import read_roles
 
+    settings = fleet.settings()
+    url = settings.rq_url or fleet.url()
+
+    async def alive(links: Links) -> bool:
+        rq = Links(url, connect=1.0)
+        try:
+            roles = await read_roles(links, rq, fleet.keys(), settings)
+        finally:
+            await rq.close()
+        return any(role.alive for role in roles if role.role == "chores")
+
+    if not fleet.run(alive):
+        return False
     from workers.jobs import CHORES, queue
 
-    on = queue(fleet.settings(), fleet.settings().rq_url or fleet.url(), CHORES)
+    on = queue(settings, url, CHORES)
     try:
-        if not int(Worker.count(queue=on)):
-            return False
-        on.enqueue("workers.jobs.redrive", kwargs={"reason": reason, "target": target}, result_ttl=0, failure_ttl=3_600,
-                   job_timeout=-1)  # fmt: skip
+        on.enqueue("workers.jobs.redrive", kwargs={"reason": reason, "target": target}, result_ttl=0,
+                   failure_ttl=3_600, job_timeout=-1)  # fmt: skip
     finally:
         on.connection.close()
     return True

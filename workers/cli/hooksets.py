@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets import Change
     from bus.inforce import HookSet
 
-_REFERENCE: Final = re.compile(r'[-+ ]\s*"secret": "(?:env|file):[^"]*",?\s*\Z')
-"""A line of a diff that names a secret and holds none."""
+_REFERENCE: Final = re.compile(r'[-+ ]\s*"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?\s*\Z')
+"""A line of a diff that names a secret, or shows its fingerprint, and holds none."""
 
 
 @click.command()

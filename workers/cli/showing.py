@@ -23,10 +23,16 @@ if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish`
 SHOWN: Final = 80
 """Characters of an input on one line."""
 
+_TEXT: Final = 2_000
+"""Characters of a reason, which should be read whole."""
+
 COLOURS: Final[Mapping[str, Colour]] = {
     "deny": "red", "ask": "yellow", "allow": "green", "fallback": "yellow", "delivered": "green", "dead": "red",
     "due": "yellow", "retry": "yellow",
 }  # fmt: skip
+
+_MOST_SILENT: Final = 3
+"""More hooks that say nothing than this are counted and not listed: a guard pack alone has twenty."""
 
 _TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "name")
 """Fields that say best what an event is about, the most telling first."""
@@ -66,9 +72,9 @@ def short(text: str, most: int = SHOWN) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = 200) -> str:
     """Data on one line that can neither steer a terminal nor pretend to be a line of ours."""
-    return printable(short(text, 200))
+    return printable(short(text, most))
 
 
 def about(event: Event, most: int = SHOWN) -> str:
@@ -98,7 +104,7 @@ def outcome(seen: Seen) -> str:
 def event_line(fleet: Context, seen: Seen) -> str:
     """One event on one line: time, source, type and tool, what it is about, what was decided."""
     event = seen.event
-    said = outcome(seen)
+    said = plain(outcome(seen))
     colour = COLOURS.get("fallback" if seen.fell_back else seen.decision, "bright_black")
     head = f"{clock(seen.ms)}  {plain(event.source):<8}  {plain(event.type):<18}  {plain(event.tool) or '-':<8}"
     return f"{fleet.style(head, 'bright_black')}  {fleet.style(about(event), 'cyan')}  {fleet.style(said, colour)}"
@@ -110,16 +116,26 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     yield f"verdict  {word}  {verdict.ms:.2f} ms  {plain(verdict.version) or 'no hooks'}"
     for name, text in (("reason", verdict.reason), ("instead", verdict.instead), ("fallback", verdict.fallback)):
         if text:
-            yield f"  {name}: {fleet.style(text, 'yellow' if name == 'fallback' else 'cyan')}"
+            yield f"  {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
+    silent = [part for part in verdict.parts if _is_silent(part)]
+    folded = silent if len(silent) > _MOST_SILENT else []
     for part in verdict.parts:
-        yield from _part_lines(fleet, part)
+        if part not in folded:
+            yield from _part_lines(fleet, part)
+    if folded:
+        yield f"  {len(folded)} other hooks had nothing to say  {sum(part.ms for part in folded):.2f} ms  (--json lists them)"
     for context in verdict.contexts:
         yield f"  context: {fleet.style(short(context, 160), 'cyan')}"
     if verdict.updated_input is not None:
         changed = json.dumps(verdict.updated_input, ensure_ascii=False, default=str)
         yield f"  changed input: {fleet.style(short(changed, 400), 'yellow')}"
     for note in verdict.notes:
-        yield f"  note: {fleet.style(note, 'yellow')}"
+        yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
+
+
+def _is_silent(part: Part) -> bool:
+    """Whether a hook had nothing to say and ran no process."""
+    return part.decision == "abstain" and part.exit_code is None and not (part.fallback or part.output or part.reason)
 
 
 def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
@@ -129,7 +145,7 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
     yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(where)}  {plain(part.origin)}".rstrip()
     for name, text in (("reason", part.reason), ("fallback", part.fallback)):
         if text:
-            yield f"    {name}: {fleet.style(text, 'yellow' if name == 'fallback' else 'cyan')}"
+            yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
     for line in part.output.splitlines()[-10:]:
         yield f"    | {fleet.style(line, 'bright_black')}"
 
@@ -145,7 +161,7 @@ def delivery_lines(fleet: Context, one: Delivery) -> Iterator[str]:
     if one.state == "due":
         yield f"  next attempt {when(one.due)}"
     if one.state == "dead" and one.reason:
-        yield f"  given up: {fleet.style(one.reason, 'red')}"
+        yield f"  given up: {fleet.style(plain(one.reason, _TEXT), 'red')}"
 
 
 def _attempt_lines(fleet: Context, number: int, attempt: Attempt) -> Iterator[str]:
@@ -153,7 +169,7 @@ def _attempt_lines(fleet: Context, number: int, attempt: Attempt) -> Iterator[st
     status = f"  status {attempt.status}" if attempt.status else ""
     yield f"  attempt {number}  {clock(attempt.ms)}  {word}{status}  {attempt.took:.1f} ms"
     if attempt.error:
-        yield f"    {fleet.style(attempt.error, 'yellow')}"
+        yield f"    {fleet.style(plain(attempt.error, _TEXT), 'yellow')}"
     for line in attempt.output.splitlines()[-5:]:
         yield f"    | {fleet.style(line, 'bright_black')}"
 
@@ -166,13 +182,13 @@ def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
     where = f"host {plain(event.host) or '-'}  session {plain(event.session) or '-'}"
     yield f"  {when(seen.ms)}  {plain(event.source)}{native}  {where}"
     if event.cwd:
-        yield f"  in {fleet.style(event.cwd, 'cyan')}"
+        yield f"  in {fleet.style(plain(event.cwd), 'cyan')}"
     if about(event):
         yield f"  {fleet.style(about(event, 400), 'cyan')}"
     if seen.problem:
-        yield f"  {fleet.style(f'its body cannot be read: {seen.problem}', 'red')}"
+        yield f"  {fleet.style(plain(f'its body cannot be read: {seen.problem}'), 'red')}"
     if seen.fallback:
-        yield f"  {fleet.style(f'answered by policy on the agent side: {seen.fallback}', 'yellow')}"
+        yield f"  {fleet.style(plain(f'answered by policy on the agent side: {seen.fallback}', _TEXT), 'yellow')}"
     if seen.same:
         yield "  the same hook call was asked about before: same verdict, delivered once"
 
@@ -189,11 +205,11 @@ def trace_lines(fleet: Context, found: Trace) -> Iterator[str]:
     elif not found.event.of:
         yield "verdict  nobody asked for one"
     for report in found.reports:
-        text = fleet.style(f"the agent did not wait for that verdict: {report.why}", "yellow")
+        text = fleet.style(plain(f"the agent did not wait for that verdict: {report.why}", _TEXT), "yellow")
         yield f"fallback {clock(report.ms)}  {text}"
     yield from _block("deliveries", found.deliveries, lambda one: delivery_lines(fleet, one))
     for letter in found.dead:
-        yield f"dead     {letter.id}  {fleet.style(letter.reason, 'red')}"
+        yield f"dead     {letter.id}  {fleet.style(plain(letter.reason, _TEXT), 'red')}"
     for below in found.children:
         yield f"{'caused':<9}{'  ' * (below.depth - 1)}{_relative(fleet, below)}"
     if found.stopped:
