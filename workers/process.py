@@ -40,7 +40,7 @@ class Process:
         """The hooks in force, as this host sees them."""
         places = directories()
         user = config_file(places.config) or places.config / "fleethook.yaml"
-        return Watcher(links, self.keys, host=host_name(), user_file=user, trust_file=places.trust_file)
+        return Watcher(links, self.keys, host=self.settings.host or host_name(), user_file=user, trust_file=places.trust_file)
 
     def say_ready(self) -> None:
         """Tell whoever started us (the supervisor waits for this line)."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
 from bus.config.contents import HookFile, from_document, matcher_checks, rule_checks, to_document
-from bus.config.documents import Document, PathParts, Plain, load, loads
+from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
@@ -214,7 +214,9 @@ class _Reader:
             kind = PatternError if isinstance(error, PatternError) else ConfigError
             line, column = self.document.place(path)
             self.problems.append(
-                kind(error.message, file=self.document.file, line=line, column=column, path=error.path, hint=error.hint)
+                kind(
+                    error.message, file=self.document.file, line=line, column=column, path=dotted(path), hint=error.hint
+                )
             )
         else:
             return True
