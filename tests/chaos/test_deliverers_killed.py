@@ -1,0 +1,105 @@
+"""Dispatchers, carriers and RQ workers killed with -9 under load: every delivery is delivered or a dead letter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+
+import pytest
+
+from bus.client import Bus
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.events import Event
+from bus.hooksets import apply
+from bus.ids import delivery_id, event_id, webhook_id
+from bus.keys import Keys
+from tests.chaos.counting import Counts
+from tests.chaos.fleet import Fleet
+from tests.chaos.receiver import Receiver
+from tests.cli_kit import namespace
+from tests.support.servers import Server
+from tests.support.waiting import until
+
+HOOKS = """
+network: {{allow: ["127.0.0.1:{port}"]}}
+endpoints:
+  - {{id: good, url: "http://127.0.0.1:{port}/good", events: ["turn:end"], retry: [0.2, 0.4, 0.8, 1.6], max_in_flight: {cap}}}
+  - {{id: flaky, url: "http://127.0.0.1:{port}/flaky", events: ["turn:end"], retry: [0.1, 0.2], max_in_flight: {cap}}}
+  - {{id: picky, url: "http://127.0.0.1:{port}/picky", events: ["turn:end"], retry: [0.2, 0.4, 0.8, 1.6], max_in_flight: {cap}}}
+"""
+ENDPOINTS = ("good", "flaky", "picky")
+
+
+async def publish(bus: Bus, names: list[str]) -> None:
+    """Publishes one event a name, in small heaps."""
+    for start in range(0, len(names), 10):
+        await bus.publish_many(
+            [Event(type="turn:end", source="codex", session="s", id=name, host="test-host") for name in names[start : start + 10]]
+        )
+
+
+async def havoc(fleet: Fleet, chance: random.Random, stop: asyncio.Event, least: int) -> None:
+    """Kills one after the other in random intervals until `stop`, `least` at least."""
+    kinds = ("carrier", "dispatcher", "carrier", "chores")
+    while not stop.is_set() or fleet.killed < least:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), chance.uniform(0.2, 1.0))
+        fleet.kill(kinds[fleet.killed % len(kinds)])
+
+
+@pytest.mark.req("B-02", "B-03", "G-20")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("total", "kills"), [(240, 6), pytest.param(5_000, 40, marks=pytest.mark.slow, id="full")], ids=["small", None]
+)
+async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carriers_are_killed(
+    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, total: int, kills: int
+) -> None:
+    chance = random.Random(11)
+    names = [event_id() for _ in range(total)]
+    async with Receiver(seed=3, seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+        receiver.refused.update(names[:: total // 20])
+        await apply(links, keys, parse_hook_file(HOOKS.format(port=receiver.port, cap=8), "fleet"))
+        fleet.start("dispatcher", 2)
+        fleet.start("carrier", 2)
+        fleet.start("chores")
+        await asyncio.to_thread(fleet.ready)
+        stop = asyncio.Event()
+        killing = asyncio.create_task(havoc(fleet, chance, stop, kills))
+        start = time.monotonic()
+        await publish(bus, names)
+        owed = {delivery_id(name, endpoint) for name in names for endpoint in ENDPOINTS}
+
+        async def some() -> bool:
+            return len(receiver.taken) > len(owed) * 0.7 and fleet.killed >= kills
+
+        await until(some, "most have arrived in the middle of it", 600)
+        stop.set()
+        await killing
+        calm = time.monotonic()
+
+        await counts.settled(len(owed), 120)
+        took, after = time.monotonic() - start, time.monotonic() - calm
+
+    states = counts.deliveries()
+    assert set(states) == owed
+    dead = {name for name, state in states.items() if state == "dead"}
+    delivered = owed - dead
+    ids = {webhook_id(name): name for name in owed}
+    assert set(receiver.attempts) == set(ids), "nothing went out under another id"
+    not_taken = {name for name in delivered if not receiver.taken[webhook_id(name)]}
+    assert not not_taken, "called delivered, and never taken"
+    assert {name for name in owed if name.endswith(".picky")} & dead == {
+        delivery_id(name, "picky") for name in receiver.refused
+    }, "what is refused for good is a dead letter"
+    assert not {name for name in dead if name.endswith(".good")}
+    assert counts.bodies() == {name.partition(".")[0] for name in dead}, "bodies are kept for dead letters alone"
+    assert not counts.record().repeated
+    twice = sum(times - 1 for times in receiver.taken.values())
+    print(  # noqa: T201
+        f"{len(owed)} deliveries, {fleet.killed} kills: {len(delivered)} delivered, {len(dead)} dead letters, "
+        f"{twice} taken twice, {took:.1f} s in all, {after:.1f} s after the last kill"
+    )

@@ -1,0 +1,191 @@
+"""The server killed with -9 and started again: what it acknowledged is there, and the workers find it by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bus.client import Bus
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.errors import Unreachable
+from bus.events import Event
+from bus.hooksets import apply
+from bus.ids import delivery_id, event_id
+from bus.keys import Keys
+from tests.chaos.conftest import Owned
+from tests.chaos.fleet import Fleet
+from tests.chaos.receiver import Receiver
+from tests.cli_kit import namespace
+from tests.support.servers import Server
+from tests.support.waiting import until
+
+HOOKS = """
+network: {{allow: ["127.0.0.1:{port}"]}}
+hooks:
+  - id: no-forbidden
+    on: tool:pre_execute:bash
+    rule: {{decision: deny, command: [forbidden], reason: it says forbidden}}
+endpoints:
+  - {{id: good, url: "http://127.0.0.1:{port}/good", events: ["turn:end"], retry: [0.2, 0.4, 0.8, 1.6], max_in_flight: 8}}
+"""
+WINDOW = {"always": 0.0, "everysec": 2.0}
+"""Seconds before a kill within which an acknowledged write may be lost: a second between two fsyncs, and one more that
+Redis waits for a slow disk before it writes regardless."""
+
+
+class Traffic:
+    """Agents that publish and ask without a pause, and remember what was acknowledged and when."""
+
+    def __init__(self, url: str, keys: Keys) -> None:
+        self._bus = Bus(url, namespace=namespace(keys), connect=1.0)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop = False
+        self.published: dict[str, float] = {}
+        self.answered: dict[str, float] = {}
+        self.refused = 0
+        self.late: list[float] = []
+
+    async def run(self, each: int) -> None:
+        """Start `each` publishers and as many askers."""
+        for _ in range(each):
+            self._tasks += [asyncio.create_task(self._publish()), asyncio.create_task(self._ask())]
+
+    async def end(self) -> None:
+        """Stop them and close the connections."""
+        self._stop = True
+        await asyncio.gather(*self._tasks)
+        await self._bus.close()
+
+    async def flows(self, more: int) -> None:
+        """Wait until so many more of both kinds have been acknowledged."""
+        events, verdicts = len(self.published) + more, len(self.answered) + more
+
+        async def enough() -> bool:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            return len(self.published) >= events and len(self.answered) >= verdicts
+
+        await until(enough, f"{more} more events and verdicts", 120)
+
+    async def _publish(self) -> None:
+        while not self._stop:
+            event = Event(type="turn:end", source="codex", session="s", id=event_id(), host="test-host")
+            try:
+                self.published[await self._bus.publish(event)] = time.monotonic()
+            except Unreachable:
+                self.refused += 1
+            await asyncio.sleep(0.01)
+
+    async def _ask(self) -> None:
+        while not self._stop:
+            event = Event(type="tool:pre_execute", source="codex", session="s", tool="bash", id=event_id(),
+                          host="test-host", input={"command": "echo forbidden"})  # fmt: skip
+            start = time.monotonic()
+            verdict = await self._bus.request(event, budget=4.0)
+            self.late.append(time.monotonic() - start)
+            if verdict.fallback:
+                self.refused += 1
+                await asyncio.sleep(0.01)
+            else:
+                assert verdict.decision == "deny"
+                self.answered[event.id] = time.monotonic()
+
+
+@asynccontextmanager
+async def running(server: Server, keys: Keys, fleet: Fleet) -> AsyncIterator[tuple[Traffic, Receiver]]:
+    """Hooks in force, a fleet, a receiver, and agents at work."""
+    links = Links(server.url, connect=2.0)
+    async with Receiver() as receiver:
+        await put_in_force(links, keys, receiver)
+        for kind, count in (("evaluator", 2), ("dispatcher", 2), ("carrier", 2), ("chores", 1)):
+            fleet.start(kind, count)
+        await asyncio.to_thread(fleet.ready)
+        traffic = Traffic(server.url, keys)
+        await traffic.run(3)
+        try:
+            yield traffic, receiver
+        finally:
+            await traffic.end()
+            await links.close()
+
+
+async def put_in_force(links: Links, keys: Keys, receiver: Receiver) -> None:
+    """Publishes the hooks."""
+    await apply(links, keys, parse_hook_file(HOOKS.format(port=receiver.port), "fleet"))
+
+
+def alive(fleet: Fleet) -> dict[str, int]:
+    """How many of each kind live."""
+    return {kind: len(fleet.of(kind)) for kind in ("evaluator", "dispatcher", "carrier", "chores")}
+
+
+@pytest.mark.req("B-05", "X-06")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fsync", ["everysec", "always"])
+@pytest.mark.parametrize(
+    ("rounds", "more"), [(2, 60), pytest.param(8, 350, marks=pytest.mark.slow, id="full")], ids=["small", None]
+)
+async def test_what_was_acknowledged_is_there_after_the_server_was_killed(
+    own: Callable[..., Owned], fsync: str, rounds: int, more: int
+) -> None:
+    server, keys, fleet, counts = own(fsync=fsync)
+    kills: list[float] = []
+    async with running(server, keys, fleet) as (traffic, _):
+        for _ in range(rounds):
+            await traffic.flows(more)
+            kills.append(time.monotonic())
+            await asyncio.to_thread(server.kill)
+            gone = traffic.refused
+            await until(lambda gone=gone: _true(traffic.refused > gone + 3), "the agents notice")
+            await asyncio.to_thread(server.start)
+        back = time.monotonic()
+        await traffic.flows(more)
+        back = time.monotonic() - back
+        await traffic.end()
+        await counts.settled(len(traffic.published))
+    assert alive(fleet) == {"evaluator": 2, "dispatcher": 2, "carrier": 2, "chores": 1}, "none ended over it"
+
+    record = counts.record()
+    assert not record.repeated
+    lost = {name: when for name, when in (traffic.published | traffic.answered).items() if name not in record.ids}
+    ages = [min(kill - when for kill in kills if kill >= when) for when in lost.values()]
+    assert max(ages, default=0.0) <= WINDOW[fsync]
+    assert all(record.verdicts[name].decision == "deny" for name in traffic.answered if name not in lost)
+    states = counts.deliveries()
+    kept = [name for name in traffic.published if name not in lost]
+    assert {states.get(delivery_id(name, "good")) for name in kept} == {"delivered"}
+    assert max(traffic.late) < 4.0 + 1.5, "policy answered within the budget"
+    print(  # noqa: T201
+        f"{fsync}: {len(traffic.published)} events and {len(traffic.answered)} verdicts acknowledged, {rounds} kills, "
+        f"{len(lost)} lost (at most {max(ages, default=0.0):.3f} s before the kill), {traffic.refused} refused meanwhile, "
+        f"flowing {back:.1f} s after the last start"
+    )
+
+
+@pytest.mark.req("B-05")
+async def test_a_server_that_comes_back_empty_gets_its_groups_again(own: Callable[..., Owned]) -> None:
+    server, keys, fleet, counts = own(persistent=False)
+    async with running(server, keys, fleet) as (traffic, receiver):
+        await traffic.flows(20)
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        links = Links(server.url, connect=2.0)
+        await put_in_force(links, keys, receiver)
+        await links.close()
+        taken = len(receiver.taken)
+        await traffic.flows(40)
+        await until(lambda: _true(len(receiver.taken) > taken + 20), "deliveries flow again")
+        await traffic.end()
+        await counts.settled()
+    assert alive(fleet) == {"evaluator": 2, "dispatcher": 2, "carrier": 2, "chores": 1}
+    assert not counts.record().repeated
+
+
+async def _true(holds: bool) -> bool:  # noqa: FBT001 - what `until` takes
+    return holds
