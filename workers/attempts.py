@@ -24,6 +24,9 @@ from workers.posters import Posters
 from workers.retries import DEFAULT_SCHEDULE, AttemptFailed, GivenUp
 from workers.webhooks import judge, post, render_body, shown
 
+_SAME_SECONDS: Final = 0.25
+"""How long the hooks in force for an event are taken for the same: less than the half second to the next look at them."""
+
 _REMEMBER: Final = 256
 _REMEMBER_BYTES: Final = 32 * 1024 * 1024
 
@@ -54,10 +57,12 @@ class Taken(NamedTuple):
 class Told:
     """An event as deliveries need it: decoded once, its webhook body rendered once and only if one is sent."""
 
-    __slots__ = ("_webhook", "event", "size", "verdict")
+    __slots__ = ("_webhook", "event", "in_force", "looked", "size", "verdict")
 
     def __init__(self, event: Event, verdict: Verdict | None, size: int) -> None:
         self.event, self.verdict, self.size = event, verdict, size
+        self.in_force: HookSet | None = None
+        self.looked = 0.0
         self._webhook: bytes | None = None
 
     @property
@@ -110,13 +115,17 @@ class Attempts:
 
         Whoever dispatched it may have seen a newer set than we have: so we look again before we say so.
         """
-        in_force = self._watcher.for_event(told.event)
+        now = time.monotonic()
+        in_force = told.in_force
+        if in_force is None or now - told.looked > _SAME_SECONDS:
+            in_force = told.in_force = self._watcher.for_event(told.event)
+            told.looked = now
         found = look(in_force)
         if found is None:
             await self._watcher.refresh(force=True)
             if taken.layer != "fleet":
                 await asyncio.sleep(POLL_SECONDS)  # files are looked at so often
-            in_force = self._watcher.for_event(told.event)
+            in_force = told.in_force = self._watcher.for_event(told.event)
             found = look(in_force)
         if found is None:
             what = "endpoint" if taken.kind == "webhook" else "hook"

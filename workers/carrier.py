@@ -32,8 +32,10 @@ LEASE_MARGIN_MS: Final = 5_000
 DRAIN_SECONDS: Final = 8.0
 """What attempts under way get to end when the carrier is told to stop; `fleethook up` ends it by force after 10."""
 
-GATHER_SECONDS: Final = 0.002
+SETTLE_SECONDS: Final = 0.002
 """How long a busy carrier lets outcomes come together: one write for many costs it a fraction of one for each."""
+
+_GATHER_SECONDS: Final = 0.01
 
 _BUSY: Final = 8
 _READ_SECONDS: Final = 0.25
@@ -65,9 +67,9 @@ class Carrier:
             streams=(keys("deliveries"), keys("deliveries", host)),
         )  # fmt: skip
         self._in_flight, self._keep_ms, self._drain_seconds = in_flight, keep_ms, drain
-        self._enough = max(1, in_flight // 8)
+        self._enough = max(1, in_flight // 4)
         self._busy: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
         self._held: set[tuple[str, str]] = set()
         self._outcomes: list[Outcome] = []
         self._settling = asyncio.Event()
@@ -145,20 +147,25 @@ class Carrier:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._busy.discard(task)
-        if self._in_flight - len(self._busy) >= self._enough:
-            self._room.set()
+        if self._waiter is not None and self._in_flight - len(self._busy) >= self._enough:
+            _wake(self._waiter)
 
     async def _wait_for_room(self) -> int:
         """Wait until a share of the places is free, shortly if any is: reading for each single one costs a round trip."""
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
         room = self._in_flight - len(self._busy)
-        self._room.clear()
+        timer = loop.call_later(_GATHER_SECONDS if room > 0 else _READ_SECONDS, _wake, self._waiter)
         try:
-            await asyncio.wait_for(self._room.wait(), 0.01 if room > 0 else _READ_SECONDS)
-        except TimeoutError:
-            if room <= 0:
-                async with self._links.link() as link:
-                    await link.exchange(self._consumer.beat_commands())
-        return self._in_flight - len(self._busy)
+            await self._waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+        room = self._in_flight - len(self._busy)
+        if room <= 0:
+            async with self._links.link() as link:
+                await link.exchange(self._consumer.beat_commands())
+        return room
 
     async def _take(self, entries: Sequence[Entry]) -> list[Taken]:
         if not entries:
@@ -241,7 +248,7 @@ class Carrier:
         while True:
             await self._settling.wait()
             if len(self._busy) > _BUSY:
-                await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(SETTLE_SECONDS)
             self._settling.clear()
             try:
                 await self._flush()
@@ -303,3 +310,8 @@ class Carrier:
                     )
                     return
                 await backoff.wait(error)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -28,6 +28,7 @@ MOST_RETRY_AFTER: Final = 86_400.0
 SHOWN: Final = 4096
 """Bytes of a response that the log of attempts keeps."""
 
+_FACTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call")
 _SECRET_SECONDS: Final = 1.0
 _MOST_SECRETS: Final = 4096
 _secrets: dict[str, tuple[float, str]] = {}
@@ -38,16 +39,16 @@ RETRIED: Final = frozenset({408, 425, 429})
 
 def render_body(event: Event, verdict: Verdict | None) -> bytes:
     """The JSON body for an event: `type` with dots for colons, `timestamp`, `data`; secrets redacted."""
-    facts = {
-        "id": event.id, "source": event.source, "session": event.session, "host": event.host, "cwd": event.cwd,
-        "native": event.native, "tool": event.tool, "call": event.call,
-    }  # fmt: skip
-    data: dict[str, Any] = dict(_clean(facts))
+    facts = _clean({
+        "type": event.type.replace(":", "."), "id": event.id, "source": event.source, "session": event.session,
+        "host": event.host, "cwd": event.cwd, "native": event.native, "tool": event.tool, "call": event.call,
+    })  # fmt: skip
+    data: dict[str, Any] = {name: facts[name] for name in _FACTS}
     if verdict is not None:
         said = _clean({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
         data["verdict"] = {"decision": verdict.decision, **said}
     body = {
-        "type": redact_text(event.type.replace(":", ".")),
+        "type": facts["type"],
         "timestamp": datetime.fromtimestamp(event.time / 1000, UTC).isoformat(timespec="milliseconds"),
     }
     details = {name: redact(value) for name, value in
