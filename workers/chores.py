@@ -13,9 +13,13 @@ from workers.deadletters import dead_letters, redrive, sweep
 
 log = logging.getLogger("fleethook.chores")
 
-_AT_ONCE: Final = 20_000
+_AT_ONCE: Final = 1_000
 _PAGE: Final = 500
-_ROUNDS: Final = 200
+_PAGE_BYTES: Final = 1024 * 1024
+_MOST_AT_ONCE: Final = 100
+_ROUNDS: Final = 400
+_ALL: Final = 1_000_000
+_NO_LIMIT: Final = 10**15
 
 
 async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, int]:
@@ -24,49 +28,62 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
     done = {
         "events": await trim_events(links, keys, now, settings),
         "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000)),
+        "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000)),
     }
     async with links.link() as link:
-        sent, recent = await link.exchange(
-            [
-                ("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS),
-                ("ZREMRANGEBYSCORE", keys("recent"), "-inf", now - int(settings.deliveries_keep * 1000)),
-            ]
-        )
+        (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
     done["sent ids"] = int(checked(sent, "tidying sent ids"))
-    done["old deliveries"] = int(checked(recent, "tidying deliveries"))
     if any(done.values()):
         log.info("tidied: %s", ", ".join(f"{n} {what}" for what, n in done.items() if n))
     return done
 
 
 async def trim_events(links: Links, keys: Keys, now: int, settings: Settings) -> int:
-    """Remove events over their age, number or size, never one that a group has not acknowledged."""
-    most = settings.events_max_count
+    """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
     async with links.link() as link:
         length, used = await link.exchange(
             [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
         )
     entries = int(checked(length, "counting events"))
     size = 0 if isinstance(used, Exception) or used is None else int(used)
-    if size > settings.events_max_bytes and entries:
+    if not entries:
+        return 0
+    most = settings.events_max_count or _NO_LIMIT
+    if 0 < settings.events_max_bytes < size:
         most = min(most, int(entries * settings.events_max_bytes / size))
-    oldest = max(0, now - int(settings.events_max_age * 1000))
+    oldest = max(0, now - int(settings.events_max_age * 1000)) if settings.events_max_age else 0
+    page = max(1, min(_MOST_AT_ONCE, _PAGE_BYTES * entries // max(size, 1)))
     removed = 0
     for _ in range(_ROUNDS):
-        gone = int(await call(links, "trim", (keys("events"),), (f"{oldest}-0", most, _AT_ONCE // 20)))
-        removed += gone
-        if gone < _AT_ONCE // 20:
+        aged, excess = await call(links, "trim", (keys("events"),), (f"{oldest}-0", most, _AT_ONCE, page))
+        removed += int(aged) + int(excess)
+        if int(excess) < _AT_ONCE:
             break
     return removed
 
 
-async def redrive_all(links: Links, keys: Keys, *, reason: str, target: str) -> int:
-    """Try every dead delivery again that matches; a page at a time, so a kill in between loses nothing."""
-    total = 0
+async def _forget_done(links: Links, keys: Keys, before: int) -> int:
+    """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
+    gone, start = 0, 0
     while True:
-        page = [one.id for one in await dead_letters(links, keys, reason=reason, target=target, most=_PAGE)
-                if one.kind == "delivery"]  # fmt: skip
-        moved = await redrive(links, keys, page)
-        total += moved
-        if not moved:
-            return total
+        async with links.link() as link:
+            (reply,) = await link.exchange([("ZRANGEBYSCORE", keys("recent"), "-inf", before, "LIMIT", start, _PAGE)])
+            names = [name.decode() for name in checked(reply, "tidying deliveries")]
+            if not names:
+                return gone
+            there = await link.exchange([("EXISTS", keys("delivery", name)) for name in names])
+            expired = [name for name, exists in zip(names, there, strict=True) if exists == 0]
+            if expired:
+                await link.exchange([("ZREM", keys("recent"), *expired)])
+        gone += len(expired)
+        start += len(names) - len(expired)
+
+
+async def redrive_all(links: Links, keys: Keys, *, reason: str, target: str) -> int:
+    """Try every delivery again that is a dead letter by now and matches; one that dies again is left alone."""
+    ids = [one.id for one in await dead_letters(links, keys, reason=reason, target=target, most=_ALL)
+           if one.kind == "delivery"]  # fmt: skip
+    total = 0
+    for start in range(0, len(ids), _PAGE):
+        total += await redrive(links, keys, ids[start : start + _PAGE])
+    return total

@@ -13,25 +13,32 @@ from typing import Any, Final
 
 from rq import Queue, SimpleWorker
 from rq import Worker as _RegisteredWorkers
+from rq.exceptions import StopRequested
+from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
-from bus.errors import FleethookError
+from bus.connections import Links, sync_client, unreachable_text
+from bus.errors import FleethookError, Unreachable
 from bus.inforce import Watcher
 from bus.keys import Keys
 from workers.carrier import Carrier
 from workers.chores import redrive_all, tidy_all
-from workers.process import Process
+from workers.process import Process, spare_the_collector
 
 log = logging.getLogger("fleethook.jobs")
 
 CARRIER: Final = "carrier"
 CHORES: Final = "chores"
 
-_WORKER_TTL: Final = 60
+_WORKER_TTL: Final = 25
+"""RQ waits for a job 15 s less than this, and takes its connection for dead 5 s before it."""
+
 _FAILURE_TTL: Final = 3_600
+_QUEUED_TTL: Final = 60
+_BEAT_SECONDS: Final = 30.0
+_MOST_PAUSE: Final = 5.0
 _PROCESS: list[Process] = []
 """The process that this RQ worker runs in: its settings come from its own environment, never out of a job."""
 
@@ -43,12 +50,14 @@ class UnknownJob(FleethookError):
 
 
 def carry() -> int:
-    """Carry deliveries for as long as there is work; returns the number of attempts."""
+    """Carry deliveries for as long as there is work; returns the number of attempts. A surplus job ends at once."""
     process = _PROCESS[0]
+    settings = process.settings
 
     async def work(keys: Keys, links: Links, watcher: Watcher) -> int:
-        carrier = Carrier(process.url, keys, links, watcher, in_flight=process.settings.carrier_in_flight)
-        return await carrier.run(_watch_stop())
+        carrier = Carrier(process.url, keys, links, watcher, in_flight=settings.carrier_in_flight,
+                          keep_ms=max(1, int(settings.deliveries_keep * 1000)))  # fmt: skip
+        return await carrier.run(_watch_stop()) if await carrier.work() else 0
 
     return process.run_async(work)
 
@@ -91,23 +100,47 @@ class AllowedJob(Job):
         return ALLOWED[self.func_name]
 
     def restore(self, raw_data: Any) -> Any:  # noqa: ANN401 - RQ's own types
-        """Read the job, without whatever of RQ's extras would import or call something."""
+        """Read the job, without whatever of RQ's extras would import, call, repeat, interrupt or keep something."""
         result = super().restore(raw_data)
         self._success_callback_name = self._failure_callback_name = self._stopped_callback_name = None
         self.webhooks = []
-        self.repeats_left = None
-        self.retries_left = None
+        self.repeats_left = self.retries_left = None
+        self.rate_limit_key = None
+        self.timeout, self.result_ttl, self.failure_ttl = -1, 0, _FAILURE_TTL
         return result
 
 
 class _Stoppable(SimpleWorker):
-    """A SimpleWorker that tells the job under way to end when it is told to stop itself."""
+    """A SimpleWorker that tells the job under way to end when it is told to stop itself, and says that it lives."""
 
-    job_class = AllowedJob
+    def perform_job(self, job: Job, queue: Queue, execution: Execution) -> bool:
+        """Perform it, with RQ's heartbeats beside: a carrier may stay for days, and RQ gives up on it after 7 minutes."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(_BEAT_SECONDS):
+                try:
+                    self.maintain_heartbeats(job, execution)
+                except Exception as error:  # noqa: BLE001 - whatever the client raises while the server is away
+                    log.warning("RQ's heartbeat: %s", error)
+
+        thread = threading.Thread(target=beat, name="rq-heartbeat", daemon=True)
+        thread.start()
+        try:
+            return bool(super().perform_job(job, queue, execution))
+        finally:
+            done.set()
+            thread.join()
 
     def handle_warm_shutdown_request(self) -> None:
+        """SIGTERM or SIGINT: the job drains."""
         _stop.set()
-        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
+
+    def set_shutdown_requested_date(self) -> None:
+        """Nothing: this is called in the signal handler, where an error of the wire would break the job off."""
+
+    def subscribe(self) -> None:
+        """Nothing: RQ's remote commands are neither needed nor wanted, and cost a thread and a connection."""
 
 
 def queue_name(settings: Settings, kind: str) -> str:
@@ -123,25 +156,62 @@ def queue(settings: Settings, url: str, kind: str) -> Queue:
 
 
 def enqueue(on: Queue, name: str, **kwargs: str) -> int:
-    """Queue a job unless as many wait as there are RQ workers to take them; returns how many workers there are."""
-    workers = int(_RegisteredWorkers.count(queue=on))
-    if on.count < max(1, workers):
-        on.enqueue(
-            f"workers.jobs.{name}", kwargs=kwargs, result_ttl=0, failure_ttl=_FAILURE_TTL, job_timeout=-1, ttl=60
-        )
+    """Queue a job unless as many wait as there are RQ workers to take them; returns how many workers there are.
+
+    Raises Unreachable where RQ's server is away.
+    """
+    try:
+        workers = int(_RegisteredWorkers.count(queue=on))
+        if on.count < max(1, workers):
+            on.enqueue(
+                f"workers.jobs.{name}", kwargs=kwargs, result_ttl=0, failure_ttl=_FAILURE_TTL, job_timeout=-1,
+                ttl=_QUEUED_TTL,
+            )  # fmt: skip
+    except Exception as error:  # RQ passes on whatever its client raises
+        raise Unreachable(f"RQ: {unreachable_text(error)}") from error
     return workers
 
 
 def rq_worker(process: Process, kind: str) -> None:
-    """Be an RQ worker of one kind until SIGTERM; a job under way is drained first."""
+    """Be an RQ worker of one kind until SIGTERM; a job under way is drained first.
+
+    RQ's worker ends when its server is away at the wrong moment; then the next one is made as soon as it is back.
+    """
     _PROCESS[:] = [process]
-    on = queue(process.settings, process.rq_url, kind)
-    worker = _Stoppable(
-        [on], connection=sync_client(process.rq_url, seconds=_WORKER_TTL), serializer=JSONSerializer,
-        job_class=AllowedJob, worker_ttl=_WORKER_TTL, maintenance_interval=60, log_job_description=False,
+    pause, ready = 0.0, False
+    while not _stop.is_set():
+        client = sync_client(process.rq_url, seconds=_WORKER_TTL)
+        try:
+            worker = _worker(process, kind, client)
+            if not ready:
+                spare_the_collector()
+                process.say_ready()
+            pause, ready = 0.0, True
+            worker.work(logging_level="WARNING")
+            why = "RQ's worker ended"
+        except StopRequested:
+            return
+        except Exception as error:  # noqa: BLE001 - RQ passes on whatever its client raises
+            why = unreachable_text(error)
+        finally:
+            client.close()
+        if _stop.is_set():
+            return
+        if not pause:
+            log.error("%s; trying again until it works", why)
+        pause = min(_MOST_PAUSE, pause * 2 or 0.2)
+        try:
+            _stop.wait(pause)
+        except StopRequested:  # raised by the signal handler of the worker that was
+            return
+
+
+def _worker(process: Process, kind: str, client: Any) -> _Stoppable:  # noqa: ANN401 - redis is known by connections.py
+    on = Queue(queue_name(process.settings, kind), connection=client, serializer=JSONSerializer, job_class=AllowedJob)
+    return _Stoppable(
+        [on], connection=client, serializer=JSONSerializer, job_class=AllowedJob, worker_ttl=_WORKER_TTL,
+        maintenance_interval=60, log_job_description=False,
     )  # fmt: skip
-    process.say_ready()
-    worker.work(logging_level="WARNING")
 
 
 def _watch_stop() -> asyncio.Event:

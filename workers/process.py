@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -40,7 +42,7 @@ class Process:
         """The hooks in force, as this host sees them."""
         places = directories()
         user = config_file(places.config) or places.config / "fleethook.yaml"
-        return Watcher(links, self.keys, host=self.settings.host or host_name(), user_file=user, trust_file=places.trust_file)
+        return Watcher(links, self.keys, host=host_name(), user_file=user, trust_file=places.trust_file)
 
     def say_ready(self) -> None:
         """Tell whoever started us (the supervisor waits for this line)."""
@@ -67,7 +69,9 @@ class _Redacting(logging.Formatter):
 
 
 def set_up(process: Process) -> None:
-    """Logging to stderr (redacted), and an end when whoever started us ends."""
+    """Logging to stderr (redacted), the host's name as it is set, and an end when whoever started us ends."""
+    if process.settings.host:
+        os.environ["FLEETHOOK_HOST"] = process.settings.host  # a name from a file or flag has to reach `host_name` too
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
@@ -75,6 +79,16 @@ def set_up(process: Process) -> None:
     root.setLevel(process.settings.log_level.upper())
     logging.getLogger("rq").setLevel("WARNING")
     die_with_parent()
+
+
+def spare_the_collector() -> None:
+    """Look for garbage in cycles less often: what workers make by the thousand is freed without it.
+
+    Measured: 15 % of a busy carrier's time went into looking through what it keeps.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def stop_event() -> asyncio.Event:

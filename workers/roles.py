@@ -13,7 +13,7 @@ from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.server import bus_url
 from bus.streams import Backoff
-from workers.process import Process, set_up, stop_event
+from workers.process import Process, set_up, spare_the_collector, stop_event
 
 log = logging.getLogger("fleethook.worker")
 
@@ -41,6 +41,7 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
         settings = process.settings
         evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
         await _until_reached(evaluator.prepare, stop, "evaluator")
+        spare_the_collector()
         process.say_ready()
         await evaluator.run(stop)
 
@@ -61,8 +62,13 @@ def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[
 
         dispatcher = Dispatcher(process.url, keys, watcher, links, ask)
         await _until_reached(dispatcher.prepare, stop, "dispatcher")
+        spare_the_collector()
         process.say_ready()
-        await dispatcher.run(stop)
+        try:
+            await dispatcher.run(stop)
+        finally:
+            for one in queues.values():
+                one.connection.close()
 
     return work
 
