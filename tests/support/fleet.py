@@ -27,7 +27,7 @@ from bus.config.settings import Settings
 from bus.connections import Links, sync_client
 from bus.dialects import claude
 from bus.directories import Directories, directories
-from bus.hooksets import apply
+from bus.hooksets import apply, current_version
 from bus.keys import Keys
 from tests.cli_kit import run
 from tests.support.servers import Server
@@ -98,6 +98,7 @@ class Fleet:
         self._passwords: dict[Role, str] = {role: secrets.token_hex(8) for role in ROLES}
         self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent)
         self.home = folder / "home"
+        self._published = ("", 0)
 
     def url(self, role: Role) -> str:
         """The server, as somebody of this role reaches it."""
@@ -111,6 +112,11 @@ class Fleet:
             **kept, "HOME": str(self.home), "FLEETHOOK_HOME": str(self.home), "FLEETHOOK_HOST": HOST,
             "FLEETHOOK_NAMESPACE": NAMESPACE, "FLEETHOOK_REDIS_URL": self.url("worker"),
         }  # fmt: skip
+
+    @property
+    def places(self) -> Directories:
+        """The workers' own folders: their user's hook file, and the list of projects that the user trusts."""
+        return directories({"FLEETHOOK_HOME": str(self.home)})
 
     def start(self, *kinds: str, **more: str) -> list[Worker]:
         """Start worker processes and return when each says that it is ready; `more` is set in their environment."""
@@ -129,13 +135,17 @@ class Fleet:
         return started
 
     def publish_hooks(self, text: str) -> int:
-        """Publish a hook file, and return its version when every worker that runs has it in force."""
+        """Publish a hook file unless it is in force, and return its version when every worker that runs has it."""
+        published, version = self._published
+        if text == published and version == self.ask(lambda links: current_version(links, self.keys)):
+            return version
         file = parse_hook_file(text, "fleet")
         assert not file.problems, file.problems
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOME", str(self.home))  # where the workers look for the key of its secrets
             version = self.ask(lambda links: apply(links, self.keys, file))
         self.in_force(version)
+        self._published = (text, version)
         return version
 
     def in_force(self, version: int) -> None:
@@ -191,6 +201,11 @@ class Fleet:
         """The deliveries of an event, when `count` of them have arrived."""
         wait_until(lambda: [one.state for one in self.deliveries(event)] == ["delivered"] * count, "it is delivered")
         return self.deliveries(event)
+
+    def dead_letter(self, name: str) -> DeadLetter:
+        """The dead letter of this id, when it is one."""
+        wait_until(lambda: name in {letter.id for letter in self.dead()}, "it is a dead letter")
+        return next(letter for letter in self.dead() if letter.id == name)
 
     def dead(self) -> list[DeadLetter]:
         """The dead letters, newest first."""
