@@ -30,12 +30,14 @@ if ARGV[6] == '1' then
   if verdict then return {'same', verdict} end
 end
 
-local word, mine = 'run', ARGV[2] .. ' ' .. ARGV[3]
+-- With its stream: entries of two streams that were added in the same millisecond have the same id.
+local place = KEYS[1] .. ' ' .. ARGV[2]
+local word, mine = 'run', place .. ' ' .. ARGV[3]
 local holder = redis.call('GET', KEYS[2])
 if holder then
-  local entry = string.match(holder, '^%S+')
+  local held = string.match(holder, '^(.*) ')
   -- An answered request that kept nothing to give (nobody waited for it) has no running evaluation to join.
-  if entry ~= ARGV[2] and not prior then
+  if held ~= place and not prior then
     leave()
     if ARGV[5] == '1' then
       redis.call('RPUSH', KEYS[5], KEYS[4])
@@ -44,7 +46,7 @@ if holder then
     return {'joined'}
   end
   -- The same evaluator asks twice where our word was lost on the wire: it has begun nothing.
-  if entry == ARGV[2] and holder ~= mine then word = 'again' end
+  if held == place and holder ~= mine then word = 'again' end
 end
 redis.call('SET', KEYS[2], mine, 'PX', ARGV[4])
 if #ARGV > 7 then

@@ -5,8 +5,9 @@ if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 local entry = redis.call('XADD', KEYS[2], '*', unpack(ARGV, 3))
 local holder = redis.call('GET', KEYS[3])
-if holder and string.match(holder, '^%S+') == ARGV[2] then
+if holder and string.match(holder, '^(.*) ') == KEYS[1] .. ' ' .. ARGV[2] then
   -- A dead evaluator had begun it: the claim goes along, else the new entry would wait for the dead one's answer.
-  redis.call('SET', KEYS[3], entry .. ' ' .. string.match(holder, '%S+$'), 'PX', math.max(1, redis.call('PTTL', KEYS[3])))
+  local moved = KEYS[2] .. ' ' .. entry .. ' ' .. string.match(holder, '%S+$')
+  redis.call('SET', KEYS[3], moved, 'PX', math.max(1, redis.call('PTTL', KEYS[3])))
 end
 return 1

@@ -1,0 +1,477 @@
+"""The verbs of the request side, each a hand-over in Redis that happens once: on fakeredis and on a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from fakeredis import TcpFakeServer
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
+
+from bus.codec import decode_verdict, encode_event
+from bus.connections import Links
+from bus.errors import ConfigError, FleethookError, NotFound, Unreachable
+from bus.events import Event
+from bus.hooksets import KEPT_VERSIONS, current_version, history, load_version, rollback
+from bus.keys import KEPT_MS, Keys
+from bus.requests import Request, answer_call, call_key, claim_call, defer_call, read_request
+from bus.streams import Call, Consumer, Entry, call, call_all, checked
+from bus.verdicts import Verdict
+from tests.support.running import bash, do, publish_hooks, put, stream
+from tests.support.servers import Server
+from workers.deadletters import poison_call
+from workers.evaluator import MOST_STEPS, read_lineage
+
+GROUP = "g"
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[str]:
+    """fakeredis behind a socket, so that the same connections talk to it; its blocking reads do not block."""
+    server = TcpFakeServer(("127.0.0.1", 0), server_type="redis", server_version=(7,))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"redis://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@dataclass
+class Place:
+    """A namespace on one of the two servers, and members of the group there."""
+
+    links: Links
+    keys: Keys
+    real: bool
+    members: dict[str, Consumer] = field(default_factory=dict)
+
+    def member(self, name: str = "one") -> Consumer:
+        """A member of the group."""
+        made = Consumer(self.links, self.keys, group=GROUP, name=name, role="evaluator",
+                        streams=(self.keys("requests"), self.keys("waiting")))  # fmt: skip
+        return self.members.setdefault(name, made)
+
+    async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:
+        """What a member gets when it reads."""
+        async with self.links.link() as link:
+            entries = await self.member(name).read(link, count, 0.01, (), calls)
+        return [read_request(entry, self.keys) for entry in entries]
+
+    async def one(self, name: str = "one", **more: Any) -> Request:
+        """A new request, read by a member."""
+        await put(self.links, self.keys, more.pop("body", bash()), **more)
+        (request,) = await self.read(name)
+        return request
+
+    async def die(self, name: str) -> None:
+        """The member's heartbeat ends."""
+        await do(self.links, "DEL", self.keys("beat", name))
+
+    async def run(self, *calls: Call) -> list[Any]:
+        """The results of scripts."""
+        return [checked(reply, "a script") for reply in await call_all(self.links, calls)]
+
+    def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> Call:
+        """The call that answers a request."""
+        return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name)
+
+    async def claim(self, request: Request, who: str = "one", name: str = "", hooks: tuple[str, ...] = ("h",)) -> list[Any]:
+        """What a member is told that wants to run hooks."""
+        (reply,) = await self.run(claim_call(request, self.keys, GROUP, who, name, hooks))
+        return [part.decode() if n == 0 else part for n, part in enumerate(reply)]
+
+    async def replies(self, request: Request) -> list[bytes]:
+        """What lies on the request's reply key."""
+        found = await do(self.links, "LRANGE", request.reply, 0, -1)
+        assert isinstance(found, list)
+        return found
+
+    async def lengths(self) -> list[int]:
+        """Entries of requests, waiting and events, and what is pending."""
+        names = ("requests", "waiting", "events")
+        left = [int(await do(self.links, "XLEN", self.keys(name))) for name in names]
+        for name in names[:2]:
+            pending = await do(self.links, "XPENDING", self.keys(name), GROUP)
+            left.append(int(pending[0]))
+        return left
+
+
+@pytest.fixture(params=["fake", "real"])
+async def place(request: pytest.FixtureRequest, fake: str, server: Server, keys: Keys) -> AsyncIterator[Place]:
+    """Both servers in turn."""
+    real = request.param == "real"
+    links = Links(server.url if real else fake, connect=2.0)
+    made = Place(links, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
+    await made.member().create()
+    await do(links, "DEL", made.keys("beat", "one"))
+    yield made
+    await links.close()
+
+
+# --- answer
+
+
+@pytest.mark.req("B-02")
+async def test_an_answer_is_given_once_and_leaves_nothing_behind(place: Place) -> None:
+    request = await place.one(parent="e0")
+    verdict: dict[str, Any] = {"decision": "deny", "reason": "no"}
+    assert await place.run(place.answer(request, **verdict), place.answer(request, b"late")) == [1, 0]
+    assert await place.replies(request) == [b"said"]
+    assert 0 < int(await do(place.links, "PTTL", request.reply)) <= KEPT_MS
+    assert await place.lengths() == [0, 0, 1, 0, 0]
+    (event,) = await stream(place.links, place.keys)
+    assert {name: event.fields[name] for name in (b"id", b"source", b"event", b"host", b"parent", b"body")} == {
+        b"id": request.id.encode(), b"source": b"generic", b"event": b"tool:pre_execute", b"host": b"test-host",
+        b"parent": b"e0", b"body": encode_event(bash()),
+    }  # fmt: skip
+    assert decode_verdict(event.fields[b"verdict"]).reason == "no"
+
+
+@pytest.mark.req("B-02")
+@pytest.mark.parametrize("bad", ["", "requests", "fh:other:{0}:reply:" + "a" * 32, "§reply:short", "§hookset:" + "a" * 32,
+                                 "§reply:" + "A" * 32, "§reply:" + "a" * 32 + "\n", "§reply:" + "a" * 33])  # fmt: skip
+async def test_a_reply_name_outside_the_prefix_is_never_written(place: Place, bad: str) -> None:
+    name = bad.replace("§", place.keys.prefix)
+    request = await place.one(reply=name or " ")
+    assert request.reply == ""
+    assert await place.run(place.answer(request)) == [1]
+    for written in (name or " ", place.keys("reply", "nobody")):
+        assert written == "requests" or int(await do(place.links, "EXISTS", written)) == 0
+    assert (await place.lengths())[2] == 1, "it stands in the record all the same"
+
+
+@pytest.mark.req("B-02")
+async def test_a_repeated_id_gets_the_kept_answer_and_stands_once(place: Place) -> None:
+    first = await place.one()
+    await place.run(place.answer(first, b"first"))
+    again = await place.one(id=first.id)
+    same_key = await place.one(id=first.id, reply=first.reply)
+    assert await place.run(place.answer(again, b"second"), place.answer(same_key, b"third")) == [1, 1]
+    assert await place.replies(again) == [b"first"]
+    assert await place.replies(first) == [b"first"], "the same reply key is not given the same answer twice"
+    assert await place.lengths() == [0, 0, 1, 0, 0]
+
+
+async def test_a_fallback_that_was_spooled_is_news_where_the_event_stands_already(place: Place) -> None:
+    first = await place.one()
+    spooled = await place.one(id=first.id, reply=" ", fallback="redis away")
+    await place.run(place.answer(first), place.answer(spooled))
+    event, report = await stream(place.links, place.keys)
+    assert b"verdict" in event.fields
+    assert (report.fields[b"of"], report.fields[b"fallback"]) == (first.id.encode(), b"redis away")
+    assert report.fields[b"id"] != first.id.encode()
+    assert b"body" not in report.fields
+    alone = await place.one(reply=" ", fallback="redis away")
+    await place.run(place.answer(alone))
+    (_, _, event) = await stream(place.links, place.keys)
+    assert (event.fields[b"id"], event.fields[b"fallback"]) == (alone.id.encode(), b"redis away")
+    assert b"body" in event.fields
+
+
+async def test_the_same_hook_call_is_marked_and_its_verdict_kept(place: Place) -> None:
+    event = bash(source="cursor", session="s", call="c1")
+    name = call_key(event, place.keys)
+    first, second = await place.one(), await place.one()
+    assert await place.claim(first, name=name) == ["run"]
+    await place.run(place.answer(first, name=name, decision="deny", reason="no"))
+    word, kept = await place.claim(second, name=name)
+    assert (word, decode_verdict(kept).reason) == ("same", "no")
+    await place.run(place.answer(second, b"rendered anew", name=name))
+    assert await place.replies(second) == [b"rendered anew"]
+    assert [b"same" in entry.fields for entry in await stream(place.links, place.keys)] == [False, True]
+    assert int(await do(place.links, "EXISTS", place.keys("call", "none"))) == 0
+    assert 0 < int(await do(place.links, "PTTL", name)) <= 60_000
+
+
+# --- claim, defer, adopt
+
+
+@pytest.mark.req("B-02", "B-05")
+async def test_a_repeated_id_joins_the_running_evaluation(place: Place) -> None:
+    first = await place.one("one")
+    assert await place.claim(first, "one") == ["run"]
+    second = await place.one("two", id=first.id)
+    assert await place.claim(second, "two") == ["joined"]
+    assert await place.replies(second) == []
+    await place.run(place.answer(first))
+    assert await place.replies(first) == await place.replies(second) == [b"said"]
+    third = await place.one("two", id=first.id)
+    assert await place.claim(third, "two") == ["done"]
+    assert await place.replies(third) == [b"said"]
+    assert await place.lengths() == [0, 0, 1, 0, 0]
+    assert int(await do(place.links, "EXISTS", place.keys("join", first.id))) == 0
+
+
+async def test_who_repeats_a_request_that_nobody_waited_for_is_answered(place: Place) -> None:
+    """No answer was kept, and no evaluation runs that could be joined."""
+    nobody = await place.one(reply=" ")
+    assert await place.claim(nobody) == ["run"]
+    await place.run(place.answer(nobody))
+    again = await place.one(id=nobody.id)
+    assert await place.claim(again) == ["run"]
+    await place.run(place.answer(again, b"anew"))
+    assert await place.replies(again) == [b"anew"]
+    assert await place.lengths() == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.req("B-05")
+async def test_only_the_entries_of_the_dead_are_taken_over(place: Place) -> None:
+    request = await place.one("one")
+    assert await place.claim(request, "one") == ["run"]
+    assert await place.claim(request, "one") == ["run"], "who asks twice since our word was lost has begun nothing"
+    assert await place.claim(request, "two") == ["lost"], "not his entry"
+    await place.read("two")
+    assert await place.member("two").adopt() == [], "one that lives may be slow"
+    await place.die("one")
+    place.member("two")._looked = 0.0
+    (taken,) = await place.member("two").adopt()
+    assert (taken.id, taken.delivered, taken.fields[b"id"]) == (request.entry.id, 2, request.id.encode())
+    adopted = read_request(taken, place.keys)
+    assert await place.claim(adopted, "two") == ["again"], "a dead evaluator had begun"
+    assert await place.claim(request, "one") == ["lost"], "it wakes up and may not begin"
+    assert await place.run(place.answer(adopted), place.answer(request)) == [1, 0]
+    assert await place.replies(request) == [b"said"]
+
+
+async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Place) -> None:
+    for _ in range(3):
+        await put(place.links, place.keys, bash())
+    entries = await place.read("one")
+    await do(place.links, "XDEL", place.keys("requests"), entries[0].entry.id)  # trimmed away under it
+    await place.die("one")
+    taken: list[Entry] = []
+    for left in (2, 1, 0):
+        place.member("two")._looked = 0.0
+        taken += await place.member("two").adopt(most=1)
+        pending = await do(place.links, "XPENDING", place.keys("requests"), GROUP, "-", "+", 9, "one")
+        assert len(pending) == left
+    assert [entry.id for entry in taken] == [one.entry.id for one in entries[1:]]
+    place.member("two")._looked = 0.0
+    await place.member("two").adopt(most=1)
+    rows = await do(place.links, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
+    assert [row[1] for row in rows] == [b"two"]
+
+
+@pytest.mark.req("B-05")
+async def test_what_is_put_aside_keeps_its_deadline_its_count_and_its_claim(place: Place) -> None:
+    request = await place.one("one", parent="e7")
+    await place.claim(request, "one")
+    await place.die("one")
+    (taken,) = await place.member("two").adopt()
+    adopted = read_request(taken, place.keys)
+    assert await place.run(*[defer_call(adopted, place.keys, GROUP)] * 2) == [1, 0]
+    assert await place.lengths() == [0, 1, 0, 0, 0]
+    (aside,) = await place.read("three")
+    assert aside.entry.stream == place.keys("waiting")
+    assert aside[1:-1] == request[1:-1], "every field, the deadline included"
+    assert (request.handed, adopted.handed, aside.handed) == (1, 2, 3)
+    again = await place.one("four", id=request.id)
+    assert await place.claim(again, "four") == ["joined"], "the claim went along"
+    assert await place.claim(aside, "three") == ["again"], "and with it that it may have begun"
+    await place.run(place.answer(aside))
+    assert await place.replies(request) == await place.replies(again) == [b"said"]
+
+
+async def test_an_agents_own_deadline_is_not_believed(place: Place) -> None:
+    request = await place.one(deadline="999999999999999", handed="9", budget=50)
+    assert (request.deadline, request.handed) == (request.entry.ms + 50, 1)
+    assert (await place.one(budget=10**12)).deadline < request.deadline + 700_000
+
+
+async def test_an_id_that_cannot_be_used_is_replaced_by_one_that_stays(place: Place) -> None:
+    request = await place.one(id="a:b/../c")
+    assert request.id.startswith("e")
+    assert read_request(request.entry, place.keys).id == request.id
+    assert (await place.one(id="a:b/../c")).id != request.id
+
+
+# --- lineage
+
+
+async def test_a_lineage_is_followed_upward_and_ends(place: Place) -> None:
+    """The chain of events by FLEETHOOK_PARENT; what is not known ends it, and so does a circle."""
+    parent, names = "", []
+    for n in range(3):
+        request = await place.one(parent=parent) if parent else await place.one()
+        await place.claim(request, hooks=(f"a{n}", f"b{n}"))
+        parent = request.id
+        names.append(request.id)
+
+    async def chain(name: str) -> list[tuple[str, frozenset[str]]]:
+        args = (place.keys("lineage", ""), MOST_STEPS)
+        return read_lineage(await call(place.links, "lineage", (place.keys("lineage", name),), args))
+
+    assert await chain(names[2]) == [(names[n], frozenset({f"a{n}", f"b{n}"})) for n in (2, 1, 0)]
+    assert await chain("unknown") == []
+    for one, other in (("x", "y"), ("y", "x")):
+        await do(place.links, "HSET", place.keys("lineage", one), "parent", other, "hook:h", "1")
+        await do(place.links, "PEXPIRE", place.keys("lineage", one), 60_000)
+    assert len(await chain("x")) == MOST_STEPS
+
+
+# --- bury
+
+
+async def test_a_poison_entry_is_kept_and_let_go_of_once(place: Place) -> None:
+    request = await place.one(body=b"\xc1")
+    keep = poison_call(place.keys, request.entry, "unreadable", acknowledge="")
+    assert await place.run(keep, keep) == [1, 1]
+    assert (await place.lengths())[3] == 1, "without a group's name it stays pending: its answer acknowledges it"
+    let_go = poison_call(place.keys, request.entry, "unreadable", acknowledge=GROUP)
+    assert await place.run(let_go, let_go) == [1, 0]
+    assert await place.lengths() == [0, 0, 0, 0, 0]
+    name = f"requests-{request.entry.id}"
+    assert await do(place.links, "ZRANGE", place.keys("dead"), 0, -1) == [name.encode()]
+    assert await do(place.links, "HGET", place.keys("deadletter", name), "reason") == b"unreadable"
+    assert int(await do(place.links, "PTTL", place.keys("deadletter", name))) > 0
+
+
+# --- hook sets
+
+
+@pytest.mark.req("B-04", "X-08")
+async def test_a_set_is_a_version_and_a_stale_publisher_is_refused(place: Place) -> None:
+    one, two = (f"hooks: [{{id: h, on: '*', command: 'echo {n}'}}]" for n in "12")
+    assert await current_version(place.links, place.keys) == 0
+    assert await publish_hooks(place.links, place.keys, one, expected=0, message="first") == 1
+    with pytest.raises(ConfigError, match="version 1 was published meanwhile"):
+        await publish_hooks(place.links, place.keys, two, expected=0)
+    assert await publish_hooks(place.links, place.keys, two, expected=1) == 2
+    assert await publish_hooks(place.links, place.keys, two) == 3
+    assert await rollback(place.links, place.keys, 1) == 4
+    assert [hook.command for hook in (await load_version(place.links, place.keys, 4)).hooks] == ["echo 1"]
+    log = await history(place.links, place.keys)
+    assert [change.version for change in log] == [4, 3, 2, 1]
+    assert (log[0].message, log[-1].message, log[0].digest) == ("rollback to 1", "first", log[-1].digest)
+    for wrong in (0, 9):
+        with pytest.raises(NotFound):
+            await rollback(place.links, place.keys, wrong)
+    assert await current_version(place.links, place.keys) == 4
+
+
+async def test_old_versions_end(place: Place) -> None:
+    args = (place.keys("hookset", ""), json.dumps({"hooks": []}), "", KEPT_VERSIONS, 1000, "by", "me")
+    names = (place.keys("hookset", "current"), place.keys("hookset", "log"))
+    await place.run(*[Call("apply", names, args)] * (KEPT_VERSIONS + 5))
+    exists = [int(await do(place.links, "EXISTS", place.keys("hookset", str(n)))) for n in (5, 6, KEPT_VERSIONS + 5)]
+    assert exists == [0, 1, 1]
+
+
+@pytest.mark.parametrize("raw", [b"not json", b"[]", b'{"hooks": 1}', b"[" * 5000, b"\xff"])
+async def test_a_version_that_cannot_be_read_is_an_error_of_ours(place: Place, raw: bytes) -> None:
+    await do(place.links, "SET", place.keys("hookset", "1"), raw)
+    with pytest.raises(FleethookError):
+        await load_version(place.links, place.keys, 1)
+    await do(place.links, "SET", place.keys("hookset", "current"), raw)
+    with pytest.raises(FleethookError):
+        await current_version(place.links, place.keys)
+
+
+# --- reading
+
+only_real = pytest.mark.parametrize("place", ["real"], indirect=True)
+"""fakeredis says NOGROUP in words of its own, and drops the connection where a script fails."""
+
+
+@only_real
+async def test_a_group_that_is_gone_is_made_anew(place: Place) -> None:
+    await do(place.links, "DEL", place.keys("requests"), place.keys("waiting"))
+    assert await place.read() == []
+    name, _ = await put(place.links, place.keys, bash())
+    assert [one.id for one in await place.read()] == [name]
+
+
+@only_real
+async def test_answers_go_out_with_the_next_read_even_where_the_server_forgot_the_scripts(place: Place) -> None:
+    first = await place.one()
+    await put(place.links, place.keys, bash())
+    await do(place.links, "SCRIPT", "FLUSH")
+    (second,) = await place.read("one", 10, place.answer(first), place.answer(first))
+    assert await place.replies(first) == [b"said"]
+    assert second.id != first.id
+    assert not place.member().doubtful
+    assert (await place.lengths())[2] == 1
+
+
+async def test_what_was_handed_out_unseen_is_found_again(place: Place) -> None:
+    """A reply that was lost on the wire: Redis holds the entries for us, and nobody adopts them while we live."""
+    for _ in range(4):
+        await put(place.links, place.keys, bash())
+    requests = await place.read()
+    member = place.member()
+    assert await member.strays() == [], "without doubt nobody looks"
+    member.doubtful = True
+    held = {(place.keys("requests"), requests[1].entry.id)}
+    await do(place.links, "XDEL", place.keys("requests"), requests[2].entry.id)
+    found = await member.strays(held)
+    assert [entry.id for entry in found] == [requests[0].entry.id, requests[3].entry.id]
+    assert found[0].fields == requests[0].entry.fields
+    assert found[0].delivered == 1, "looking is not handing out"
+    assert not member.doubtful
+    pending = await do(place.links, "XPENDING", place.keys("requests"), GROUP)
+    assert int(pending[0]) == 3, "what is gone from the stream is let go of"
+
+
+@only_real
+async def test_a_refused_answer_is_doubted(place: Place) -> None:
+    request = await place.one()
+    await do(place.links, "SET", place.keys("events"), "not a stream")
+    await place.read("one", 10, place.answer(request))
+    assert place.member().doubtful
+    await do(place.links, "DEL", place.keys("events"))
+
+
+async def test_the_last_one_takes_the_roles_heartbeat_along(place: Place) -> None:
+    alive, beat = place.keys("alive", "evaluator"), place.keys("beat", "one")
+    await place.read("one")
+    await place.read("two")
+    await place.member("two").leave()
+    assert int(await do(place.links, "EXISTS", alive)) == 1, "another one lives"
+    await place.one("one")
+    await place.member("one").leave()
+    assert int(await do(place.links, "EXISTS", alive, beat)) == 0
+    rows = await do(place.links, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
+    assert [row[1] for row in rows] == [b"one"], "it has an entry, which somebody must adopt"
+
+
+async def test_a_script_fails_as_an_error_of_ours(place: Place) -> None:
+    with pytest.raises(FleethookError, match="script lease"):
+        await call(place.links, "lease", (place.keys("requests"),), ("me", "not a number"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), Unreachable),
+        (ReadOnlyError("You can't write against a read only replica."), Unreachable),
+        (ResponseError("MISCONF Redis is configured to save RDB snapshots"), Unreachable),
+        (ResponseError("WRONGTYPE Operation against a key"), FleethookError),
+    ],
+)
+def test_a_full_server_is_as_good_as_away(reply: Exception, error: type[FleethookError]) -> None:
+    with pytest.raises(FleethookError) as caught:
+        checked(reply, "adding")
+    assert type(caught.value) is error
+
+
+# --- names of calls
+
+
+def test_a_call_is_the_same_only_with_the_same_input() -> None:
+    """Some agents number their calls anew in each turn: `call_0` with another command is another call."""
+    keys = Keys("t")
+    one = Event(type="tool:pre_execute", source="gemini", session="s", call="call_0", tool="bash", input={"command": "ls"})
+    assert call_key(one, keys) == call_key(one, keys)
+    import msgspec
+
+    for change in ({"input": {"command": "rm -rf /"}}, {"session": "t"}, {"type": "tool:post_execute"}, {"call": "call_1"},
+                   {"tool": "write"}, {"source": "codex"}):  # fmt: skip
+        assert call_key(msgspec.structs.replace(one, **change), keys) != call_key(one, keys)
+    assert call_key(msgspec.structs.replace(one, call=""), keys) == ""
+    assert call_key(None, keys) == ""
