@@ -89,41 +89,44 @@ class Carrier:
 
         Returns the number of attempts.
         """
-        backoff = Backoff("carrier")
-        last, prepared = time.monotonic(), False
         settler = asyncio.create_task(self._settle_all())
         try:
             async with Posters() as posters:
-                while not stop.is_set():
-                    try:
-                        if not prepared:
-                            await self._consumer.create()
-                            await self._watcher.refresh(force=True)
-                            prepared = True
-                        if await self._turn(posters) or self._busy or self._outcomes:
-                            last = time.monotonic()
-                        elif time.monotonic() - last > idle:
-                            break
-                        backoff.back()
-                    except (Unreachable, FleethookError) as error:
-                        last = time.monotonic()
-                        self._consumer.doubtful = True
-                        # After an outage nobody's heartbeat is left; who lives gets the time to beat again.
-                        self._adopt_from = last + _OUTAGE_SECONDS
-                        await backoff.wait(error)
-                await self._drain()
-                for task in self._busy:
-                    task.cancel()
-                await asyncio.gather(*self._busy, return_exceptions=True)
+                try:
+                    await self._carry(stop, idle, posters)
+                    await self._drain()
+                finally:  # before the connections go: an attempt that is broken off has no outcome
+                    for task in self._busy:
+                        task.cancel()
+                    await asyncio.gather(*self._busy, return_exceptions=True)
         finally:
-            for task in self._busy:
-                task.cancel()
             settler.cancel()
-            await asyncio.gather(settler, *self._busy, return_exceptions=True)
+            await asyncio.gather(settler, return_exceptions=True)
             await self._last_words()
             await self._consumer.leave()
             await self._reading.close()
         return self.carried
+
+    async def _carry(self, stop: asyncio.Event, idle: float, posters: Posters) -> None:
+        backoff = Backoff("carrier")
+        last, prepared = time.monotonic(), False
+        while not stop.is_set():
+            try:
+                if not prepared:
+                    await self._consumer.create()
+                    await self._watcher.refresh(force=True)
+                    prepared = True
+                if await self._turn(posters) or self._busy or self._outcomes:
+                    last = time.monotonic()
+                elif time.monotonic() - last > idle:
+                    return
+                backoff.back()
+            except (Unreachable, FleethookError) as error:
+                last = time.monotonic()
+                self._consumer.doubtful = True
+                # After an outage nobody's heartbeat is left; who lives gets the time to beat again.
+                self._adopt_from = last + _OUTAGE_SECONDS
+                await backoff.wait(error)
 
     async def _turn(self, posters: Posters) -> bool:
         """Read what there is room for, and start it; whether there was anything."""

@@ -101,8 +101,10 @@ async def receiving() -> AsyncIterator[Receiver]:
     """A receiver on the test's own loop."""
     one = Receiver()
     async with listening(one.serve) as one.port:
-        yield one
-        one.release()
+        try:
+            yield one
+        finally:
+            one.release()
 
 
 @contextmanager

@@ -1,0 +1,164 @@
+"""A dispatcher and carriers inside the test's own process, and what Redis holds of their work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bus.codec import encode_event
+from bus.connections import Links
+from bus.events import Event
+from bus.ids import event_id
+from bus.inforce import Watcher
+from bus.keys import Keys
+from bus.streams import call_all
+from tests.support.running import HOST, do
+from tests.support.waiting import until
+from workers.carrier import Carrier
+from workers.deliveries import Delivery, deliveries, dispatch_call, now_ms, owed, pack_fields
+from workers.dispatcher import GROUP, Dispatcher
+
+
+def watcher_of(links: Links, keys: Keys, user_file: Path | None = None) -> Watcher:
+    """The hooks in force on this host."""
+    return Watcher(links, keys, host=HOST, user_file=user_file, trust_file=Path("/nonexistent"))
+
+
+def turn_end(**more: Any) -> Event:
+    """An event that nobody waits for."""
+    return Event(**{"type": "turn:end", "source": "codex", "session": "s1", "host": HOST, "id": event_id(), **more})
+
+
+@asynccontextmanager
+async def carrying(
+    url: str, keys: Keys, *, user_file: Path | None = None, idle: float = 60.0, **more: Any
+) -> AsyncIterator[Carrier]:
+    """A running carrier, ended as SIGTERM ends it."""
+    links, stop = Links(url, connect=2.0), asyncio.Event()
+    carrier = Carrier(url, keys, links, watcher_of(links, keys, user_file), **more)
+    running = asyncio.create_task(carrier.run(stop, idle=idle))
+    try:
+        yield carrier
+        assert not running.done(), "the carrier ended by itself"
+    finally:
+        stop.set()
+        await running
+        await links.close()
+
+
+class Asked:
+    """Stands in RQ's place: counts the jobs that the dispatcher asks for."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.jobs: list[str] = []
+        self.workers = workers
+        self.error: Exception | None = None
+
+    async def __call__(self, name: str) -> int:
+        self.jobs.append(name)
+        if self.error is not None:
+            raise self.error
+        return self.workers
+
+
+@asynccontextmanager
+async def dispatching(
+    url: str, keys: Keys, *, user_file: Path | None = None, asked: Asked | None = None
+) -> AsyncIterator[Dispatcher]:
+    """A running dispatcher, ended as SIGTERM ends it."""
+    links, stop = Links(url, connect=2.0), asyncio.Event()
+    dispatcher = Dispatcher(url, keys, watcher_of(links, keys, user_file), links, asked or Asked())
+    await dispatcher.prepare()
+    running = asyncio.create_task(dispatcher.run(stop))
+    try:
+        yield dispatcher
+        assert not running.done(), "the dispatcher ended by itself"
+    finally:
+        stop.set()
+        await running
+        await links.close()
+
+
+async def killed(links: Links, keys: Keys, name: str, running: asyncio.Task[Any]) -> None:
+    """End a worker as kill -9 does, and let its heartbeat run out at once."""
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await do(links, "DEL", keys("beat", name))
+
+
+async def publish(links: Links, keys: Keys, event: Event, **more: str | bytes) -> str:
+    """Put an event on the stream as a program does; its id."""
+    flattened = [part for pair in more.items() for part in pair]
+    fields = (
+        "id",
+        event.id,
+        "source",
+        event.source,
+        "event",
+        event.type,
+        "host",
+        event.host,
+        "body",
+        encode_event(event),
+    )
+    if event.parent:
+        flattened += ["parent", event.parent]
+    added = await do(links, "XADD", keys("events"), "*", *fields, *flattened)
+    assert isinstance(added, bytes), added
+    return event.id
+
+
+async def owe(links: Links, keys: Keys, event: Event, user_file: Path | None = None) -> str:
+    """Publish an event and dispatch it at once, without a dispatcher; its id."""
+    await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
+    watcher = watcher_of(links, keys, user_file)
+    await watcher.refresh(force=True)
+    await publish(links, keys, event)
+    reply = await do(links, "XREADGROUP", "GROUP", GROUP, "by-hand", "COUNT", 1, "STREAMS", keys("events"), ">")
+    entry = _entry(keys("events"), reply)
+    found = owed(event, None, watcher.for_event(event), keys)
+    (added,) = await call_all(links, [dispatch_call(entry, event, found, keys, GROUP, pack_fields(entry), now_ms())])
+    assert added == len(found), added
+    return event.id
+
+
+def _entry(stream: str, reply: Any) -> Any:
+    from bus.streams import Entry, flat
+
+    ((_, ((name, fields),)),) = reply
+    return Entry(stream, name.decode(), flat(fields))
+
+
+async def settled(links: Links, keys: Keys, event: str, *states: str) -> list[Delivery]:
+    """The deliveries of an event, by hook, as soon as their states are these."""
+    found: list[Delivery] = []
+
+    async def done() -> bool:
+        found[:] = sorted(await deliveries(links, keys, event=event), key=lambda one: one.hook)
+        return [one.state for one in found] == list(states)
+
+    try:
+        await until(done, f"deliveries of {event} are {states}", 10)
+    except AssertionError:
+        raise AssertionError(f"{found}, not {states}") from None
+    return found
+
+
+async def left(links: Links, keys: Keys) -> dict[str, int]:
+    """What still lies about: entries, bodies, places, parked and due ones; all empty when everything is done."""
+    counts = {name: await do(links, kind, keys(name)) for name, kind in
+              (("deliveries", "XLEN"), ("due", "ZCARD"), ("dead", "ZCARD"))}  # fmt: skip
+    pending = await do(links, "XPENDING", keys("deliveries"), "carriers")
+    counts["pending"] = pending[0] if isinstance(pending, list) else 0
+    for name in ("body", "flight", "parked"):
+        cursor, found = b"0", 0
+        while True:
+            cursor, page = await do(links, "SCAN", cursor, "MATCH", keys(name, "*"), "COUNT", 1000)
+            found += len(page)
+            if cursor == b"0":
+                break
+        counts[name] = found
+    return {name: int(count) for name, count in counts.items() if count}
