@@ -66,6 +66,9 @@ class Link:
         from redis.exceptions import RedisError, ResponseError
 
         connection = self._connection
+        # Not read_response(timeout=…): that gives None for a reply that is late and leaves it on the wire, where the next
+        # caller would take it for its own (seen on redis-py 8.1 after a SIGSTOP).
+        connection.socket_timeout = seconds
         try:
             if not connection.is_connected:
                 await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
@@ -73,7 +76,7 @@ class Link:
             replies: list[Any] = []
             for _ in commands:
                 try:
-                    replies.append(await connection.read_response(timeout=seconds, disconnect_on_error=False))
+                    replies.append(await connection.read_response(disconnect_on_error=False))
                 except ResponseError as error:
                     replies.append(error)
                 if first is not None and len(replies) == 1:
