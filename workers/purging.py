@@ -12,7 +12,6 @@ from bus.requests import read_event, read_request
 from bus.streams import Entry, call, checked, flat, server_now
 from workers.reading import Say, pages
 
-_ROUND: Final = 1_000
 _NO_LIMIT: Final = 10**15
 
 
@@ -30,15 +29,11 @@ async def purge_older(links: Links, keys: Keys, seconds: float, *, say: Say | No
     """Remove what is older than `seconds` (0: everything) and acknowledged; returns how many events."""
     await groups(links, keys)
     oldest = await server_now(links) - int(seconds * 1000)
-    removed = 0
-    while True:
-        # The script's own XTRIM takes what is over its age at once; one more call finds nothing left.
-        gone = int(await call(links, "trim", (keys("events"),), (f"{oldest + 1}-0", _NO_LIMIT, _ROUND)))
-        removed += gone
-        if say is not None:
-            say(removed)
-        if not gone:
-            return removed
+    # The script's XTRIM takes everything that is over its age at once.
+    aged, _ = await call(links, "trim", (keys("events"),), (f"{oldest + 1}-0", _NO_LIMIT, 0, 1))
+    if say is not None:
+        say(int(aged))
+    return int(aged)
 
 
 async def purge_session(links: Links, keys: Keys, session: str, *, say: Say | None = None) -> tuple[int, int]:

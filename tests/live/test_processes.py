@@ -176,10 +176,11 @@ class TestEscapes:
         assert not alive(int((tmp_path / "pid").read_text()))
 
     async def test_a_short_lived_daemon_leaves_no_zombie(self, tmp_path: Path) -> None:
+        before = set(descendants._children())  # other tests' processes end up as ours too
         for _ in range(5):
             await run("setsid -f true; setsid -f env -i true", tmp_path)
         await run("sleep 0.05", tmp_path)  # a later run sweeps up what died after its own
-        assert descendants._children() == []
+        assert set(descendants._children()) <= before
 
     async def test_by_the_environment_where_the_limit_is_too_small_to_mark(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,13 +237,13 @@ async def test_cancelled_the_command_is_killed_and_reaped(tmp_path: Path) -> Non
 
 async def test_fifty_at_once_keep_their_own_output_and_leak_nothing(tmp_path: Path) -> None:
     await run("true", tmp_path)
-    before = open_fds()
+    before, children = open_fds(), set(descendants._children())
     done = await asyncio.gather(
         *(run(f"cat; sleep 600 & setsid -f sleep 600; exit {n}", tmp_path, stdin=b"%d" % n) for n in range(50))
     )
     assert [(d.exit_code, d.stdout) for d in done] == [(n, b"%d" % n) for n in range(50)]
     assert open_fds() == before
-    assert descendants._children() == []
+    assert set(descendants._children()) <= children
 
 
 async def test_file_descriptors_of_the_worker_are_closed(tmp_path: Path) -> None:

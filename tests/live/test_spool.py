@@ -60,7 +60,9 @@ def test_everything_arrives_in_order_with_its_fields_and_leaves_the_disk(world: 
     assert drain(str(world.file)) == Drained(len(events) + 2, 0)
     assert arrived(world) == events
     assert arrived(world, "requests") == requests
-    assert world.entries("events")[0] == {b"id": events[0], b"source": b"claude", b"body": b"\xc4\x04*2\r\n"}
+    assert world.entries("events")[0] == {
+        b"id": events[0], b"source": b"claude", b"body": b"\xc4\x04*2\r\n", b"spooled": b"1",
+    }  # fmt: skip
     assert spool_status(world.spool) == SpoolStatus()
     assert drain(str(world.file)) == Drained()
 
