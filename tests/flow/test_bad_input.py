@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 import threading
@@ -56,19 +57,22 @@ READABLE: Odd = {
 
 UNUSABLE = "printed an answer that cannot be used: "
 
+LONG = str(100_000 + os.getpid())
+"""Seconds that nobody waits for, by which the processes of this run are known."""
+
 # What each hook runs, and what is said of it; it has half a second.
 HOOKS = {
     "missing": ("no-such-command --now", "failed, command not found: exit 127"),
-    "hangs": ("sleep 6789", "timed out after 0.5 s"),
-    "stubborn": ("trap '' TERM; sleep 6789; sleep 6789", "timed out after 0.5 s"),
+    "hangs": (f"sleep {LONG}", "timed out after 0.5 s"),
+    "stubborn": (f"trap '' TERM; sleep {LONG}; sleep {LONG}", "timed out after 0.5 s"),
     "floods": ("yes", "timed out after 0.5 s"),
     "floods-stderr": ("yes >&2", "timed out after 0.5 s"),
     "talks": (
         """printf '{"reason": "'; head -c 9000000 /dev/zero""",
         f"{UNUSABLE}it is 9000012 bytes long; 65536 are read",
     ),
-    "forks": ("""setsid sleep 6789 & (sleep 6789 &); echo '{"context": "forked"}'""", ""),
-    "holds": ("setsid sleep 6789 & exit 3", "failed: exit 3"),
+    "forks": (f"""setsid sleep {LONG} & (sleep {LONG} &); echo '{{"context": "forked"}}'""", ""),
+    "holds": (f"setsid sleep {LONG} & exit 3", "failed: exit 3"),
     "signal": ("kill -SEGV $$", "was killed by SIGSEGV"),
     "closes": ("""exec <&-; echo '{"context": "closed"}'""", ""),
     "babbles": ("""echo '{"decision": "maybe"}'""", UNUSABLE),
@@ -242,7 +246,8 @@ def test_a_stdin_that_never_ends_costs_no_more_than_the_budget(world: Fleet, clo
     policy = "denied by failure policy" if closed else "nothing blocked"
     assert policy in told["systemMessage"]
     assert ("hookSpecificOutput" in told) == closed
-    assert world.events()[0].fell_back == "stdin did not end", "the agent's side says what it did"
+    (report, *_) = [seen for seen in world.events(decision="fallback") if seen.of]
+    assert report.fell_back == "stdin did not end", "the agent's side says what it did"
 
 
 def canonical(**fields: object) -> bytes:
@@ -326,7 +331,7 @@ def test_every_kind_of_bad_hook_is_said_and_harms_nobody_else(world: Fleet, agen
             assert specific["permissionDecisionReason"].startswith(who)
         else:
             assert "permissionDecision" not in specific, "failing open decides nothing"
-    assert _alive("6789") == [], "nothing that a hook started outlives it"
+    assert _alive(LONG) == [], "nothing that a hook started outlives it"
 
 
 def _verdict(world: Fleet, answer: Answer) -> Verdict:
