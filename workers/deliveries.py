@@ -83,8 +83,7 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
     """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
-    taken = {one.hook for one in result}
-    result += [_for_hook(event, hook, keys, twin=hook.id in taken) for hook in in_force.background(event, verdict)]
+    result += [_for_hook(event, hook, keys) for hook in in_force.background(event, verdict)]
     return result
 
 
@@ -96,11 +95,9 @@ def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
     )  # fmt: skip
 
 
-def _for_hook(event: Event, hook: Hook, keys: Keys, *, twin: bool) -> Owed:
-    # An endpoint of another layer may have the same id (they are unique in one file); each gets its own delivery.
-    name = f"{hook.id}~hook" if twin else hook.id
+def _for_hook(event: Event, hook: Hook, keys: Keys) -> Owed:
     return Owed(
-        id=delivery_id(event.id, name), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
+        id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
         cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
         layer=hook.layer,
     )  # fmt: skip

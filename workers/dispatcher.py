@@ -10,7 +10,6 @@ import asyncio
 import logging
 import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -40,7 +39,6 @@ _WAKE_MOST: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _SCAN: Final = 1_000
 _MOST_TARGETS: Final = 10_000
-_MOST_FAILURES: Final = 3
 _CARRIER_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
@@ -70,7 +68,6 @@ class Dispatcher:
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
-        self._failures: Counter[str] = Counter()
         self._asking: asyncio.Task[None] | None = None
         self._waiting: dict[str, float] = {}
         self._active = False
@@ -155,11 +152,7 @@ class Dispatcher:
                 why = f"cannot be dispatched: {type(error).__name__}: {error}"
                 calls.append(poison_call(self._keys, entry, why, acknowledge=GROUP))
         for entry, reply in zip(entries, await call_all(self._links, calls), strict=True):
-            if isinstance(reply, Exception):
-                # What stays pending is looked at again; but what the server refuses again and again is a poison entry.
-                self._failures[entry.id] += 1
-                checked(reply, f"dispatching {entry.id}")
-        self._failures.clear()
+            checked(reply, f"dispatching {entry.id}")  # what was refused stays pending, and is looked at again
 
     async def _call(self, entry: Entry) -> Call:
         """What is to be done for one event: usually the dispatch call; nothing is ever delivered twice."""
@@ -169,9 +162,8 @@ class Dispatcher:
             return nothing
         if b"same" in entry.fields:
             return nothing
-        if entry.delivered > MOST_DELIVERIES or self._failures[entry.id] >= _MOST_FAILURES:
-            times = entry.delivered + self._failures[entry.id]
-            return poison_call(self._keys, entry, f"dispatched {times} times in vain", acknowledge=GROUP)
+        if entry.delivered > MOST_DELIVERIES:
+            return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
         try:
             event = read_event(read_request(entry, self._keys))
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
