@@ -239,10 +239,10 @@ def read_seen(entry: Entry, keys: Keys) -> Seen:
                   native=request.native, host=request.host, parent=request.parent, time=entry.ms)  # fmt: skip
     verdict, problem, of = None, "", _named(entry, b"of")
     try:
+        if b"verdict" in entry.fields:  # first: what was answered is known of an event that cannot be read, too
+            verdict = decode_verdict(entry.fields[b"verdict"])
         if not of:
             event = read_event(request)
-        if b"verdict" in entry.fields:
-            verdict = decode_verdict(entry.fields[b"verdict"])
     except DecodeError as error:
         problem = str(error)
     return Seen(
