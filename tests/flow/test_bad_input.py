@@ -167,6 +167,7 @@ def test_what_cannot_be_read_is_said_and_kept(world: Fleet, agent: Agent) -> Non
         assert payload[:100].decode("utf-8", "replace") in letter.body
         seen = world.trace(letter.event)
         assert why in seen.event.problem, name
+        assert why in seen.event.fell_back, "and what the agent was answered"
         assert seen.event.event.type == "tool:pre_execute"
 
 
