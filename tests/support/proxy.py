@@ -29,10 +29,10 @@ class Proxy:
         self._links: set[_Forwarded] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._swallow: dict[str, int] = {}
+        self._swallow: dict[tuple[str, str], int] = {}
         self._away = False
         self.swallowed: list[str] = []
-        """The commands whose replies were lost, by name (scripts by theirs)."""
+        """What was lost, by the command's name (scripts by theirs)."""
         self.url = f"unix://{self._folder / 'p.sock'}?{self._target.query or 'db=0'}"
 
     async def start(self) -> str:
@@ -64,7 +64,11 @@ class Proxy:
 
         `of` counts only the replies to one command (`XADD`) or script (`answer`).
         """
-        self._swallow[of.upper()] = after
+        self._swallow["reply", of.upper()] = after
+
+    def swallow_command(self, after: int = 0, *, of: str = "") -> None:
+        """Lose one command before the server has it, and cut its connection; counted as replies are."""
+        self._swallow["command", of.upper()] = after
 
     def cut(self) -> None:
         """Cut every connection; new ones are accepted."""
@@ -107,10 +111,10 @@ class Proxy:
         """Wait while it is frozen."""
         await self._flowing.wait()
 
-    def loses(self, command: str) -> bool:
-        """Whether the reply to `command` that has just arrived is the one to lose."""
+    def loses(self, what: str, command: str) -> bool:
+        """Whether the command, or the reply to it, that has just arrived is the one to lose."""
         lost = False
-        for name in {"", command} & set(self._swallow):
+        for name in {(what, ""), (what, command)} & set(self._swallow):
             self._swallow[name] -= 1
             if self._swallow[name] < 0:
                 del self._swallow[name]
@@ -145,10 +149,14 @@ class _Forwarded:
         data = b""
         while chunk := await reader.read(1 << 16):
             await self._proxy.flowing()
-            self._server.write(chunk)
             data += chunk
             for frame in (frames := _Frames(data)):
-                self._asked.append(_command(frame))
+                command = _command(frame)
+                if self._proxy.loses("command", command):
+                    await self._server.drain()
+                    return
+                self._asked.append(command)
+                self._server.write(frame)
             data = frames.rest
 
     async def _replies(self, reader: asyncio.StreamReader) -> None:
@@ -157,7 +165,7 @@ class _Forwarded:
             await self._proxy.flowing()
             data += chunk
             for frame in (frames := _Frames(data)):
-                if self._proxy.loses(self._asked.popleft()):
+                if self._proxy.loses("reply", self._asked.popleft()):
                     await self._client.drain()
                     return
                 self._client.write(frame)

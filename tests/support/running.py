@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bus import streams
 from bus.codec import decode_verdict, encode_event
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
@@ -16,12 +20,19 @@ from bus.hooksets import apply
 from bus.ids import event_id, reply_token
 from bus.inforce import Watcher
 from bus.keys import Keys
-from bus.streams import Entry, flat
+from bus.streams import Consumer, Entry, flat
 from bus.verdicts import Policy, Verdict
-from workers.evaluator import Evaluator
+from tests.support.waiting import until
+from workers.evaluator import GROUP, Evaluator
 
 HOST = "test-host"
 """What conftest calls this machine."""
+
+
+NO_RM = """
+hooks:
+  - {id: no-rm, on: 'tool:pre_execute:bash', when: 'event.input.command.startsWith("rm")', rule: {reason: no rm, instead: ls}}
+"""
 
 
 def bash(command: str = "ls", **more: Any) -> Event:
@@ -36,35 +47,62 @@ async def publish_hooks(links: Links, keys: Keys, hooks: str, **more: Any) -> in
     return await apply(links, keys, file, **more)
 
 
+def command_hook(text: str, **more: Any) -> str:
+    """A hook file with one blocking command on bash."""
+    return json.dumps({"hooks": [{"id": "cmd", "on": "tool:pre_execute:bash", "command": text, **more}]})
+
+
+def lines(path: Path) -> list[str]:
+    """The words that hooks wrote to a file."""
+    return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+
+def namespace(keys: Keys) -> str:
+    """The namespace of the keys, for a Bus."""
+    return keys.prefix.split(":")[1]
+
+
 @asynccontextmanager
 async def evaluating(
     url: str, keys: Keys, *, slots: int = 8, policy: Policy = "allow", user_file: Path | None = None,
     trust_file: Path = Path("/nonexistent"), drain: float = 10.0,
 ) -> AsyncIterator[Evaluator]:  # fmt: skip
-    """A running evaluator, ended as SIGTERM ends it."""
+    """A running evaluator, ended as SIGTERM ends it; its reads wait for a twentieth of a second, so that it ends soon."""
     links = Links(url, connect=2.0)
     watcher = Watcher(links, keys, host=HOST, user_file=user_file, trust_file=trust_file)
     evaluator = Evaluator(url, keys, watcher, links, slots=slots, policy=policy, drain=drain)
     stop = asyncio.Event()
     await evaluator.prepare()
-    running = asyncio.create_task(evaluator.run(stop))
-    try:
-        yield evaluator
-        assert not running.done(), "the evaluator ended by itself"
-    finally:
-        stop.set()
-        await running
-        await links.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "BEAT_SECONDS", 0.05)
+        running = asyncio.create_task(evaluator.run(stop))
+        try:
+            yield evaluator
+            assert not running.done(), "the evaluator ended by itself"
+        finally:
+            stop.set()
+            await running
+            await links.close()
 
 
-async def died(evaluator: Evaluator, running: asyncio.Task[None]) -> None:
-    """End an evaluator as kill -9 does: it answers nothing, leaves nothing, and its heartbeat stops."""
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+def member(links: Links, keys: Keys, name: str) -> Consumer:
+    """A member of the evaluators' group that does what the test tells it."""
+    return Consumer(links, keys, group=GROUP, name=name, role="evaluator", streams=(keys("requests"), keys("waiting")))
+
+
+async def take_and_die(links: Links, keys: Keys, name: str, count: int = 10) -> None:
+    """Be a member that takes what there is, also from the dead, and dies of it."""
+    made = member(links, keys, name)
+    await made.create()
+    taken = await made.adopt()
+    async with links.link() as link:
+        taken += await made.read(link, count, 0.01)
+        await link.exchange([("DEL", keys("beat", name), keys("alive", "evaluator"))])
+    assert taken
 
 
 async def put(
-    links: Links, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: str
+    links: Links, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
 ) -> tuple[str, str]:
     """Add one request as an agent does; its id and the name of its reply key."""
     name = fields.pop("id", "") or event_id()
@@ -95,11 +133,31 @@ async def verdict(links: Links, reply: str, seconds: float = 10.0) -> Verdict:
     return decode_verdict(raw)
 
 
+async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+    """The verdict on a bash command."""
+    _, reply = await put(links, keys, bash(command, **more))
+    return await verdict(links, reply)
+
+
 async def stream(links: Links, keys: Keys, name: str = "events") -> list[Entry]:
     """All entries of a stream, oldest first."""
     async with links.link() as link:
         (rows,) = await link.exchange([("XRANGE", keys(name), "-", "+")])
     return [Entry(keys(name), entry.decode(), flat(fields)) for entry, fields in rows]
+
+
+async def until_true(holds: Callable[[], object], what: str) -> None:
+    """Return as soon as `holds()` is true, with the loop running meanwhile."""
+
+    async def looks() -> object:
+        return holds()
+
+    await until(looks, what)
+
+
+async def counts(links: Links, keys: Keys, name: str, count: int) -> bool:
+    """Whether a stream has so many entries."""
+    return len(await stream(links, keys, name)) == count
 
 
 async def do(links: Links, *command: str | bytes | float) -> Any:

@@ -1,0 +1,239 @@
+"""Several evaluators: what they share, what one leaves behind that dies, and what none of them loses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.connections import Links
+from bus.events import Event
+from bus.inforce import Watcher
+from bus.keys import Keys
+from bus.verdicts import Verdict
+from tests.support.proxy import Proxy
+from tests.support.running import (
+    HOST,
+    NO_RM,
+    ask,
+    bash,
+    command_hook,
+    counts,
+    do,
+    evaluating,
+    lines,
+    member,
+    publish_hooks,
+    put,
+    stream,
+    take_and_die,
+    until_true,
+    verdict,
+)
+from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.evaluator import GROUP, MOST_STEPS, Evaluator
+
+
+@pytest.mark.req("B-05")
+async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    await publish_hooks(links, keys, NO_RM)
+    slow = member(links, keys, "slow")
+    await slow.create()
+    names = [(await put(links, keys, bash())) for _ in range(2)]
+    async with links.link() as link:
+        (kept,) = await slow.read(link, 1, 0.01)
+    await take_and_die(links, keys, "dead", 1)
+    async with evaluating(server.url, keys) as evaluator:
+        said = await verdict(links, names[1][1])
+        assert said.event == names[1][0]
+        for _ in range(3):  # it looks for the dead again and again, and lets the slow one be
+            evaluator._consumer._looked = 0.0
+            async with links.link() as link:
+                await link.exchange(slow.beat_commands())
+            await ask(links, keys)
+        assert (await do(links, "XPENDING", keys("requests"), GROUP, "-", "+", 9))[0][:2] == [kept.id.encode(), b"slow"]
+        await do(links, "DEL", keys("beat", "slow"))
+        assert (await verdict(links, names[0][1])).event == names[0][0]
+
+
+@pytest.mark.req("B-05")
+async def test_hooks_that_may_have_begun_are_said_to(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    """An evaluator dies in the middle of a hook: another one runs it again, and the verdict says so."""
+    ran = tmp_path / "ran"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; test $(wc -l < {ran}) -gt 1 || sleep 60; exit 2"))
+    watcher = Watcher(links, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
+    first = Evaluator(server.url, keys, watcher, links)
+    await first.prepare()
+    running = asyncio.create_task(first.run(asyncio.Event()))
+    _, reply = await put(links, keys, bash())
+    await until_true(lambda: lines(ran), "the hook runs")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    async with evaluating(server.url, keys):
+        said = await verdict(links, reply)
+    assert (said.decision, said.repeated, lines(ran)) == ("deny", True, ["x", "x"])
+    assert any("may have run twice" in note for note in said.notes)
+    assert len(await stream(links, keys)) == 1
+
+
+@pytest.mark.req("B-05")
+async def test_two_evaluators_share_and_one_that_leaves_finishes(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """One slot each: two hooks at once are two evaluators. One is told to end: its request is answered, then it is gone."""
+    meet = tmp_path / "meet"
+    both = f"echo $$ >> {meet}; until test $(wc -l < {meet}) -ge 2; do sleep 0.01; done; exit 2"
+    await publish_hooks(links, keys, command_hook(both))
+    async with evaluating(server.url, keys, slots=1):
+        async with evaluating(server.url, keys, slots=1):
+            asked = [await put(links, keys, bash()) for _ in range(2)]
+            await until_true(lambda: len(lines(meet)) == 2, "both run at once")
+        said = [await verdict(links, reply, 0.1) for _, reply in asked]
+        assert [one.decision for one in said] == ["deny", "deny"]
+        assert int(await do(links, "EXISTS", keys("alive", "evaluator"))) == 1, "the other one lives"
+        assert (await ask(links, keys)).decision == "deny"
+    rows = await do(links, "XINFO", "CONSUMERS", keys("requests"), GROUP)
+    assert rows == [], "whoever leaves with nothing pending is no member any more"
+
+
+@pytest.mark.req("B-05")
+async def test_what_outlasts_the_drain_is_left_to_others(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; test $(wc -l < {ran}) -gt 1 || sleep 60; exit 2"))
+    async with evaluating(server.url, keys, drain=0.05):
+        _, reply = await put(links, keys, bash())
+        await until_true(lambda: lines(ran), "the hook runs")
+    async with evaluating(server.url, keys):
+        assert (await verdict(links, reply)).repeated
+
+
+@pytest.mark.req("B-02", "B-05")
+async def test_rules_never_queue_behind_processes(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    """All slots are taken: what needs a process is put aside, what needs rules only is answered; then the rest runs."""
+    go = tmp_path / "go"
+    hooks = [{"id": "cmd", "on": "tool:pre_execute:bash", "command": f"until test -e {go}; do sleep 0.01; done; exit 2"},
+             {"id": "rule", "on": "tool:pre_execute:write", "rule": {"reason": "no writing"}}]  # fmt: skip
+    await publish_hooks(links, keys, json.dumps({"hooks": hooks}))
+    async with evaluating(server.url, keys, slots=1):
+        blocked = [await put(links, keys, bash(), id=f"e{n}") for n in range(3)]
+        await until(lambda: counts(links, keys, "waiting", 2), "two are put aside")
+        for _ in range(3):
+            _, reply = await put(links, keys, Event(type="tool:pre_execute", tool="write"))
+            assert (await verdict(links, reply, 1)).reason == "no writing"
+        go.touch()
+        said = [await verdict(links, reply) for _, reply in blocked]
+    assert [(one.decision, one.event, one.repeated) for one in said] == [("deny", f"e{n}", False) for n in range(3)]
+    assert len(await stream(links, keys, "waiting")) == 0
+
+
+# --- A server that forgets
+
+
+async def test_streams_that_vanish_are_made_anew(server: Server, keys: Keys, links: Links) -> None:
+    async with evaluating(server.url, keys):
+        await ask(links, keys)
+        await do(links, "DEL", keys("requests"), keys("waiting"), keys("events"))
+        await do(links, "SCRIPT", "FLUSH")
+        assert (await ask(links, keys)).fallback == ""
+
+
+# --- Loops
+
+
+@pytest.mark.req("F-12")
+async def test_a_hook_that_triggers_itself_is_stopped_and_the_chain_shown(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """Hook a on an event makes an event, whose hook b makes another: there a is refused, rules are not, b is neither."""
+    hooks: list[dict[str, Any]] = [
+        {"id": name, "on": "tool:pre_execute", "tool": tool, "command": f"echo {name} >> {tmp_path}/ran"}
+        for name, tool in (("a", "bash|write"), ("b", "edit|write"))
+    ]
+    hooks.append({"id": "rule", "on": "tool:pre_execute", "rule": {"decision": "ask", "reason": "rules always look"}})
+    await publish_hooks(links, keys, json.dumps({"hooks": hooks}))
+
+    async def ask_below(parent: str, tool: str) -> Verdict:
+        more: dict[str, Any] = {"parent": parent} if parent else {}
+        _, reply = await put(links, keys, Event(type="tool:pre_execute", tool=tool), **more)
+        return await verdict(links, reply)
+
+    async with evaluating(server.url, keys):
+        first = await ask_below("", "bash")
+        second = await ask_below(first.event, "edit")
+        third = await ask_below(second.event, "write")
+        unknown = await ask_below("e-nobody-knows", "bash")
+        await _long_chain(links, keys)
+        endless = await ask_below("long0", "edit")
+    assert lines(tmp_path / "ran") == ["a", "b", "a"], "once each, and once for the unknown parent"
+    assert third.decision == unknown.decision == "ask", "rules are never skipped"
+    chain = f"{first.event} (a) -> {second.event} (b) -> {third.event}"
+    assert [note for note in third.notes if chain in note and "'a' was not run" in note]
+    assert [note for note in third.notes if chain in note and "'b' was not run" in note]
+    assert any("was not run" in note for note in endless.notes), "what is longer than can be followed is refused"
+
+
+async def _long_chain(links: Links, keys: Keys) -> None:
+    for n in range(MOST_STEPS + 1):
+        name = keys("lineage", f"long{n}")
+        await do(links, "HSET", name, "parent", f"long{n + 1}", f"hook:other{n}", "1")
+        await do(links, "PEXPIRE", name, 60_000)
+
+
+# --- What is lost on the wire
+
+BOTH = ("/rule", "/cmd")
+STEPS = [("XREADGROUP", BOTH), ("ANSWER", ("/rule",)), ("ANSWER", ("/cmd",)), ("CLAIM", BOTH), ("LINEAGE", BOTH),
+         ("XINFO", BOTH), ("GET", BOTH)]  # fmt: skip
+"""What an evaluator says while it works; the second time each is lost, before or after the server has heard it."""
+
+
+@pytest.mark.req("B-05", "X-06")
+@pytest.mark.parametrize("lost", ["reply", "command"])
+@pytest.mark.parametrize(("step", "mix"), STEPS)
+async def test_what_is_lost_costs_no_verdict_and_no_second_run(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, step: str, mix: tuple[str, ...], lost: str
+) -> None:
+    """Whatever Redis said and nobody heard: every request is answered, once on record, its hook run once."""
+    ran = tmp_path / "ran"
+    await publish_hooks(links, keys, command_hook(f"echo $FLEETHOOK_EVENT_ID >> {ran}; exit 2", when="event.cwd == '/cmd'"))
+    async with Proxy(server.url) as proxy, evaluating(proxy.url, keys):
+        await ask(links, keys, cwd="/cmd")
+        (proxy.swallow_reply if lost == "reply" else proxy.swallow_command)(1, of=step)
+        asked = []
+        for n in range(12):
+            cwd = mix[n % len(mix)]
+            asked.append((cwd, *await put(links, keys, bash(cwd=cwd), parent="e0")))
+        said = [(cwd, name, await verdict(links, reply)) for cwd, name, reply in asked]
+        await until_true(lambda: proxy.swallowed, f"a {lost} is lost")
+        last = await put(links, keys, bash())
+        assert (await verdict(links, last[1])).event == last[0]
+    assert [(name, one.decision, one.repeated) for _, name, one in said] == [
+        (name, "deny" if cwd == "/cmd" else "abstain", False) for cwd, name, _ in asked
+    ]
+    assert sorted(lines(ran)[1:]) == sorted(name for cwd, name, _ in asked if cwd == "/cmd")
+    assert len(await stream(links, keys)) == 14
+    assert (await do(links, "XPENDING", keys("requests"), GROUP))[0] == 0
+
+
+@pytest.mark.req("B-05")
+async def test_a_server_that_is_silent_for_a_while_loses_nothing(server: Server, keys: Keys, links: Links) -> None:
+    """Longer than an evaluator waits for a reply: what it wrote meanwhile is carried out late, and nothing is left lying."""
+    await publish_hooks(links, keys, NO_RM)
+    async with Proxy(server.url) as proxy, evaluating(proxy.url, keys):
+        await ask(links, keys)
+        proxy.freeze()
+        asked = [await put(links, keys, bash("rm")) for _ in range(3)]
+        await until(lambda: _gone(links, keys), "its heartbeat has ended")
+        proxy.thaw()
+        assert [(await verdict(links, reply)).reason for _, reply in asked] == ["no rm"] * 3
+    assert len(await stream(links, keys)) == 4
+
+
+async def _gone(links: Links, keys: Keys) -> bool:
+    return bool(await do(links, "EXISTS", keys("alive", "evaluator")) == 0)

@@ -1,0 +1,116 @@
+"""The hooks in force: published versions and this host's files, taken up by evaluators that run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.config.trust import trust
+from bus.connections import Links
+from bus.hooksets import rollback
+from bus.keys import Keys
+from tests.support.running import (
+    NO_RM,
+    ask,
+    bash,
+    do,
+    evaluating,
+    publish_hooks,
+    put,
+    until_true,
+    verdict,
+)
+from tests.support.servers import Server
+from tests.support.waiting import until
+
+
+@pytest.mark.req("B-04", "X-08")
+async def test_a_new_version_is_in_force_within_a_second(
+    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Published, rolled back, broken: every verdict names the version that it was made with."""
+    await publish_hooks(links, keys, NO_RM)
+    async with evaluating(server.url, keys), evaluating(server.url, keys):
+        assert (await ask(links, keys, "rm")).version == "fleet@1"
+        start = time.monotonic()
+        await publish_hooks(links, keys, NO_RM.replace("no rm", "never"))
+        await until(lambda: _version(links, keys, "fleet@2"), "version 2 is in force")
+        assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
+        assert (await ask(links, keys, "rm")).reason == "never"
+        await rollback(links, keys)
+        await until(lambda: _version(links, keys, "fleet@3"), "version 3 is in force")
+        assert (await ask(links, keys, "rm")).reason == "no rm"
+        await do(links, "SET", keys("hookset", "4"), '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}')
+        await do(links, "SET", keys("hookset", "current"), "4")
+        await until_true(lambda: "version 4 is not put in force" in caplog.text, "it says what is wrong")
+        assert (await ask(links, keys, "rm")).version == "fleet@3"
+        await do(links, "SET", keys("hookset", "current"), "junk")
+        await until_true(lambda: "holds no version number" in caplog.text, "it says what is wrong")
+        await do(links, "DEL", keys("hookset", "current"))
+        await until_true(lambda: "is gone" in caplog.text, "a flush is said")
+        assert (await ask(links, keys, "rm")).reason == "no rm", "and takes no guard away"
+        await do(links, "DEL", keys("hookset", "log"))
+        await publish_hooks(links, keys, NO_RM.replace("no rm", "anew"))
+        await until(lambda: _version(links, keys, "fleet@1"), "numbers begin anew")
+        assert (await ask(links, keys, "rm")).reason == "anew"
+
+
+@pytest.mark.req("B-04", "G-20")
+async def test_files_of_this_host_join_the_fleets_hooks(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The user's file on its own host only; a project's file only where it is trusted as it is; a broken one changes
+    nothing."""
+    caplog.set_level(logging.ERROR)
+    project, user, store = tmp_path / "project", tmp_path / "user.yaml", tmp_path / "state" / "trust.json"
+    (project / ".git").mkdir(parents=True)
+    file = project / "fleethook.yaml"
+
+    def rule(name: str, reason: str) -> str:
+        return f"hooks: [{{id: {name}, on: tool:pre_execute, rule: {{decision: ask, reason: {reason}}}}}]\n"
+
+    async def reasons(**more: Any) -> list[str]:
+        _, reply = await put(links, keys, bash(cwd=str(project)), **more)
+        return [part.reason for part in (await verdict(links, reply)).parts]
+
+    async def become(*wanted: str) -> None:
+        async def so() -> bool:
+            return await reasons() == list(wanted)
+
+        await until(so, f"{wanted} are in force")
+
+    await publish_hooks(links, keys, rule("same", "fleet"))
+    user.write_text(rule("same", "user"))
+    file.write_text(rule("same", "project"))
+    async with evaluating(server.url, keys, user_file=user, trust_file=store):
+        await become("fleet", "user")
+        assert await reasons(host="elsewhere") == ["fleet"]
+        trust(file, store)
+        await become("fleet", "user", "project")
+        file.write_text(rule("same", "hacked"))
+        await become("fleet", "user")
+        trust(file, store)
+        await become("fleet", "user", "hacked")
+        user.write_text(rule("same", "changed"))
+        await become("fleet", "changed", "hacked")
+        user.write_text("hooks: [")
+
+        async def broken() -> bool:
+            await become("fleet", "changed", "hacked")
+            return "the set that was in force stays" in caplog.text
+
+        await until(broken, "it says what is wrong")
+        user.write_text(rule("same", "fleet"))
+        await become("fleet", "hacked")
+        user.unlink()
+        file.unlink()
+        await become("fleet")
+
+
+async def _version(links: Links, keys: Keys, version: str) -> bool:
+    """Whether every one of several verdicts, which different evaluators give, is of this version."""
+    return {(await ask(links, keys)).version for _ in range(4)} == {version}
