@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bus.codec import decode_verdict
 from bus.connections import sync_client
 from bus.keys import Keys, declared
 from bus.verdicts import Verdict
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 _PAGE = 5_000
+
+
+def tell(text: str) -> None:
+    """Numbers for whoever looks: shown with `pytest -s`, and where a test fails."""
+    sys.stdout.write(f"\n{text}\n")
+
+
+async def when(holds: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    """As `until`, for a plain function; one that asks Redis runs on a thread, so that proxies and receivers go on."""
+
+    async def look() -> object:
+        return await asyncio.to_thread(holds)
+
+    await until(look, what, seconds)
 
 
 class Record(NamedTuple):
@@ -65,13 +81,16 @@ class Counts:
         return int(self.client.xlen(self.keys(name)))
 
     def pending(self) -> dict[str, int]:
-        """Entries that were read and not settled, by stream and group."""
+        """Entries that a group has not read or not acknowledged, by stream and group."""
         found = {}
         for key in self._names():
-            if self.client.type(key) == b"stream":
-                for group in self.client.xinfo_groups(key):
-                    if group["pending"] or group.get("lag"):
-                        found[f"{key}/{group['name'].decode()}"] = group["pending"] + (group.get("lag") or 0)
+            if self.client.type(key) != b"stream":
+                continue
+            for group in self.client.xinfo_groups(key):
+                # Not its `lag`: that is unknown once an entry was deleted.
+                unread = self.client.xrange(key, f"({group['last-delivered-id'].decode()}", "+", count=100)
+                if group["pending"] or unread:
+                    found[f"{key}/{group['name'].decode()}"] = group["pending"] + len(unread)
         return found
 
     def under_way(self) -> dict[str, int]:
@@ -101,7 +120,7 @@ class Counts:
             return not left
 
         try:
-            await until(lambda: asyncio.to_thread(look), "all is settled", seconds)
+            await when(look, "all is settled", seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}; left: {left}") from error
 
@@ -122,7 +141,9 @@ class Counts:
 
     def bodies(self) -> set[str]:
         """The events whose bodies are kept."""
-        return {name.removeprefix(self.keys("body", "")) for name in self._names() if name.startswith(self.keys("body", ""))}
+        return {
+            name.removeprefix(self.keys("body", "")) for name in self._names() if name.startswith(self.keys("body", ""))
+        }
 
     def strays(self) -> list[str]:
         """What is wrong with the keys that are left: undeclared, of another type, or without their TTL (X-06)."""
@@ -140,7 +161,7 @@ class Counts:
 
     def _must_end(self, short: str, ttl: int | str) -> bool:
         if short.startswith("delivery:"):
-            return self.client.hget(self.keys.prefix + short, "state") == b"delivered"
+            return bool(self.client.hget(self.keys.prefix + short, "state") == b"delivered")
         return isinstance(ttl, int) and short not in {"sent", "dead"}  # their members end, by score
 
     def _names(self) -> list[str]:

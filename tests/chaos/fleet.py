@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from bus.keys import Keys
+from tests.chaos.counting import tell
 from tests.support.waiting import wait_until
 from workers.lifeline import VARIABLE
 
@@ -66,7 +67,9 @@ class Fleet:
     `seed` decides who is killed; a lifeline pipe ends all of them should the test itself be killed.
     """
 
-    def __init__(self, url: str, keys: Keys, home: Path, *, seed: int = 0, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, keys: Keys, home: Path, *, seed: int = 0, env: Mapping[str, str] | None = None
+    ) -> None:
         self.keys, self.home = keys, home
         self.chance = random.Random(seed)
         self._url, self._more = url, dict(env or {})
@@ -90,7 +93,9 @@ class Fleet:
         wait_until(
             lambda: all(worker.ready for worker in self._workers if worker.lives), "the fleet is ready", START_SECONDS
         )
-        ended = [f"{worker.kind}: {worker.said[-2000:]}" for worker in self._workers if worker.lives and not worker.ready]
+        ended = [
+            f"{worker.kind}: {worker.said[-2000:]}" for worker in self._workers if worker.lives and not worker.ready
+        ]
         assert not ended
 
     def of(self, kind: str) -> list[Worker]:
@@ -127,7 +132,7 @@ class Fleet:
         for fd in (self._held, self._lifeline):
             os.close(fd)
         for worker in self._workers:  # shown only where the test fails
-            print(f"--- {worker.kind} {worker.popen.pid} ({worker.popen.returncode})\n{worker.said[-3000:]}")  # noqa: T201
+            tell(f"--- {worker.kind} {worker.popen.pid} ({worker.popen.returncode})\n{worker.said[-3000:]}")
 
     def _start(self, kind: str, env: Mapping[str, str]) -> Worker:
         log = self.home / f"{kind}-{len(self._workers)}.log"

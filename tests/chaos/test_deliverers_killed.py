@@ -16,12 +16,11 @@ from bus.events import Event
 from bus.hooksets import apply
 from bus.ids import delivery_id, event_id, webhook_id
 from bus.keys import Keys
-from tests.chaos.counting import Counts
+from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver
 from tests.cli_kit import namespace
 from tests.support.servers import Server
-from tests.support.waiting import until
 
 HOOKS = """
 network: {{allow: ["127.0.0.1:{port}"]}}
@@ -37,7 +36,10 @@ async def publish(bus: Bus, names: list[str]) -> None:
     """Publishes one event a name, in small heaps."""
     for start in range(0, len(names), 10):
         await bus.publish_many(
-            [Event(type="turn:end", source="codex", session="s", id=name, host="test-host") for name in names[start : start + 10]]
+            [
+                Event(type="turn:end", source="codex", session="s", id=name, host="test-host")
+                for name in names[start : start + 10]
+            ]
         )
 
 
@@ -60,7 +62,10 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
 ) -> None:
     chance = random.Random(11)
     names = [event_id() for _ in range(total)]
-    async with Receiver(seed=3, seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with (
+        Receiver(seed=3, seconds=0.05) as receiver,
+        Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
+    ):
         receiver.refused.update(names[:: total // 20])
         await apply(links, keys, parse_hook_file(HOOKS.format(port=receiver.port, cap=8), "fleet"))
         fleet.start("dispatcher", 2)
@@ -73,10 +78,10 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
         await publish(bus, names)
         owed = {delivery_id(name, endpoint) for name in names for endpoint in ENDPOINTS}
 
-        async def some() -> bool:
-            return len(receiver.taken) > len(owed) * 0.7 and fleet.killed >= kills
-
-        await until(some, "most have arrived in the middle of it", 600)
+        most = len(owed) * 0.7
+        await when(
+            lambda: len(receiver.taken) > most and fleet.killed >= kills, "most arrived in the middle of it", 600
+        )
         stop.set()
         await killing
         calm = time.monotonic()
@@ -99,7 +104,7 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
     assert counts.bodies() == {name.partition(".")[0] for name in dead}, "bodies are kept for dead letters alone"
     assert not counts.record().repeated
     twice = sum(times - 1 for times in receiver.taken.values())
-    print(  # noqa: T201
+    tell(
         f"{len(owed)} deliveries, {fleet.killed} kills: {len(delivered)} delivered, {len(dead)} dead letters, "
         f"{twice} taken twice, {took:.1f} s in all, {after:.1f} s after the last kill"
     )

@@ -18,7 +18,7 @@ from bus.hooksets import apply
 from bus.ids import event_id
 from bus.keys import Keys
 from bus.verdicts import Verdict
-from tests.chaos.counting import Counts
+from tests.chaos.counting import Counts, tell
 from tests.chaos.fleet import Fleet
 from tests.cli_kit import namespace
 from tests.support.servers import Server
@@ -46,7 +46,9 @@ async def asked(
     for turn, name in enumerate(ids):
         tool = ("bash", "bash", "write")[turn % 3]
         command = {"command": "echo forbidden" if turn % 2 else "ls"} if tool == "bash" else {"path": "a"}
-        event = Event(type="tool:pre_execute", source="codex", session="s", tool=tool, id=name, host="test-host", input=command)
+        event = Event(
+            type="tool:pre_execute", source="codex", session="s", tool=tool, id=name, host="test-host", input=command
+        )
         start = time.monotonic()
         answered[name] = await bus.request(event, budget=BUDGET)
         took[name] = time.monotonic() - start
@@ -102,7 +104,10 @@ async def test_every_request_is_answered_and_on_record_though_evaluators_are_kil
     twice = {name for name, times in ran.items() if times > 1}
     assert not {name for name in twice if not answered[name].repeated}, "a second run that the verdict does not tell"
     assert {answered[name].decision for name in with_effect - set(fell_back)} == {"deny"}
-    print(f"{total} requests, {fleet.killed} kills: {len(twice)} hooks ran twice, {len(fell_back)} poison, slowest {max(took.values()):.2f} s")  # noqa: T201
+    tell(
+        f"{total} requests, {fleet.killed} kills: {len(twice)} hooks ran twice, {len(fell_back)} poison, "
+        f"slowest {max(took.values()):.2f} s"
+    )
 
 
 @pytest.mark.req("B-05", "F-03")

@@ -18,6 +18,7 @@ from bus.hooksets import apply
 from bus.ids import delivery_id, event_id
 from bus.keys import Keys
 from tests.chaos.conftest import Owned
+from tests.chaos.counting import tell, when
 from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver
 from tests.cli_kit import namespace
@@ -72,6 +73,11 @@ class Traffic:
             return len(self.published) >= events and len(self.answered) >= verdicts
 
         await until(enough, f"{more} more events and verdicts", 120)
+
+    async def notices(self) -> None:
+        """Wait until they have been refused a few times."""
+        some = self.refused + 4
+        await when(lambda: self.refused >= some, "the agents notice")
 
     async def _publish(self) -> None:
         while not self._stop:
@@ -141,8 +147,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_was_killed(
             await traffic.flows(more)
             kills.append(time.monotonic())
             await asyncio.to_thread(server.kill)
-            gone = traffic.refused
-            await until(lambda gone=gone: _true(traffic.refused > gone + 3), "the agents notice")
+            await traffic.notices()
             await asyncio.to_thread(server.start)
         back = time.monotonic()
         await traffic.flows(more)
@@ -161,7 +166,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_was_killed(
     kept = [name for name in traffic.published if name not in lost]
     assert {states.get(delivery_id(name, "good")) for name in kept} == {"delivered"}
     assert max(traffic.late) < 4.0 + 1.5, "policy answered within the budget"
-    print(  # noqa: T201
+    tell(
         f"{fsync}: {len(traffic.published)} events and {len(traffic.answered)} verdicts acknowledged, {rounds} kills, "
         f"{len(lost)} lost (at most {max(ages, default=0.0):.3f} s before the kill), {traffic.refused} refused meanwhile, "
         f"flowing {back:.1f} s after the last start"
@@ -180,12 +185,8 @@ async def test_a_server_that_comes_back_empty_gets_its_groups_again(own: Callabl
         await links.close()
         taken = len(receiver.taken)
         await traffic.flows(40)
-        await until(lambda: _true(len(receiver.taken) > taken + 20), "deliveries flow again")
+        await when(lambda: len(receiver.taken) > taken + 20, "deliveries flow again")
         await traffic.end()
         await counts.settled()
     assert alive(fleet) == {"evaluator": 2, "dispatcher": 2, "carrier": 2, "chores": 1}
     assert not counts.record().repeated
-
-
-async def _true(holds: bool) -> bool:  # noqa: FBT001 - what `until` takes
-    return holds
