@@ -184,6 +184,8 @@ class Bus:
         fields: tuple[str | bytes, ...] = (
             "id", event.id, "source", event.source, "event", event.type, "host", event.host, "body", encode_event(event),
         )  # fmt: skip
+        if self.on_failure != "allow":
+            fields += ("policy", self.on_failure)
         return (*fields, "parent", event.parent) if event.parent else fields
 
     async def _report(self, event: Event, why: str) -> None:
@@ -192,8 +194,9 @@ class Bus:
                   "event", event.type, "host", event.host)  # fmt: skip
         try:
             async with self.links.link() as link:
-                await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
-        except Unreachable:
+                (reply,) = await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
+            checked(reply, "reporting a fallback")
+        except FleethookError:
             # The whole request: whether Redis has it already is not known, and it is recorded once by its id.
             with contextlib.suppress(
                 Unreachable

@@ -1,0 +1,228 @@
+"""The bus as programs see it, over a wire that loses replies, breaks and goes silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from bus.client import Bus, SyncBus
+from bus.codec import decode_body
+from bus.connections import Links
+from bus.errors import Unreachable
+from bus.events import Event
+from bus.ids import event_id
+from bus.keys import Keys
+from bus.spool import spool_status
+from tests.support.proxy import Proxy
+from tests.support.running import (
+    NO_RM,
+    bash,
+    command_hook,
+    do,
+    evaluating,
+    lines,
+    namespace,
+    publish_hooks,
+    stream,
+    until_true,
+)  # fmt: skip
+from tests.support.servers import Server
+from tests.support.waiting import until
+
+# --- Publishing
+
+
+@pytest.mark.req("B-01")
+async def test_an_event_is_published_as_it_is(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETHOOK_PARENT", "e0")
+    async with Bus(server.url, namespace=namespace(keys)) as bus:
+        name = await bus.publish(bash("ls", session="s"))
+        own = Event(type="session:start", id=event_id(), host="h", data={"a": [1]})
+        assert await bus.publish_many([own, bash()]) == [own.id, (await stream(links, keys))[2].fields[b"id"].decode()]
+        assert await bus.publish_many([]) == []
+    first, second, _ = await stream(links, keys)
+    assert (first.fields[b"id"], first.fields[b"host"], first.fields[b"parent"]) == (name.encode(), b"test-host", b"e0")
+    assert second.fields[b"parent"] == b"e0", "also where the program gave the event its id and host"
+    event = decode_body(second.fields[b"body"])
+    assert isinstance(event, Event)
+    assert (event.data, event.id, event.parent) == ({"a": [1]}, own.id, "e0")
+
+
+@pytest.mark.req("X-06")
+@pytest.mark.parametrize("lost", ["reply", "command"])
+async def test_what_is_lost_costs_no_event_and_repeats_none(server: Server, keys: Keys, links: Links, lost: str) -> None:
+    """Lost before or after the server had it: the event is sent again, with the mark by which the dispatcher finds what
+    stands there twice."""
+    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys)) as bus:
+        (proxy.swallow_reply if lost == "reply" else proxy.swallow_command)(2, of="XADD")
+        names = await bus.publish_many([bash(str(n)) for n in range(4)])
+        assert proxy.swallowed == ["XADD"]
+    added = [(entry.fields[b"id"].decode(), entry.fields.get(b"spooled")) for entry in await stream(links, keys)]
+    assert [name for name, mark in added if mark] == names
+    assert {name for name, _ in added} == set(names)
+    assert len([name for name, mark in added if not mark]) == (4 if lost == "reply" else 2)
+
+
+@pytest.mark.req("X-06")
+async def test_while_redis_is_away_events_go_to_the_spool(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    async with Proxy(server.url) as proxy:
+        async with Bus(proxy.url, namespace=namespace(keys), spool=spool) as bus:
+            await bus.publish(bash("1"))
+            proxy.away()
+            names = [await bus.publish(bash("2")), *await bus.publish_many([bash("3"), bash("4")])]
+            proxy.back()
+            await bus.publish(bash("5"))
+        async with Bus(proxy.url, namespace=namespace(keys)) as bare:
+            proxy.away()
+            with pytest.raises(Unreachable, match="cannot be reached"):
+                await bare.publish(bash())
+    assert spool_status(spool).records == 3
+    raw = spool.read_bytes()
+    places = [raw.index(name.encode()) for name in names]
+    assert places == sorted(places), "in order"
+    assert len(await stream(links, keys)) == 2
+
+
+@pytest.mark.req("X-06")
+async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> None:
+    """On a server of its own, since it is filled."""
+    server = Server()
+    server.start()
+    try:
+        links = Links(server.url, connect=2.0)
+        await do(links, "CONFIG", "SET", "maxmemory", 1)
+        async with Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool") as bus:
+            await bus.publish(bash())
+            said = await bus.request(bash(), budget=1)
+        assert "no evaluator" in said.fallback or "does not take writes" in said.fallback or "OOM" in said.fallback
+        assert spool_status(tmp_path / "spool").records == 2, "the event, and the request that fell back"
+        async with Bus(server.url, namespace=namespace(keys)) as bare:
+            with pytest.raises(Unreachable):
+                await bare.publish(bash())
+        await links.close()
+    finally:
+        server.stop()
+
+
+# --- Requests
+
+LOST = [("reply", "EXISTS"), ("reply", "XADD"), ("reply", "BLMOVE"), ("command", "XADD"), ("command", "BLMOVE")]
+
+
+@pytest.mark.req("B-02", "X-06")
+@pytest.mark.parametrize(("what", "step"), LOST)
+async def test_a_verdict_survives_whatever_is_lost(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, what: str, step: str
+) -> None:
+    """The client looks before it asks again: the hook runs once, the event stands once, the verdict is the hook's."""
+    ran = tmp_path / "ran"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; exit 2"))
+    async with evaluating(server.url, keys), Proxy(server.url) as proxy:
+        async with Bus(proxy.url, namespace=namespace(keys)) as bus:
+            (proxy.swallow_reply if what == "reply" else proxy.swallow_command)(of=step)
+            said = await bus.request(bash(), budget=5)
+        assert proxy.swallowed == [step]
+    assert (said.decision, said.fallback, said.repeated) == ("deny", "", False)
+    assert lines(ran) == ["x"]
+    assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)] == [said.event]
+
+
+@pytest.mark.req("B-02", "X-06")
+async def test_a_cut_while_the_hook_runs_joins_it_again(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
+    async with evaluating(server.url, keys), Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys)) as bus:
+        asked = asyncio.create_task(bus.request(bash(), budget=10))
+        await until_true(lambda: lines(ran), "the hook runs")
+        proxy.cut()
+        await until(lambda: _joined(links, keys), "it has joined")
+        proxy.cut()
+        go.touch()
+        said = await asked
+    assert (said.decision, said.fallback, lines(ran)) == ("deny", "", ["x"])
+    assert len(await stream(links, keys)) == 1
+
+
+@pytest.mark.req("X-06", "G-20")
+async def test_a_frozen_server_costs_the_budget_and_no_more(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """Falls back in time, says so in the spool; when it thaws the request stands in the record, evaluated or expired."""
+    await publish_hooks(links, keys, NO_RM)
+    async with (
+        evaluating(server.url, keys),
+        Proxy(server.url) as proxy,
+        Bus(proxy.url, namespace=namespace(keys), on_failure="deny", spool=tmp_path / "spool") as bus,
+    ):
+        assert (await bus.request(bash())).fallback == ""
+        proxy.freeze()
+        start = time.monotonic()
+        said = await bus.request(bash(), budget=0.5)
+        assert time.monotonic() - start < 1.3
+        proxy.thaw()
+    assert (said.decision, bool(said.fallback)) == ("deny", True)
+    assert said.event.encode() in (tmp_path / "spool").read_bytes()
+
+
+@pytest.mark.req("X-06", "G-20")
+async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    async with Bus(f"unix://{tmp_path}/nothing?db=0", namespace=namespace(keys), on_failure="ask", spool=spool) as bus:
+        start = time.monotonic()
+        said = await bus.request(bash(), budget=10)
+        stop = await bus.request(Event(type="agent:stop"), budget=10)
+        assert time.monotonic() - start < 2
+    assert (said.decision, "cannot be reached" in said.fallback) == ("ask", True)
+    assert (stop.decision, bool(stop.fallback)) == ("abstain", True), "a stop is never held"
+    assert b"fallback" in spool.read_bytes()
+    assert spool_status(spool).records == 2
+
+
+async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, links: Links) -> None:
+    await do(links, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
+    async with Bus(server.url, namespace=namespace(keys), on_failure="deny") as bus:
+        start = time.monotonic()
+        said = await bus.request(bash(), budget=0.3)
+        assert 0.3 <= time.monotonic() - start < 0.8
+    assert (said.decision, said.fallback) == ("deny", "no verdict came within the budget")
+    (report,) = await stream(links, keys)
+    assert (report.fields[b"of"], report.fields[b"fallback"]) == (said.event.encode(), said.fallback.encode())
+    assert len(await stream(links, keys, "requests")) == 1, "it waits for an evaluator, which records it"
+
+
+async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, links: Links) -> None:
+    await publish_hooks(links, keys, NO_RM)
+    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
+        said = await asyncio.gather(*(bus.request(bash("rm" if n % 2 else "ls", id=f"e{n}")) for n in range(40)))
+    assert [(one.event, one.decision) for one in said] == [
+        (f"e{n}", "deny" if n % 2 else "abstain") for n in range(40)
+    ]  # fmt: skip
+
+
+# --- Programs without an event loop
+
+
+@pytest.mark.req("B-01", "B-02")
+async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, links: Links) -> None:
+    await publish_hooks(links, keys, NO_RM)
+
+    def program() -> tuple[list[str], str]:
+        with SyncBus(Bus(server.url, namespace=namespace(keys))) as bus:
+            names = [bus.publish(bash("1")), *bus.publish_many([bash("2"), bash("3")])]
+            return names, bus.request(bash("rm"), budget=5).reason
+
+    async with evaluating(server.url, keys):
+        names, reason = await asyncio.to_thread(program)
+    assert reason == "no rm"
+    assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)][:3] == names
+
+
+async def _joined(links: Links, keys: Keys) -> bool:
+    names = await do(links, "KEYS", keys("join", "*").replace("{", "\\{").replace("}", "\\}"))
+    return bool(names)
