@@ -70,7 +70,7 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - an
     if len(raw) > limit:
         raise DecodeError(f"payload of {len(raw)} bytes; at most {limit} are accepted")
     try:
-        value = json.loads(raw.decode("utf-8", "replace"), parse_constant=_no_constant)
+        value = json.loads(raw.decode("utf-8", "replace").removeprefix("\ufeff"), parse_constant=_no_constant)
         _check(value, MAX_DEPTH)
     except DecodeError:
         raise

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from bus.answers import pack_answer
 from bus.codec import decode_body, encode_verdict, pack
 from bus.dialects import find
-from bus.events import Event, source_name
+from bus.events import Event, native_type, source_name
 from bus.ids import event_id
 from bus.keys import CALL_MS, KEPT_MS, Keys
 from bus.streams import Call, Entry
-from bus.verdicts import Verdict
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import POLICIES, Policy, Verdict
 
 MOST_BUDGET_MS: Final = 600_000
 """No request waits longer than ten minutes (the longest default timeout of any agent)."""
@@ -40,6 +41,8 @@ class Request(NamedTuple):
     parent: str
     fallback: str
     """Why the shim answered by policy before this came out of its spool; such a request runs no hook."""
+    policy: Policy
+    """The failure policy that the agent was installed with; a worker's stricter one wins."""
     handed: int = 1
     """How often it was handed out, put aside or not."""
 
@@ -73,6 +76,7 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         body=entry.fields.get(b"body", b""),
         parent=parent if _ID.fullmatch(parent) else "",
         fallback=text(b"fallback")[:512],
+        policy=cast("Policy", text(b"policy")) if text(b"policy") in POLICIES else "allow",
         handed=entry.delivered + (number(b"handed") if aside else 0),
     )
 
@@ -97,10 +101,31 @@ def read_event(request: Request) -> Event:
     Id, host, parent and time come from the entry and not from the payload, so nobody can speak for another event.
     """
     body = decode_body(request.body)
-    event = body if isinstance(body, Event) else find(request.source).read(request.native, body, host=request.host)
+    event = _canonical(body) if isinstance(body, Event) else _native(request, body)
     return msgspec.structs.replace(
         event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.entry.ms
     )
+
+
+def _native(request: Request, payload: bytes) -> Event:
+    """The event in an agent's own payload; an agent without a dialect keeps its name, and its event's as a type."""
+    dialect = find(request.source)
+    event = dialect.read(request.native, payload, host=request.host)
+    if dialect.name == request.source:
+        return event
+    kind = event.type if ":" in event.type else native_type(request.source, event.type)
+    return msgspec.structs.replace(event, source=request.source, type=kind)
+
+
+def _canonical(event: Event) -> Event:
+    """A program's own event, its tool in the one vocabulary (X-01): `shell` of Codex is `bash` to every hook."""
+    if not event.tool or event.native_tool:
+        return event
+    tool, native = canonical_tool(event.source, event.tool), event.tool
+    if tool == native:
+        return event
+    given = canonical_input(event.source, native, event.input)
+    return msgspec.structs.replace(event, tool=tool, native_tool=native, input=given)
 
 
 def is_canonical(request: Request) -> bool:
@@ -144,7 +169,7 @@ def answer_call(request: Request, keys: Keys, group: str, verdict: Verdict, answ
     return Call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
-         keys("join", request.id), call or keys("call", "none")),
+         keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
         (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
          said, len(fields), *fields, *report),
     )  # fmt: skip
@@ -166,10 +191,13 @@ def defer_call(request: Request, keys: Keys, group: str) -> Call:
     """The script call that puts a request aside until somebody has a free slot, with its deadline unchanged."""
     fields: list[str | bytes | int] = [
         "id", request.id, "reply", request.reply, "deadline", request.deadline, "source", request.source,
-        "event", request.native, "host", request.host, "body", request.body, "handed", request.handed,
+        "event", request.native, "host", request.host, "body", request.body,
+        "handed", request.handed - 1,  # who puts it aside has not died of it
     ]  # fmt: skip
     if request.parent:
         fields += ["parent", request.parent]
+    if request.policy != "allow":
+        fields += ["policy", request.policy]
     return Call(
         "defer",
         (request.entry.stream, keys("waiting"), keys("claim", request.id)),

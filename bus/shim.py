@@ -129,11 +129,11 @@ def main(argv: list[str]) -> int:
     """Does one hook call and returns its exit code; raises only where the answer file gives no answer for it."""
     start, agent, event = time.monotonic(), *[name.encode("utf-8", "surrogateescape") for name in argv[1:3]]
     plan = Plan(argv[3])
-    _, mode, deadline, code, out, err = plan.events.get(event, plan.events.get(b"*", []))[:6]
+    _, mode, deadline, code, out, err, policy = plan.events.get(event, plan.events.get(b"*", []))[:7]
     fallback = int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode())
     if mode == b"skip":
         return 0
-    call = Call(plan, agent, event, end := start + int(deadline) / 1000, mode == b"publish")
+    call = Call(plan, (agent, event, policy), end := start + int(deadline) / 1000, mode == b"publish")
     try:
         answer = call.send()
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
@@ -154,12 +154,12 @@ class Call:
 
     __slots__ = ("acked", "end", "fields", "id", "plan", "publish", "reached", "soft", "tail", "why")
 
-    def __init__(self, plan: Plan, agent: bytes, event: bytes, end: float, publish: bool) -> None:
+    def __init__(self, plan: Plan, what: "tuple[bytes, bytes, bytes]", end: float, publish: bool) -> None:
         now = time.monotonic()
         # Of the deadline a part is kept back: for the fallback, and for putting it on record.
         self.plan, self.end, self.soft, self.publish = plan, end, end - min(0.15, (end - now) * 0.2), publish
         self.id, self.why, self.acked, self.reached = new_id(), "", False, False
-        self.tail = [b"source", agent, b"event", event, b"host", plan.host]
+        self.tail = [b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
         self.fields: list[bytes] = []
 
     def send(self) -> "tuple[int, bytes, bytes] | None":

@@ -13,6 +13,7 @@ Policy = Literal["allow", "deny", "ask"]
 
 DECISIONS: Final[tuple[Decision, ...]] = get_args(Decision)
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+POLICIES_BY_STRICTNESS: Final[tuple[Policy, ...]] = ("allow", "ask", "deny")
 
 _STRICTNESS: Final[dict[Decision, int]] = {"abstain": 0, "allow": 1, "ask": 2, "deny": 3}
 

@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import HookSet
-from bus.keys import KEPT_MS, Keys
+from bus.keys import Keys
 from bus.redaction import redact_text, redact_url
 from bus.streams import Call, Entry, checked, flat
 from bus.verdicts import Verdict
@@ -130,8 +130,8 @@ def dispatch_call(
     ]
     return Call(
         "dispatch",
-        (entry.stream, keys("body", name), keys("recent"), keys("lineage", name), keys("stats")),
-        (group, entry.id, name, now, KEPT_MS, keys.prefix, body, event.parent if event else "", *flat_args),
+        (entry.stream, keys("body", name), keys("recent"), keys("stats")),
+        (group, entry.id, name, now, keys.prefix, body, event.parent if event else "", *flat_args),
     )
 
 

@@ -162,6 +162,8 @@ class Dispatcher:
             return nothing
         if b"same" in entry.fields:
             return nothing
+        if b"spooled" in entry.fields and await self._repeated(entry):
+            return nothing
         if entry.delivered > MOST_DELIVERIES:
             return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
         try:
@@ -186,9 +188,19 @@ class Dispatcher:
         body = pack_fields(entry) if deliveries else b""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms())
 
+    async def _repeated(self, entry: Entry) -> bool:
+        """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""
+        name = _text(entry, b"id")
+        born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
+        args = (GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS)
+        return bool(await call(self._links, "repeated", (entry.stream,), args))
+
     async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
         chain = await call(
-            self._links, "lineage", (self._keys("lineage", event.parent),), (self._keys("lineage", ""), MOST_STEPS)
+            self._links,
+            "lineage",
+            (self._keys("lineage", event.parent),),
+            (self._keys("lineage", ""), MOST_STEPS, event.time),
         )
         return read_lineage(chain)
 

@@ -36,7 +36,7 @@ from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import RuleRunner
 from bus.streams import BEAT_SECONDS, MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
-from bus.verdicts import Policy, Verdict, bus_policy, failed
+from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from workers.deadletters import poison_call
 from workers.posters import Posters
 
@@ -207,7 +207,8 @@ class Evaluator:
         return self._failed(request, event, why) if why else None
 
     def _failed(self, request: Request, event: Event | None, why: str) -> Verdict:
-        return failed(bus_policy(self._policy, event_type(request, event)), why, event=request.id)
+        policy = max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
+        return failed(bus_policy(policy, event_type(request, event)), why, event=request.id)
 
     def _bury(self, request: Request, why: str) -> list[Call]:
         """A dead letter, and an error verdict to whoever waits."""
@@ -304,7 +305,10 @@ class Evaluator:
         if not event.parent:
             return []
         flat_chain = await call(
-            self._links, "lineage", (self._keys("lineage", event.parent),), (self._keys("lineage", ""), MOST_STEPS)
+            self._links,
+            "lineage",
+            (self._keys("lineage", event.parent),),
+            (self._keys("lineage", ""), MOST_STEPS, event.time),
         )
         return read_lineage(flat_chain)
 

@@ -306,9 +306,6 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
         told.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
     if rewritten and verdict.decision != "abstain":
         told.append("the tool's input was changed")
-    told += [
-        f"{part.hook} failed ({part.fallback}), counted as {part.decision}" for part in verdict.parts if part.fallback
-    ]
     if verdict.repeated:
         told.append("hooks may have run twice")
     return [*told, *verdict.notes]

@@ -1,5 +1,5 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
--- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>
+-- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
 -- ARGV  1 group  2 entry  3 answer  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
 --       8 verdict  9 how many fields the event has  10.. its fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had.
@@ -27,6 +27,16 @@ else
   redis.call('XADD', KEYS[2], '*', unpack(fields))
 end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
+
+-- Its hooks run no more (F-12): what is published from here on is not below them.
+local lineage = redis.call('HGETALL', KEYS[7])
+if #lineage > 0 then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  for i = 1, #lineage, 2 do
+    if lineage[i] ~= 'parent' and lineage[i + 1] == '1' then redis.call('HSET', KEYS[7], lineage[i], now) end
+  end
+end
 
 local waiting = redis.call('LRANGE', KEYS[5], 0, -1)
 for _, reply in ipairs(waiting) do

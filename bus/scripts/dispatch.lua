@@ -1,12 +1,12 @@
 -- Turn one event into its deliveries, once.
--- KEYS  1 events  2 body:<event>  3 recent  4 lineage:<event>  5 stats
--- ARGV  1 group  2 entry  3 event id  4 now ms  5 kept ms of a lineage  6 prefix of all keys  7 body  8 parent
+-- KEYS  1 events  2 body:<event>  3 recent  4 stats
+-- ARGV  1 group  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local now, added = ARGV[4], 0
-for i = 9, #ARGV, 9 do
-  local id, key = ARGV[i], ARGV[6] .. 'delivery:' .. ARGV[i]
+for i = 8, #ARGV, 9 do
+  local id, key = ARGV[i], ARGV[5] .. 'delivery:' .. ARGV[i]
   if redis.call('HSETNX', key, 'state', 'ready') == 1 then
     redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', ARGV[i + 2], 'cap', ARGV[i + 3],
       'timeout', ARGV[i + 4], 'kind', ARGV[i + 5], 'hook', ARGV[i + 6], 'version', ARGV[i + 7], 'layer', ARGV[i + 8],
@@ -14,17 +14,15 @@ for i = 9, #ARGV, 9 do
     redis.call('XADD', ARGV[i + 1], '*', 'd', id)
     redis.call('ZADD', KEYS[3], now, id)
     if ARGV[i + 5] == 'command' then
-      if ARGV[8] ~= '' then redis.call('HSET', key, 'parent', ARGV[8]) end
-      redis.call('HSET', KEYS[4], 'parent', ARGV[8], 'hook:' .. ARGV[i + 6], '1')
-      redis.call('PEXPIRE', KEYS[4], ARGV[5])
+      if ARGV[7] ~= '' then redis.call('HSET', key, 'parent', ARGV[7]) end  -- its run will need it (take.lua)
     end
     added = added + 1
   end
 end
 if added > 0 then
-  redis.call('HSETNX', KEYS[2], 'data', ARGV[7])
+  redis.call('HSETNX', KEYS[2], 'data', ARGV[6])
   redis.call('HINCRBY', KEYS[2], 'refs', added)
-  redis.call('HINCRBY', KEYS[5], 'deliveries:owed', added)
+  redis.call('HINCRBY', KEYS[4], 'deliveries:owed', added)
 end
-redis.call('HINCRBY', KEYS[5], 'events', 1)
+redis.call('HINCRBY', KEYS[4], 'events', 1)
 return added

@@ -36,10 +36,14 @@ for i = 6, #ARGV, 7 do
     out[#out + 1] = 0
   else
     local key = prefix .. 'delivery:' .. id
-    local d = redis.call('HMGET', key, 'target', 'event')
+    local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook')
     redis.call('XDEL', stream, entry)
     if d[1] then
       redis.call('ZREM', prefix .. 'flight:' .. d[1], id)
+      local lineage = prefix .. 'lineage:' .. d[2]
+      if d[3] == 'command' and redis.call('HEXISTS', lineage, 'hook:' .. d[4]) == 1 then
+        redis.call('HSET', lineage, 'hook:' .. d[4], now)
+      end
       local n = redis.call('HINCRBY', key, 'attempts', 1)
       redis.call('HINCRBY', key, 'tries', 1)
       redis.call('HSET', key, 'attempt:' .. n, ARGV[i + 6], 'updated', now, 'reason', ARGV[i + 5])
