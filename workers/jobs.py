@@ -110,6 +110,22 @@ class AllowedJob(Job):
         return result
 
 
+def _says_enough(error: object) -> bool:
+    """Whether its text says what is wrong: errors of ours, of RQ and of its client; a stack trace tells no more."""
+    return isinstance(error, FleethookError) or type(error).__module__.partition(".")[0] in {"redis", "rq"}
+
+
+class _InWords(logging.Filter):
+    """RQ's log without the stack traces that tell nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if _says_enough(error):
+            record.msg, record.args = f"{record.getMessage()}: {str(error) or type(error).__name__}", None
+            record.exc_info = None
+        return True
+
+
 class _Stoppable(SimpleWorker):
     """A SimpleWorker that tells the job under way to end when it is told to stop itself, and says that it lives."""
 
@@ -131,6 +147,13 @@ class _Stoppable(SimpleWorker):
         finally:
             done.set()
             thread.join()
+
+    def handle_exception(self, job: Job, *exc_info: Any) -> None:  # noqa: ANN401 - RQ's own types
+        """Say why a job failed."""
+        if _says_enough(exc_info[1]):
+            log.error("%s", str(exc_info[1]) or f"job {job.id}: {type(exc_info[1]).__name__}")
+        else:
+            super().handle_exception(job, *exc_info)
 
     def handle_warm_shutdown_request(self) -> None:
         """SIGTERM or SIGINT: the job drains."""
@@ -178,6 +201,7 @@ def rq_worker(process: Process, kind: str) -> None:
     RQ's worker ends when its server is away at the wrong moment; then the next one is made as soon as it is back.
     """
     _PROCESS[:] = [process]
+    logging.getLogger("rq.worker").addFilter(_InWords())
     pause, ready = 0.0, False
     while not _stop.is_set():
         client = sync_client(process.rq_url, seconds=_WORKER_TTL)
