@@ -95,7 +95,7 @@ async def test_every_request_is_answered_and_on_record_though_evaluators_are_kil
     fell_back = {name: verdict.fallback for name, verdict in answered.items() if verdict.fallback}
     # One evaluator lived at all times. What died three times with whoever had it is answered by policy (poison).
     assert all("handed out" in why for why in fell_back.values()), fell_back
-    assert len(fell_back) <= total // 200
+    assert len(fell_back) <= total // 1000
     for name, verdict in answered.items():
         assert record.verdicts[name] == verdict, "what the agent was told is what was recorded"
     ran = Counter(effects.read_text().split())
