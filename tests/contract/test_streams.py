@@ -296,23 +296,27 @@ async def test_an_id_that_cannot_be_used_is_replaced_by_one_that_stays(place: Pl
 
 async def test_a_lineage_is_followed_upward_and_ends(place: Place) -> None:
     """The chain of events by FLEETHOOK_PARENT; what is not known ends it, and so does a circle."""
-    parent, names = "", []
+    parent = ""
+    requests: list[Request] = []
     for n in range(3):
-        request = await place.one(parent=parent) if parent else await place.one()
-        await place.claim(request, hooks=(f"a{n}", f"b{n}"))
-        parent = request.id
-        names.append(request.id)
+        requests.append(await place.one(parent=parent) if parent else await place.one())
+        await place.claim(requests[n], hooks=(f"a{n}", f"b{n}"))
+        parent = requests[n].id
 
-    async def chain(name: str) -> list[tuple[str, frozenset[str]]]:
-        args = (place.keys("lineage", ""), MOST_STEPS)
+    async def chain(name: str, ms: int) -> list[tuple[str, frozenset[str]]]:
+        args = (place.keys("lineage", ""), MOST_STEPS, ms)
         return read_lineage(await call(place.links, "lineage", (place.keys("lineage", name),), args))
 
-    assert await chain(names[2]) == [(names[n], frozenset({f"a{n}", f"b{n}"})) for n in (2, 1, 0)]
-    assert await chain("unknown") == []
+    running = [(requests[n].id, frozenset({f"a{n}", f"b{n}"})) for n in (2, 1, 0)]
+    assert await chain(parent, requests[2].entry.ms) == running
+    assert await chain("unknown", 1) == []
+    await place.run(place.answer(requests[2]))
+    assert await chain(parent, requests[2].entry.ms) == running, "what was added while they ran is below them"
+    assert await chain(parent, requests[2].entry.ms + 60_000) == [(parent, frozenset()), *running[1:]], "later is not"
     for one, other in (("x", "y"), ("y", "x")):
         await do(place.links, "HSET", place.keys("lineage", one), "parent", other, "hook:h", "1")
         await do(place.links, "PEXPIRE", place.keys("lineage", one), 60_000)
-    assert len(await chain("x")) == MOST_STEPS
+    assert len(await chain("x", 1)) == MOST_STEPS
 
 
 # --- bury

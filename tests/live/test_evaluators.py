@@ -13,7 +13,6 @@ from bus.connections import Links
 from bus.events import Event
 from bus.inforce import Watcher
 from bus.keys import Keys
-from bus.verdicts import Verdict
 from tests.support.proxy import Proxy
 from tests.support.running import (
     HOST,
@@ -150,31 +149,38 @@ async def test_streams_that_vanish_are_made_anew(server: Server, keys: Keys, lin
 async def test_a_hook_that_triggers_itself_is_stopped_and_the_chain_shown(
     server: Server, keys: Keys, links: Links, tmp_path: Path
 ) -> None:
-    """Hook a on an event makes an event, whose hook b makes another: there a is refused, rules are not, b is neither."""
+    """While hook a runs it makes an event, whose hook b makes another: there neither runs again, and rules always do."""
+    ran, go = tmp_path / "ran", tmp_path / "go"
     hooks: list[dict[str, Any]] = [
-        {"id": name, "on": "tool:pre_execute", "tool": tool, "command": f"echo {name} >> {tmp_path}/ran"}
+        {"id": name, "on": "tool:pre_execute", "tool": tool,
+         "command": f"echo {name} >> {ran}; until test -e {go}; do sleep 0.01; done"}
         for name, tool in (("a", "bash|write"), ("b", "edit|write"))
-    ]
+    ]  # fmt: skip
     hooks.append({"id": "rule", "on": "tool:pre_execute", "rule": {"decision": "ask", "reason": "rules always look"}})
     await publish_hooks(links, keys, json.dumps({"hooks": hooks}))
 
-    async def ask_below(parent: str, tool: str) -> Verdict:
+    async def put_below(parent: str, tool: str) -> tuple[str, str]:
         more: dict[str, Any] = {"parent": parent} if parent else {}
-        _, reply = await put(links, keys, Event(type="tool:pre_execute", tool=tool), **more)
-        return await verdict(links, reply)
+        return await put(links, keys, Event(type="tool:pre_execute", tool=tool), **more)
 
     async with evaluating(server.url, keys):
-        first = await ask_below("", "bash")
-        second = await ask_below(first.event, "edit")
-        third = await ask_below(second.event, "write")
-        unknown = await ask_below("e-nobody-knows", "bash")
+        first = await put_below("", "bash")
+        await until_true(lambda: lines(ran) == ["a"], "a runs")
+        second = await put_below(first[0], "edit")
+        await until_true(lambda: lines(ran) == ["a", "b"], "b runs below it")
+        third = await verdict(links, (await put_below(second[0], "write"))[1])
+        assert lines(ran) == ["a", "b"]
+        go.touch()
+        assert [(await verdict(links, reply)).decision for _, reply in (first, second)] == ["ask", "ask"]
+        unknown = await verdict(links, (await put_below("e-nobody-knows", "bash"))[1])
+        ended = await verdict(links, (await put_below(first[0], "bash"))[1])
         await _long_chain(links, keys)
-        endless = await ask_below("long0", "edit")
-    assert lines(tmp_path / "ran") == ["a", "b", "a"], "once each, and once for the unknown parent"
-    assert third.decision == unknown.decision == "ask", "rules are never skipped"
-    chain = f"{first.event} (a) -> {second.event} (b) -> {third.event}"
-    assert [note for note in third.notes if chain in note and "'a' was not run" in note]
-    assert [note for note in third.notes if chain in note and "'b' was not run" in note]
+        endless = await verdict(links, (await put_below("long0", "edit"))[1])
+    assert lines(ran) == ["a", "b", "a", "a"], "an unknown parent is none, and neither is one whose hooks have ended"
+    assert third.decision == unknown.decision == ended.decision == "ask", "rules are never skipped"
+    chain = f"{first[0]} (a) -> {second[0]} (b) -> {third.event}"
+    for name in "ab":
+        assert [note for note in third.notes if chain in note and f"{name!r} was not run" in note]
     assert any("was not run" in note for note in endless.notes), "what is longer than can be followed is refused"
 
 
