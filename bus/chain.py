@@ -106,7 +106,9 @@ class _Tally:
         if strictest(decision, self.decision) != self.decision:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
         if part.fallback:
-            self.notes.append(f"{part.fallback}; its failure policy answered {part.decision}")
+            # A policy `allow` shows as abstain: nobody objected.
+            policy = "allow" if part.decision == "abstain" else part.decision
+            self.notes.append(f"{part.fallback}; its failure policy is {policy}")
         if outcome.note:
             self.notes.append(outcome.note)
         if not again:

@@ -207,10 +207,11 @@ def test_what_a_hook_says_cannot_redraw_the_terminal() -> None:
 
 @pytest.mark.req("B-08")
 def test_what_went_wrong_is_told() -> None:
-    part = Part(hook="lint", decision="abstain", fallback="timeout")
-    verdict = Verdict(parts=(part,), repeated=True, notes=("a rewrite was dropped",))
+    verdict = Verdict(
+        repeated=True, notes=("hook 'lint' timed out; its failure policy is allow", "a rewrite was dropped")
+    )
     said = json.loads(DIALECT.render("Stop", verdict).stdout)
-    told = "lint failed (timeout), counted as abstain; hooks may have run twice; a rewrite was dropped"
+    told = "hooks may have run twice; hook 'lint' timed out; its failure policy is allow; a rewrite was dropped"
     assert said == {"systemMessage": f"fleethook: {told}"}
 
 

@@ -75,7 +75,9 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
         got = world.hook(payload, env={"FLEETHOOK_PARENT": before})
     assert got == Answer(2, b"out\x00\xff", "blocked: größer\n".encode())
     (request,) = seen
-    assert list(request) == [b"id", b"reply", b"budget", b"source", b"event", b"host", b"body", b"parent"]
+    assert list(request) == [
+        b"id", b"reply", b"budget", b"source", b"event", b"policy", b"host", b"body", b"parent",
+    ]  # fmt: skip
     assert re.fullmatch(rb"e[0-9a-f]{32}", request[b"id"])
     assert before.encode() < request[b"id"] < event_id().encode()
     assert re.fullmatch(re.escape(world.keys("reply", "").encode()) + rb"[0-9a-f]{32}", request[b"reply"])
@@ -91,7 +93,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
 def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: World) -> None:
     assert world.hook(b'{"a":1}', "PostToolUse") == Answer()
     (event,) = world.entries("events")
-    assert list(event) == [b"id", b"source", b"event", b"host", b"body"]
+    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"body"]
     assert decode_body(event[b"body"]) == b'{"a":1}'
 
 
@@ -156,7 +158,7 @@ def test_no_evaluator_means_the_fallback_at_once_and_the_record_says_so(world: W
     assert time.monotonic() - start < 5, "it must not wait out its deadline of 10 s"
     (request,) = world.entries("requests")
     (report,) = world.entries("events")
-    assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"host"]
+    assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"policy", b"host"]
     assert report[b"of"] == request[b"id"] != report[b"id"]
     assert report[b"fallback"] == b"no evaluator"
     assert (report[b"source"], report[b"event"], report[b"host"]) == (b"claude", b"PreToolUse", b"host-1")
@@ -186,7 +188,7 @@ def test_redis_away_means_the_fallback_at_once_and_both_kinds_are_kept(world: Wo
     assert stat.S_IMODE(world.spool.parent.stat().st_mode) == 0o700
     assert spool_status(world.spool).records == 2
     raw = world.spool.read_bytes()
-    assert raw.startswith(b"*17\r\n$8\r\nrequests\r\n$2\r\nid\r\n$33\r\ne")
+    assert raw.startswith(b"*19\r\n$8\r\nrequests\r\n$2\r\nid\r\n$33\r\ne")
     assert b"$8\r\nfallback\r\n$" in raw
     assert b"redis away: " in raw
 
