@@ -2,117 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import uuid
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
-from fakeredis import TcpFakeServer
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from bus.codec import decode_verdict, encode_event
-from bus.connections import Links
-from bus.errors import ConfigError, FleethookError, NotFound, Unreachable
+from bus.errors import FleethookError, Unreachable
 from bus.events import Event
-from bus.hooksets import KEPT_VERSIONS, current_version, history, load_version, rollback
 from bus.keys import KEPT_MS, Keys
-from bus.requests import Request, answer_call, call_key, claim_call, defer_call, read_request
-from bus.streams import Call, Consumer, Entry, call, call_all, checked
-from bus.verdicts import Verdict
-from tests.support.running import bash, do, publish_hooks, put, stream
-from tests.support.servers import Server
+from bus.requests import Request, call_key, defer_call, read_request
+from bus.streams import Entry, call, checked
+from tests.support.places import GROUP, Place
+from tests.support.running import bash, do, put, stream
 from workers.deadletters import poison_call
 from workers.evaluator import MOST_STEPS, read_lineage
-
-GROUP = "g"
-
-
-@pytest.fixture(scope="module")
-def fake() -> Iterator[str]:
-    """fakeredis behind a socket, so that the same connections talk to it; its blocking reads do not block."""
-    server = TcpFakeServer(("127.0.0.1", 0), server_type="redis", server_version=(7,))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"redis://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@dataclass
-class Place:
-    """A namespace on one of the two servers, and members of the group there."""
-
-    links: Links
-    keys: Keys
-    real: bool
-    members: dict[str, Consumer] = field(default_factory=dict)
-
-    def member(self, name: str = "one") -> Consumer:
-        """A member of the group."""
-        made = Consumer(self.links, self.keys, group=GROUP, name=name, role="evaluator",
-                        streams=(self.keys("requests"), self.keys("waiting")))  # fmt: skip
-        return self.members.setdefault(name, made)
-
-    async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:
-        """What a member gets when it reads."""
-        async with self.links.link() as link:
-            entries = await self.member(name).read(link, count, 0.01, (), calls)
-        return [read_request(entry, self.keys) for entry in entries]
-
-    async def one(self, name: str = "one", **more: Any) -> Request:
-        """A new request, read by a member."""
-        await put(self.links, self.keys, more.pop("body", bash()), **more)
-        (request,) = await self.read(name)
-        return request
-
-    async def die(self, name: str) -> None:
-        """The member's heartbeat ends."""
-        await do(self.links, "DEL", self.keys("beat", name))
-
-    async def run(self, *calls: Call) -> list[Any]:
-        """The results of scripts."""
-        return [checked(reply, "a script") for reply in await call_all(self.links, calls)]
-
-    def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> Call:
-        """The call that answers a request."""
-        return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name)
-
-    async def claim(self, request: Request, who: str = "one", name: str = "", hooks: tuple[str, ...] = ("h",)) -> list[Any]:
-        """What a member is told that wants to run hooks."""
-        (reply,) = await self.run(claim_call(request, self.keys, GROUP, who, name, hooks))
-        return [part.decode() if n == 0 else part for n, part in enumerate(reply)]
-
-    async def replies(self, request: Request) -> list[bytes]:
-        """What lies on the request's reply key."""
-        found = await do(self.links, "LRANGE", request.reply, 0, -1)
-        assert isinstance(found, list)
-        return found
-
-    async def lengths(self) -> list[int]:
-        """Entries of requests, waiting and events, and what is pending."""
-        names = ("requests", "waiting", "events")
-        left = [int(await do(self.links, "XLEN", self.keys(name))) for name in names]
-        for name in names[:2]:
-            pending = await do(self.links, "XPENDING", self.keys(name), GROUP)
-            left.append(int(pending[0]))
-        return left
-
-
-@pytest.fixture(params=["fake", "real"])
-async def place(request: pytest.FixtureRequest, fake: str, server: Server, keys: Keys) -> AsyncIterator[Place]:
-    """Both servers in turn."""
-    real = request.param == "real"
-    links = Links(server.url if real else fake, connect=2.0)
-    made = Place(links, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
-    await made.member().create()
-    await do(links, "DEL", made.keys("beat", "one"))
-    yield made
-    await links.close()
-
 
 # --- answer
 
@@ -336,47 +241,6 @@ async def test_a_poison_entry_is_kept_and_let_go_of_once(place: Place) -> None:
     assert int(await do(place.links, "PTTL", place.keys("deadletter", name))) > 0
 
 
-# --- hook sets
-
-
-@pytest.mark.req("B-04", "X-08")
-async def test_a_set_is_a_version_and_a_stale_publisher_is_refused(place: Place) -> None:
-    one, two = (f"hooks: [{{id: h, on: '*', command: 'echo {n}'}}]" for n in "12")
-    assert await current_version(place.links, place.keys) == 0
-    assert await publish_hooks(place.links, place.keys, one, expected=0, message="first") == 1
-    with pytest.raises(ConfigError, match="version 1 was published meanwhile"):
-        await publish_hooks(place.links, place.keys, two, expected=0)
-    assert await publish_hooks(place.links, place.keys, two, expected=1) == 2
-    assert await publish_hooks(place.links, place.keys, two) == 3
-    assert await rollback(place.links, place.keys, 1) == 4
-    assert [hook.command for hook in (await load_version(place.links, place.keys, 4)).hooks] == ["echo 1"]
-    log = await history(place.links, place.keys)
-    assert [change.version for change in log] == [4, 3, 2, 1]
-    assert (log[0].message, log[-1].message, log[0].digest) == ("rollback to 1", "first", log[-1].digest)
-    for wrong in (0, 9):
-        with pytest.raises(NotFound):
-            await rollback(place.links, place.keys, wrong)
-    assert await current_version(place.links, place.keys) == 4
-
-
-async def test_old_versions_end(place: Place) -> None:
-    args = (place.keys("hookset", ""), json.dumps({"hooks": []}), "", KEPT_VERSIONS, 1000, "by", "me")
-    names = (place.keys("hookset", "current"), place.keys("hookset", "log"))
-    await place.run(*[Call("apply", names, args)] * (KEPT_VERSIONS + 5))
-    exists = [int(await do(place.links, "EXISTS", place.keys("hookset", str(n)))) for n in (5, 6, KEPT_VERSIONS + 5)]
-    assert exists == [0, 1, 1]
-
-
-@pytest.mark.parametrize("raw", [b"not json", b"[]", b'{"hooks": 1}', b"[" * 5000, b"\xff"])
-async def test_a_version_that_cannot_be_read_is_an_error_of_ours(place: Place, raw: bytes) -> None:
-    await do(place.links, "SET", place.keys("hookset", "1"), raw)
-    with pytest.raises(FleethookError):
-        await load_version(place.links, place.keys, 1)
-    await do(place.links, "SET", place.keys("hookset", "current"), raw)
-    with pytest.raises(FleethookError):
-        await current_version(place.links, place.keys)
-
-
 # --- reading
 
 only_real = pytest.mark.parametrize("place", ["real"], indirect=True)
@@ -472,7 +336,6 @@ def test_a_call_is_the_same_only_with_the_same_input() -> None:
     keys = Keys("t")
     one = Event(type="tool:pre_execute", source="gemini", session="s", call="call_0", tool="bash", input={"command": "ls"})
     assert call_key(one, keys) == call_key(one, keys)
-    import msgspec
 
     for change in ({"input": {"command": "rm -rf /"}}, {"session": "t"}, {"type": "tool:post_execute"}, {"call": "call_1"},
                    {"tool": "write"}, {"source": "codex"}):  # fmt: skip
