@@ -40,8 +40,14 @@ hooks:
     on: tool:pre_execute:write
     command: echo "$FLEETHOOK_EVENT_ID" >> {effects}; sleep 0.15; echo looked at it >&2; exit 2
 """
-LOSSES = [(n,) for n in range(5)] + [(n, m) for n in range(4) for m in range(4)]
-"""Which replies are lost, counted over all connections: one, or two of which the second follows so many later."""
+Losses = list[tuple[int, ...]]
+FEW: Losses = [(0,), (1,), (2,), (3,), (0, 0), (1, 0), (2, 1)]
+ALL: Losses = [(n,) for n in range(8)] + [(n, m) for n in range(8) for m in range(4)]
+"""Which replies are lost, counted over all connections: one; or two, that one and the reply to the m-th XADD."""
+
+LOSSES = pytest.mark.parametrize(
+    "several", [FEW, pytest.param(ALL, marks=pytest.mark.slow, id="full")], ids=["small", None]
+)
 
 BUDGET = 6.0
 
@@ -60,9 +66,10 @@ def write_call(tool: str) -> Event:
                  input={"command": "echo forbidden"} if tool == "bash" else {"path": "a"})  # fmt: skip
 
 
+@LOSSES
 @pytest.mark.req("B-01", "B-05")
 async def test_a_request_has_its_verdict_whichever_reply_is_lost(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
 ) -> None:
     effects = tmp_path / "effects"
     await apply(links, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
@@ -71,7 +78,7 @@ async def test_a_request_has_its_verdict_whichever_reply_is_lost(
     asked: list[Event] = []
     async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=2.0) as bus:
         for tool in ("bash", "write"):
-            for losses in LOSSES:
+            for losses in several:
                 lose(proxy, losses)
                 asked.append(event := write_call(tool))
                 start = time.monotonic()
@@ -129,10 +136,11 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
     assert counts.record().ids[spooled] == 1
 
 
+@LOSSES
 @pytest.mark.req("B-05", "X-06")
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
 async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, event: str
+    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, event: str, several: Losses
 ) -> None:
     compile_shim()
     await apply(links, keys, parse_hook_file(HOOKS.format(effects=tmp_path / "effects"), "fleet"))
@@ -152,7 +160,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
     answers: list[Answer] = []
     async with Proxy(server.url) as proxy:
         world.use(Address(kind="unix", address=proxy.url.removeprefix("unix://").partition("?")[0]))
-        for losses in LOSSES:
+        for losses in several:
             lose(proxy, losses)
             start = time.monotonic()
             answers.append(await hook())

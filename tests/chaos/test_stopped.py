@@ -50,7 +50,7 @@ async def pause(seconds: float) -> None:
 @pytest.mark.req("B-01", "B-05", "F-03")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("total", "stops"), [(240, 2), pytest.param(5_000, 20, marks=pytest.mark.slow, id="full")], ids=["small", None]
+    ("total", "stops"), [(160, 1), pytest.param(5_000, 20, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_an_evaluator_that_was_stopped_says_nothing_twice(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, stops: int
@@ -133,7 +133,7 @@ async def _get(links: Links, name: str) -> list[bytes]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["carrier", "dispatcher"])
 @pytest.mark.parametrize(
-    ("total", "stops"), [(150, 2), pytest.param(2_000, 12, marks=pytest.mark.slow, id="full")], ids=["small", None]
+    ("total", "stops"), [(80, 1), pytest.param(2_000, 12, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_taken_over(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, kind: str, total: int, stops: int
@@ -178,7 +178,7 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
 
 
 @pytest.mark.req("B-02", "G-20")
-@pytest.mark.parametrize("seconds", [BRIEF, 3.0])
+@pytest.mark.parametrize("seconds", [BRIEF, pytest.param(3.0, marks=pytest.mark.slow)])
 async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, seconds: float
 ) -> None:
