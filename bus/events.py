@@ -63,7 +63,10 @@ GATES = PRE_TOOL | {
 }
 """Where `--fail-closed` means deny: before a tool, at a prompt, at a permission question (design, section 4)."""
 
-STOPS = frozenset({EventType.AGENT_STOP.value, EventType.SUBAGENT_STOP.value, EventType.TURN_END.value})
+STOPS = frozenset({
+    EventType.AGENT_STOP.value, EventType.SUBAGENT_STOP.value, EventType.TURN_END.value, EventType.TASK_COMPLETED.value,
+    "claude:TeammateIdle",
+})  # fmt: skip
 """Stop-like events: a block makes the agent go on, so they never fail closed."""
 
 

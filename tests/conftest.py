@@ -47,7 +47,7 @@ def keys(server: Server) -> Iterator[Keys]:
     problems = []
     for name in left:
         key = declared(name.removeprefix(names.prefix))
-        kind = client.type(name).decode()
+        kind = str(client.type(name), "ascii")  # type: ignore[arg-type]  # bytes: nothing is decoded
         if key is None:
             problems.append(f"{name} is not declared in bus/keys.py")
         elif kind not in {key.kind, "none"}:

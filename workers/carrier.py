@@ -32,7 +32,7 @@ LEASE_MARGIN_MS: Final = 5_000
 DRAIN_SECONDS: Final = 8.0
 """What attempts under way get to end when the carrier is told to stop; `fleethook up` ends it by force after 10."""
 
-SETTLE_SECONDS: Final = 0.002
+SETTLE_SECONDS: Final = 0.005
 """How long a busy carrier lets outcomes come together: one write for many costs it a fraction of one for each."""
 
 _GATHER_SECONDS: Final = 0.01

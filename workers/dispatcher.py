@@ -16,7 +16,6 @@ from typing import Final
 from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
-from bus.events import Event
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import HEARTBEAT_MS, Keys
@@ -25,7 +24,7 @@ from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, c
 from workers.carrier import GROUP as CARRIERS
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
-from workers.evaluator import MOST_STEPS, loop_text, read_lineage
+from workers.loops import lineage, loop_text
 
 log = logging.getLogger("fleethook.dispatcher")
 
@@ -176,7 +175,7 @@ class Dispatcher:
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
         deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(one.kind == "command" for one in deliveries):
-            running = await self._lineage(event)
+            running = await lineage(self._links, self._keys, event)
             looped = [
                 one for one in deliveries if one.kind == "command" and any(one.hook in hooks for _, hooks in running)
             ]
@@ -194,15 +193,6 @@ class Dispatcher:
         born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
         args = (GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS)
         return bool(await call(self._links, "repeated", (entry.stream,), args))
-
-    async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
-        chain = await call(
-            self._links,
-            "lineage",
-            (self._keys("lineage", event.parent),),
-            (self._keys("lineage", ""), MOST_STEPS, event.time),
-        )
-        return read_lineage(chain)
 
     async def _wake(self) -> tuple[bool, float]:
         """Move what is due back to the carriers; whether anything was, and seconds until the next one is."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -38,6 +38,7 @@ from bus.runners.rule import RuleRunner
 from bus.streams import BEAT_SECONDS, MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from workers.deadletters import poison_call
+from workers.loops import lineage, without_loops
 from workers.posters import Posters
 
 log = logging.getLogger("fleethook.evaluator")
@@ -49,15 +50,13 @@ _FULL_SECONDS: Final = 0.05
 _KEEP_SECONDS: Final = 0.25
 _CLOCK_SECONDS: Final = 30.0
 _STATS_SECONDS: Final = 1.0
+_SAME_SECONDS: Final = 0.02
 _WARMED: Final = 500
 _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
 _MARGIN_SECONDS: Final = 0.5
 _MARGIN_PART: Final = 0.1
 """Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
 that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
-
-MOST_STEPS: Final = 16
-"""How far FLEETHOOK_PARENT is followed upward."""
 
 
 class Evaluator:
@@ -249,7 +248,7 @@ class Evaluator:
             if again is None:
                 answers = calls
             else:
-                run = _without_loops(self._run, event, await self._lineage(event))
+                run = without_loops(self._run, event, await lineage(self._links, self._keys, event))
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
                 verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again)
@@ -272,8 +271,13 @@ class Evaluator:
         """Whether hooks may have begun before, where we may run them; else None, and the answer that is ours to give."""
         name = call_key(event, self._keys)
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
-        reply = await call(self._links, *claim_call(request, self._keys, GROUP, self.name, name, effects))
+        claim = claim_call(request, self._keys, GROUP, self.name, name, effects)
+        while (reply := await call(self._links, *claim))[0] == b"wait" and self._now() < request.deadline:  # noqa: ASYNC110 - Redis tells
+            await asyncio.sleep(_SAME_SECONDS)  # the same hook call is being evaluated: its verdict is ours too
         word = reply[0].decode()
+        if word == "wait":
+            why = "the budget was used up while the same hook call was being evaluated"
+            return None, [self._answer(request, event, self._failed(request, event, why))]
         if word == "same":
             known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id)
             return None, [self._answer(request, event, known)]
@@ -300,17 +304,6 @@ class Evaluator:
             return await self._commands.run(hook, event, seconds)
         poster = self._posters.under(self._watcher.for_event(event).network)
         return await HttpRunner(poster).run(hook, event, seconds)
-
-    async def _lineage(self, event: Event) -> list[tuple[str, frozenset[str]]]:
-        if not event.parent:
-            return []
-        flat_chain = await call(
-            self._links,
-            "lineage",
-            (self._keys("lineage", event.parent),),
-            (self._keys("lineage", ""), MOST_STEPS, event.time),
-        )
-        return read_lineage(flat_chain)
 
     def _answer(self, request: Request, event: Event | None, verdict: Verdict) -> Call:
         if verdict.fallback:
@@ -364,37 +357,3 @@ class Evaluator:
             async with self._links.link() as link:
                 await link.exchange(self._consumer.beat_commands()[:1])
             await asyncio.wait(self._busy, timeout=min(BEAT_SECONDS, left))
-
-
-def read_lineage(chain: Sequence[Any]) -> list[tuple[str, frozenset[str]]]:
-    """The events up the chain with their hooks, from the script's flat list; nearest first."""
-    found, place = [], 0
-    while place < len(chain):
-        count = int(chain[place + 1])
-        hooks = frozenset(name.decode() for name in chain[place + 2 : place + 2 + count])
-        found.append((chain[place].decode(), hooks))
-        place += 2 + count
-    return found
-
-
-def _without_loops(run: Run, event: Event, chain: Sequence[tuple[str, frozenset[str]]]) -> Run:
-    """`run`, except for a hook that already runs up the chain of events: that is refused, and the chain shown (F-12).
-
-    A chain that is longer than what is followed may hold any hook, so there every one with effects is refused.
-    """
-    if not chain:
-        return run
-    endless = len(chain) >= MOST_STEPS
-
-    async def guarded(hook: Hook, seen: Event, seconds: float) -> Outcome:
-        if hook.kind != "rule" and (endless or any(hook.id in hooks for _, hooks in chain)):
-            return Outcome(note=loop_text(hook.id, event, chain))
-        return await run(hook, seen, seconds)
-
-    return guarded
-
-
-def loop_text(hook: str, event: Event, chain: Sequence[tuple[str, frozenset[str]]]) -> str:
-    """What is said of a refused loop: the chain of events and hooks, oldest first."""
-    steps = " -> ".join(f"{name} ({', '.join(sorted(hooks))})" for name, hooks in reversed(chain))
-    return f"hook {hook!r} was not run: it triggered itself through {steps} -> {event.id}"

@@ -109,7 +109,7 @@ async def try_event(
     async with Posters() as posters:
         verdict = await evaluate(
             event, fitting, _runner(posters, hooks, effects=effects), seconds=seconds, policy=policy,
-            version=hooks.version, layers=hooks.layers,
+            version=hooks.version, layers=hooks.layers, refit=hooks.blocking,
         )  # fmt: skip
     return fitting, verdict
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from functools import cache
 from typing import Literal, Protocol, cast
 
 import msgspec
@@ -48,10 +50,10 @@ class AgentDialect(Protocol):
 def find(source: str) -> AgentDialect:
     """The dialect of an agent by any spelling of its name; the generic one where there is none of its own."""
     name = source_name(source)
-    if name not in SOURCES:
-        name = "generic"
-    try:
-        module = importlib.import_module(f"bus.dialects.{name}")
-    except ModuleNotFoundError:
-        module = importlib.import_module("bus.dialects.generic")
-    return cast("AgentDialect", module.DIALECT)
+    return _dialect(name if name in SOURCES else "generic")
+
+
+@cache
+def _dialect(name: str) -> AgentDialect:
+    known = importlib.util.find_spec(f"bus.dialects.{name}") is not None
+    return cast("AgentDialect", importlib.import_module(f"bus.dialects.{name if known else 'generic'}").DIALECT)

@@ -20,9 +20,12 @@ if prior then
 else
   redis.call('SET', KEYS[3], KEYS[4], 'PX', ARGV[4])
   local fields = {unpack(ARGV, 10, last)}
-  if ARGV[7] == '1' and not redis.call('SET', KEYS[6], ARGV[8], 'NX', 'PX', ARGV[5]) then
+  local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
+  if said and not string.match(said, '^running ') then
     fields[#fields + 1] = 'same'  -- the same hook call twice: recorded, and not delivered again
     fields[#fields + 1] = '1'
+  elseif ARGV[7] == '1' then
+    redis.call('SET', KEYS[6], ARGV[8], 'PX', ARGV[5])
   end
   redis.call('XADD', KEYS[2], '*', unpack(fields))
 end

@@ -3,7 +3,8 @@
 -- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 '1' when reply may be written  6 '1' when the call has a name
 --       7 parent  8.. hooks about to run
 -- Returns 'run'; 'again' (a dead evaluator had begun); 'lost' (the entry is no longer ours); 'done' (given the kept
--- answer); 'joined' (the running evaluation will answer); 'same' and the verdict on the same hook call (60 s).
+-- answer); 'joined' (the running evaluation will answer); 'same' and the verdict on the same hook call (60 s); 'wait' (the
+-- same hook call is being evaluated just now: ask again soon).
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 if #pending == 0 or pending[1][2] ~= ARGV[3] then return {'lost'} end
 
@@ -26,8 +27,16 @@ if prior then
 end
 
 if ARGV[6] == '1' then
-  local verdict = redis.call('GET', KEYS[6])
-  if verdict then return {'same', verdict} end
+  local said = redis.call('GET', KEYS[6])
+  local other, who = string.match(said or '', '^running (%S+) (%S+)$')
+  if said and not other then return {'same', said} end
+  -- The same hook call at the same moment: its verdict is waited for, unless its evaluator died or only fell back.
+  local prefix, id = string.match(KEYS[3], '^(.*:)verdict:(.-)$')
+  if other and other ~= id and redis.call('EXISTS', prefix .. 'beat:' .. who) == 1
+    and redis.call('EXISTS', prefix .. 'verdict:' .. other) == 0 then
+    return {'wait'}
+  end
+  redis.call('SET', KEYS[6], 'running ' .. id .. ' ' .. ARGV[3], 'PX', ARGV[4])
 end
 
 -- With its stream: entries of two streams that were added in the same millisecond have the same id.

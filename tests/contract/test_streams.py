@@ -17,7 +17,7 @@ from bus.streams import Entry, call, checked
 from tests.support.places import GROUP, Place
 from tests.support.running import bash, do, put, stream
 from workers.deadletters import poison_call
-from workers.evaluator import MOST_STEPS, read_lineage
+from workers.loops import MOST_STEPS, Chain, read_lineage
 
 # --- answer
 
@@ -208,7 +208,7 @@ async def test_a_lineage_is_followed_upward_and_ends(place: Place) -> None:
         await place.claim(requests[n], hooks=(f"a{n}", f"b{n}"))
         parent = requests[n].id
 
-    async def chain(name: str, ms: int) -> list[tuple[str, frozenset[str]]]:
+    async def chain(name: str, ms: int) -> Chain:
         args = (place.keys("lineage", ""), MOST_STEPS, ms)
         return read_lineage(await call(place.links, "lineage", (place.keys("lineage", name),), args))
 
@@ -334,7 +334,9 @@ def test_a_full_server_is_as_good_as_away(reply: Exception, error: type[Fleethoo
 def test_a_call_is_the_same_only_with_the_same_input() -> None:
     """Some agents number their calls anew in each turn: `call_0` with another command is another call."""
     keys = Keys("t")
-    one = Event(type="tool:pre_execute", source="gemini", session="s", call="call_0", tool="bash", input={"command": "ls"})
+    one = Event(
+        type="tool:pre_execute", source="gemini", session="s", call="call_0", tool="bash", input={"command": "ls"}
+    )
     assert call_key(one, keys) == call_key(one, keys)
 
     for change in ({"input": {"command": "rm -rf /"}}, {"session": "t"}, {"type": "tool:post_execute"}, {"call": "call_1"},

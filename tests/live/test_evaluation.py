@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -70,7 +71,12 @@ async def test_a_command_decides(server: Server, keys: Keys, links: Links, tmp_p
 
 async def test_an_agents_own_payload_is_answered_in_its_own_words(server: Server, keys: Keys, links: Links) -> None:
     await publish_hooks(links, keys, NO_RM)
-    payload = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "Bash", "tool_input": {"command": "rm x"}}
+    payload = {
+        "hook_event_name": "PreToolUse",
+        "session_id": "s",
+        "tool_name": "Bash",
+        "tool_input": {"command": "rm x"},
+    }
     async with evaluating(server.url, keys):
         body = encode_payload(json.dumps(payload).encode())
         _, reply = await put(links, keys, body, source="claude", event="PreToolUse")
@@ -110,7 +116,9 @@ async def test_a_fail_closed_bus_lets_an_agent_stop(server: Server, keys: Keys, 
 
 
 @pytest.mark.req("G-20")
-async def test_a_hook_that_hangs_is_answered_for_by_its_own_policy_in_time(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_hook_that_hangs_is_answered_for_by_its_own_policy_in_time(
+    server: Server, keys: Keys, links: Links
+) -> None:
     """The budget covers ending the hook and the reply: else the agent would hear the bus's policy, which lets pass."""
     await publish_hooks(links, keys, command_hook("exec sleep 60", on_failure="deny"))
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
@@ -222,7 +230,9 @@ async def test_a_repeated_id_is_evaluated_once(server: Server, keys: Keys, links
 
 
 @pytest.mark.req("B-02")
-async def test_the_same_hook_call_twice_is_one_verdict(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_the_same_hook_call_twice_is_one_verdict(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; exit 2"))
     async with evaluating(server.url, keys):
@@ -234,3 +244,18 @@ async def test_the_same_hook_call_twice_is_one_verdict(server: Server, keys: Key
     assert (lines(ran), other.decision) == (["x", "x"], "deny"), "another command under the same number is another call"
     marks = [entry.fields.get(b"same") for entry in await stream(links, keys)]
     assert marks == [None, b"1", None]
+
+
+@pytest.mark.req("B-02")
+async def test_the_same_hook_call_at_the_same_moment_runs_once(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """An agent that fires two events for one call gets one verdict, whichever evaluator has them."""
+    ran = tmp_path / "ran"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; sleep 0.1; exit 2"))
+    async with evaluating(server.url, keys), evaluating(server.url, keys):
+        calls = [ask(links, keys, session="s", call="c1") for _ in range(4)]
+        verdicts = await asyncio.gather(*calls)
+    assert [verdict.decision for verdict in verdicts] == ["deny"] * 4
+    assert lines(ran) == ["x"]
+    assert sorted(entry.fields.get(b"same", b"") for entry in await stream(links, keys)) == [b"", b"1", b"1", b"1"]

@@ -34,7 +34,8 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.evaluator import GROUP, MOST_STEPS, Evaluator
+from workers.evaluator import GROUP, Evaluator
+from workers.loops import MOST_STEPS
 
 
 @pytest.mark.req("B-05")
@@ -102,7 +103,9 @@ async def test_two_evaluators_share_and_one_that_leaves_finishes(
 
 
 @pytest.mark.req("B-05")
-async def test_what_outlasts_the_drain_is_left_to_others(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_what_outlasts_the_drain_is_left_to_others(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
     ran = tmp_path / "ran"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; test $(wc -l < {ran}) -gt 1 || sleep 60; exit 2"))
     async with evaluating(server.url, keys, drain=0.05):
@@ -207,7 +210,9 @@ async def test_what_is_lost_costs_no_verdict_and_no_second_run(
 ) -> None:
     """Whatever Redis said and nobody heard: every request is answered, once on record, its hook run once."""
     ran = tmp_path / "ran"
-    await publish_hooks(links, keys, command_hook(f"echo $FLEETHOOK_EVENT_ID >> {ran}; exit 2", when="event.cwd == '/cmd'"))
+    await publish_hooks(
+        links, keys, command_hook(f"echo $FLEETHOOK_EVENT_ID >> {ran}; exit 2", when="event.cwd == '/cmd'")
+    )
     async with Proxy(server.url) as proxy, evaluating(proxy.url, keys):
         await ask(links, keys, cwd="/cmd")
         (proxy.swallow_reply if lost == "reply" else proxy.swallow_command)(1, of=step)
