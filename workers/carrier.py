@@ -266,23 +266,29 @@ class Carrier:
             while self._outcomes:
                 batch = self._outcomes[:_MOST_OUTCOMES]
                 (reply,) = await call_all(self._links, [self._settle_call(batch)])
+                written = batch
                 try:
                     checked(reply, "writing outcomes")
                 except Unreachable:
                     raise
                 except FleethookError:
-                    await self._flush_singly(batch)
+                    written = await self._flush_singly(batch)
                 del self._outcomes[: len(batch)]
-                self._held.difference_update(one.key for one in batch)
+                self._held.difference_update(one.key for one in written)
 
-    async def _flush_singly(self, batch: Sequence[Outcome]) -> None:
-        """One that the server refuses must not hold up the others; its delivery is tried again."""
-        for one, reply in zip(
-            batch, await call_all(self._links, [self._settle_call([one]) for one in batch]), strict=True
-        ):
+    async def _flush_singly(self, batch: Sequence[Outcome]) -> list[Outcome]:
+        """Those that were written: one that the server refuses must not hold up the others.
+
+        It stays pending and in our hands, so that it is not tried again at once and for ever, but after our end.
+        """
+        written = []
+        replies = await call_all(self._links, [self._settle_call([one]) for one in batch])
+        for one, reply in zip(batch, replies, strict=True):
             if isinstance(reply, Exception):
-                log.error("the outcome of %s could not be written (%s); it is tried again", one.args[2], reply)
-                self._consumer.doubtful = True
+                log.error("the outcome of %s could not be written (%s); it is tried again later", one.args[2], reply)
+            else:
+                written.append(one)
+        return written
 
     def _settle_call(self, batch: Sequence[Outcome]) -> Call:
         return Call("settle", (self._keys("deliveries"),),

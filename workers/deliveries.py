@@ -176,7 +176,8 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
         return fields.get(key.encode(), b"").decode("utf-8", "replace")
 
     def number(key: str) -> int:
-        return int(text(key) or 0)
+        digits = text(key)
+        return int(digits) if digits.isascii() and digits.isdigit() else 0
 
     attempts = sorted(
         (int(key[8:]), msgspec.msgpack.decode(value, type=Attempt))

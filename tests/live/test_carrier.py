@@ -257,7 +257,9 @@ hooks:
 """)  # fmt: skip
         await publish_hooks(links, keys, both)
         name = await owe(links, keys, turn_end())
-        await publish_hooks(links, keys, both.replace("id: one", "enabled: false, id: one").replace("id: two", "id: other"))
+        await publish_hooks(
+            links, keys, both.replace("id: one", "enabled: false, id: one").replace("id: two", "id: other")
+        )
         async with carrying(server.url, keys):
             one, two = await settled(links, keys, name, "dead", "dead")
         assert "endpoint 'one' was deleted or disabled since fleet@1" in one.reason
@@ -395,6 +397,24 @@ async def test_the_server_away_while_attempts_end_loses_no_outcome(server: Serve
 
 async def _no_one(receiver: Receiver) -> bool:
     return not sum(receiver.in_flight.values())
+
+
+async def test_an_outcome_that_the_server_refuses_holds_up_no_other_and_is_not_sent_again_at_once(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    async with receiving() as receiver:
+        receiver.hold()
+        await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
+        ill, *well = [await owe(links, keys, turn_end()) for _ in range(4)]
+        async with carrying(server.url, keys):
+            await until(_held(receiver, 4), "all under way")
+            await do(links, "HSET", keys("delivery", f"{ill}.one"), "attempts", "no number")
+            receiver.release()
+            for name in well:
+                await settled(links, keys, name, "delivered")
+            later = await owe(links, keys, turn_end())
+            await settled(links, keys, later, "delivered")
+        assert set(receiver.ids.values()) == {1}
 
 
 async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys, links: Links) -> None:
