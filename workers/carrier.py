@@ -6,6 +6,7 @@ It runs inside an RQ job (`jobs.py`): RQ starts it and stops it; what is owed, t
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_al
 from workers.attempts import Attempts, Result, Taken
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
+from workers.process import SELDOM
 from workers.retries import GivenUp, next_delay
 
 log = logging.getLogger("fleethook.carrier")
@@ -89,6 +91,7 @@ class Carrier:
 
         Returns the number of attempts.
         """
+        gc.set_threshold(*SELDOM)
         settler = asyncio.create_task(self._settle_all())
         try:
             async with Posters() as posters:

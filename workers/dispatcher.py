@@ -34,6 +34,9 @@ WAKE_SECONDS: Final = 0.2
 
 STANDBY_SECONDS: Final = 0.5
 _READ: Final = 128
+_READ_FIRST: Final = 16
+_READ_BYTES: Final = 16 * 1024 * 1024
+"""About so much is read at once: a heap of the largest bodies would otherwise be 2 GiB in our memory."""
 _WAKE_MOST: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _SCAN: Final = 1_000
@@ -67,7 +70,8 @@ class Dispatcher:
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._count = _READ_FIRST
         self._waiting: dict[str, float] = {}
         self._active = False
 
@@ -109,8 +113,7 @@ class Dispatcher:
                     await link.exchange([("DEL", self._keys("alive", "dispatcher"))])
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
-        if self._asking is not None:
-            await asyncio.gather(self._asking, return_exceptions=True)
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
         await self._consumer.leave()
         await self._reading.close()
 
@@ -120,8 +123,11 @@ class Dispatcher:
         entries = await self._consumer.strays()
         entries += await self._consumer.adopt()
         async with self._reading.link() as link:
-            entries += await self._consumer.read(link, _READ, 0 if entries else max(0.001, min(WAKE_SECONDS, next_due)))
+            wait = 0 if entries else max(0.001, min(WAKE_SECONDS, next_due))
+            entries += await self._consumer.read(link, self._count, wait)
         if entries:
+            size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
+            self._count = max(1, min(_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
             await self._dispatch(entries)
         if self._due("carriers", 0.0 if entries or woken else _CARRIER_SECONDS):
             await self._start_carriers()
@@ -256,10 +262,9 @@ class Dispatcher:
 
     def _ask(self, name: str) -> None:
         """Ask RQ for a job, beside the loop: its server may be another one, and away."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._enqueued(name))
-        else:
-            self._did.pop("chores" if name == "tidy" else "carriers", None)  # soon again
+        known = self._asking.get(name)
+        if known is None or known.done():
+            self._asking[name] = asyncio.create_task(self._enqueued(name))
 
     async def _enqueued(self, name: str) -> None:
         try:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bus.config.settings import Settings
 from bus.connections import Links
@@ -22,6 +22,10 @@ from bus.redaction import redact_text
 from workers.lifeline import die_with_parent
 
 _T = TypeVar("_T")
+
+SELDOM: Final = (20_000, 20, 50)
+"""Thresholds of the garbage collector: what workers make by the thousand is freed without it, and with Python's own
+thresholds 15 % of a busy carrier's time went into looking through what it keeps (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,10 @@ def set_up(process: Process) -> None:
 
 
 def spare_the_collector() -> None:
-    """Look for garbage in cycles less often: what workers make by the thousand is freed without it.
-
-    Measured: 15 % of a busy carrier's time went into looking through what it keeps.
-    """
+    """Look for garbage in cycles less often, and not at all among what is there by now; once a process."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(*SELDOM)
 
 
 def stop_event() -> asyncio.Event:
