@@ -39,6 +39,9 @@ SETTLE_SECONDS: Final = 0.005
 
 _GATHER_SECONDS: Final = 0.01
 
+MOST_TAKEN: Final = 32 * 1024 * 1024
+"""Bytes of events' bodies that come in one reply: a hundred of the largest would be 1.6 GiB."""
+
 _BUSY: Final = 8
 _READ_SECONDS: Final = 0.25
 _LAST_WORDS_SECONDS: Final = 3.0
@@ -181,6 +184,8 @@ class Carrier:
         taken: list[Taken] = []
         bodies: dict[bytes, bytes] = {}
         for entry, name, row in zip(entries, ids, rows, strict=True):
+            if row[0] == b"later":
+                self._consumer.doubtful = True  # it is ours and pending; so it is found again, soon
             if row[0] != b"run":
                 continue
             body = bodies.setdefault(row[4], row[1])
@@ -195,7 +200,7 @@ class Carrier:
     async def _ask(self, rows: Sequence[tuple[str, str, str]]) -> list[list[bytes]]:
         """What the fleet says to our trying these (stream, entry, delivery): `run` with what is needed, or why not."""
         call = Call("take", (self._keys("deliveries"),),
-                    (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS,
+                    (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS, MOST_TAKEN,
                      *(part for row in rows for part in row)))  # fmt: skip
         (reply,) = await call_all(self._links, [call])
         taken: list[list[bytes]] = checked(reply, "taking deliveries")

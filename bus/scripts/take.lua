@@ -1,20 +1,20 @@
 -- Take deliveries that were read: run them, park what is over its target's cap, drop what is done or gone.
 -- KEYS  1 (any key of the slot)
--- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage
+-- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
 --       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked done gone lost. The body stands
--- only with the first delivery of its event.
+-- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked done gone lost, and later where
+-- the bodies are enough for now. The body stands only with the first delivery of its event.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local out, told = {}, {}
+local out, told, bytes = {}, {}, 0
 
 local function forget(stream, entry)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
 end
 
-for i = 6, #ARGV, 3 do
+for i = 7, #ARGV, 3 do
   local stream, entry, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local key = prefix .. 'delivery:' .. id
   local d = redis.call('HMGET', key, 'target', 'timeout', 'event', 'tries', 'kind', 'hook', 'version', 'layer', 'state',
@@ -25,6 +25,8 @@ for i = 6, #ARGV, 3 do
   elseif not d[1] or d[9] == 'delivered' or d[9] == 'dead' then
     forget(stream, entry)
     out[#out + 1] = {d[1] and 'done' or 'gone'}
+  elseif bytes >= tonumber(ARGV[6]) then
+    out[#out + 1] = {'later'}
   else
     local flight = prefix .. 'flight:' .. d[1]
     redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
@@ -37,7 +39,7 @@ for i = 6, #ARGV, 3 do
         redis.call('PEXPIRE', lineage, ARGV[5])
       end
       local body = not told[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
-      told[d[3]] = true
+      told[d[3]], bytes = true, bytes + #body
       out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]}
     else
       redis.call('RPUSH', prefix .. 'parked:' .. d[1], id)

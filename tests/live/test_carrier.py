@@ -417,6 +417,21 @@ async def test_an_outcome_that_the_server_refuses_holds_up_no_other_and_is_not_s
         assert set(receiver.ids.values()) == {1}
 
 
+async def test_large_bodies_come_a_few_at_a_time(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.carrier.MOST_TAKEN", 1)
+    monkeypatch.setattr("bus.streams.ADOPT_SECONDS", 0.05)
+    async with receiving() as receiver:
+        await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
+        names = [await owe(links, keys, turn_end()) for _ in range(4)]
+        async with carrying(server.url, keys):
+            for name in names:
+                await settled(links, keys, name, "delivered")
+        assert set(receiver.ids.values()) == {1}
+        assert await left(links, keys) == {}
+
+
 async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys, links: Links) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.by_path = {"/gone": Answer(410)}
