@@ -201,7 +201,9 @@ class Consumer:
         self._searched = now
         found: list[Entry] = []
         async with self.links.link() as link:
-            asked: list[Command] = [("XPENDING", one, self.group, "-", "+", _PENDING, self.name) for one in self.streams]
+            asked: list[Command] = [
+                ("XPENDING", one, self.group, "-", "+", _PENDING, self.name) for one in self.streams
+            ]
             for stream, rows in zip(self.streams, await link.exchange(asked), strict=True):
                 if _says(rows, "NOGROUP"):
                     continue

@@ -117,8 +117,20 @@ VARIABLES: Final = {PREFIX + name.upper(): name for name in NAMES}
 OTHER_VARIABLES: Final = frozenset(
     PREFIX + name
     for name in (
-        "HOME", "SECRET_KEY_FILE", "SHIM_URL", "LIFELINE",
-        "PARENT", "RUN", "EVENT", "EVENT_ID", "TOOL", "SESSION", "SOURCE", "CWD", "HOOK", "CUT",
+        "HOME",
+        "SECRET_KEY_FILE",
+        "SHIM_URL",
+        "LIFELINE",
+        "PARENT",
+        "RUN",
+        "EVENT",
+        "EVENT_ID",
+        "TOOL",
+        "SESSION",
+        "SOURCE",
+        "CWD",
+        "HOOK",
+        "CUT",
     )
 )
 """Variables that are no settings: where everything lives, and what a hook's process is told."""

@@ -19,7 +19,9 @@ class Script(NamedTuple):
 @cache
 def every_script() -> tuple[Script, ...]:
     """All scripts there are."""
-    names = sorted(path.name.removesuffix(".lua") for path in files("bus.scripts").iterdir() if path.name.endswith(".lua"))
+    names = sorted(
+        path.name.removesuffix(".lua") for path in files("bus.scripts").iterdir() if path.name.endswith(".lua")
+    )
     return tuple(script(name) for name in names)
 
 

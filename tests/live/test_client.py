@@ -55,7 +55,9 @@ async def test_an_event_is_published_as_it_is(
 
 @pytest.mark.req("X-06")
 @pytest.mark.parametrize("lost", ["reply", "command"])
-async def test_what_is_lost_costs_no_event_and_repeats_none(server: Server, keys: Keys, links: Links, lost: str) -> None:
+async def test_what_is_lost_costs_no_event_and_repeats_none(
+    server: Server, keys: Keys, links: Links, lost: str
+) -> None:
     """Lost before or after the server had it: the event is sent again, with the mark by which the dispatcher finds what
     stands there twice."""
     async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys)) as bus:
@@ -69,7 +71,9 @@ async def test_what_is_lost_costs_no_event_and_repeats_none(server: Server, keys
 
 
 @pytest.mark.req("X-06")
-async def test_while_redis_is_away_events_go_to_the_spool(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_while_redis_is_away_events_go_to_the_spool(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
     spool = tmp_path / "spool"
     async with Proxy(server.url) as proxy:
         async with Bus(proxy.url, namespace=namespace(keys), spool=spool) as bus:
@@ -134,10 +138,16 @@ async def test_a_verdict_survives_whatever_is_lost(
 
 
 @pytest.mark.req("B-02", "X-06")
-async def test_a_cut_while_the_hook_runs_joins_it_again(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_a_cut_while_the_hook_runs_joins_it_again(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
-    async with evaluating(server.url, keys), Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys)) as bus:
+    async with (
+        evaluating(server.url, keys),
+        Proxy(server.url) as proxy,
+        Bus(proxy.url, namespace=namespace(keys)) as bus,
+    ):
         asked = asyncio.create_task(bus.request(bash(), budget=10))
         await until_true(lambda: lines(ran), "the hook runs")
         proxy.cut()

@@ -119,7 +119,7 @@ async def test_everything_else_is_a_failure_in_words(command: str, text: str) ->
 
 
 async def test_a_timeout_and_a_missing_directory_are_failures(tmp_path: Path) -> None:
-    late = await ask("echo '{\"decision\": \"allow\"}'; sleep 600", seconds=0.2)
+    late = await ask('echo \'{"decision": "allow"}\'; sleep 600', seconds=0.2)
     assert late.failure == "hook 'guard' (fleethook.yaml:12) timed out after 0.2 s"
     gone = await ask("true", working_dir=str(tmp_path / "gone"))
     assert "did not run: cannot run in the directory" in gone.failure

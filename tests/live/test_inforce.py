@@ -44,7 +44,9 @@ async def test_a_new_version_is_in_force_within_a_second(
         await rollback(links, keys)
         await until(lambda: _version(links, keys, "fleet@3"), "version 3 is in force")
         assert (await ask(links, keys, "rm")).reason == "no rm"
-        await do(links, "SET", keys("hookset", "4"), '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}')
+        await do(
+            links, "SET", keys("hookset", "4"), '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}'
+        )
         await do(links, "SET", keys("hookset", "current"), "4")
         await until_true(lambda: "version 4 is not put in force" in caplog.text, "it says what is wrong")
         assert (await ask(links, keys, "rm")).version == "fleet@3"

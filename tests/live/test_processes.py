@@ -273,7 +273,7 @@ async def test_values_too_large_for_the_os_are_cut_and_marked(tmp_path: Path) ->
     assert cut == ("BIG", "NUL", "LONE")
     assert env["BIG"].endswith("[cut by fleethook: 600000 bytes]")
     assert (env["NUL"], env["LONE"], env["OK"]) == ("ab", "x?y", "ü")
-    done = await run_process("printf %s \"$BIG\" | wc -c", stdin=b"", env=env, cwd=str(tmp_path), seconds=20)
+    done = await run_process('printf %s "$BIG" | wc -c', stdin=b"", env=env, cwd=str(tmp_path), seconds=20)
     assert 131_000 < int(done.stdout) < 131_072
 
 

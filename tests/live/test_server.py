@@ -98,7 +98,10 @@ def test_the_wheel_is_found_without_its_client_library() -> None:
 def test_it_is_reachable_by_its_roles_alone(places: Directories) -> None:
     running = start(places)
     try:
-        files = [places.credentials, *(places.server_dir / name for name in ("users.acl", "server.conf", "server.json"))]
+        files = [
+            places.credentials,
+            *(places.server_dir / name for name in ("users.acl", "server.conf", "server.json")),
+        ]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         assert stat.S_IMODE(places.socket.stat().st_mode) == 0o700
         passwords = server.credentials(places).values()

@@ -55,7 +55,9 @@ class Place:
         """The call that answers a request."""
         return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name)
 
-    async def claim(self, request: Request, who: str = "one", name: str = "", hooks: tuple[str, ...] = ("h",)) -> list[Any]:
+    async def claim(
+        self, request: Request, who: str = "one", name: str = "", hooks: tuple[str, ...] = ("h",)
+    ) -> list[Any]:
         """What a member is told that wants to run hooks."""
         (reply,) = await self.run(claim_call(request, self.keys, GROUP, who, name, hooks))
         return [part.decode() if n == 0 else part for n, part in enumerate(reply)]

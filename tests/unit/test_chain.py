@@ -62,7 +62,9 @@ def changes(**changed: Any) -> Outcome:
 
 @pytest.mark.req("B-02")
 def test_the_strictest_wins_and_the_first_deny_ends_the_chain() -> None:
-    run = Said(a=says("allow", "fine"), b=says("ask", "sure?"), c=says("ask", "really?"), d=says("deny", "no", instead="ls"))
+    run = Said(
+        a=says("allow", "fine"), b=says("ask", "sure?"), c=says("ask", "really?"), d=says("deny", "no", instead="ls")
+    )
     names = ["a", "b", "c", "d", "e"]
     verdict = judge([hook(name) for name in names], run)
     assert (verdict.decision, verdict.reason, verdict.instead) == ("deny", "no", "ls")
@@ -141,7 +143,9 @@ def test_a_hooks_timeout_is_cut_to_what_is_left() -> None:
 
 
 def test_rewrites_merge_key_by_key_and_a_higher_layers_key_stays() -> None:
-    run = Said(a=changes(command="fleet"), b=changes(cwd="/u", command="user"), c=changes(cwd="/u2"), d=changes(cwd="/p", n=1))
+    run = Said(
+        a=changes(command="fleet"), b=changes(cwd="/u", command="user"), c=changes(cwd="/u2"), d=changes(cwd="/p", n=1)
+    )
     verdict = judge([hook("a"), hook("b", "user"), hook("c", "user"), hook("d", "project")], run)
     assert verdict.updated_input == {"command": "fleet", "cwd": "/u2", "n": 1}
     refused = [note for note in verdict.notes if "may not change" in note]
@@ -164,7 +168,11 @@ def test_a_changed_event_changes_under_every_name() -> None:
     event = Event(type="tool:pre_execute", source="claude", tool="write", native_tool="Write",
                   input={"file_path": "/a", "path": "/a", "content": "x"})  # fmt: skip
     for changed in ({"file_path": "/etc/passwd"}, {"path": "/etc/passwd"}):
-        assert changed_event(event, changed).input == {"file_path": "/etc/passwd", "path": "/etc/passwd", "content": "x"}
+        assert changed_event(event, changed).input == {
+            "file_path": "/etc/passwd",
+            "path": "/etc/passwd",
+            "content": "x",
+        }
 
 
 def test_a_changed_input_is_shown_to_rules_and_to_the_layers_above() -> None:
@@ -224,7 +232,11 @@ def test_a_rewrite_that_nobody_had_time_to_look_at_is_dropped_loudly() -> None:
 def test_a_failure_in_the_second_look_is_said() -> None:
     class Fails(Said):
         async def __call__(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-            return changes(command="x") if hook.id == "p" else Outcome(failure="crash" if event.input != EVENT.input else "")
+            return (
+                changes(command="x")
+                if hook.id == "p"
+                else Outcome(failure="crash" if event.input != EVENT.input else "")
+            )
 
     verdict = judge([hook("f"), hook("p", "user")], Fails())
     assert any("crash" in note for note in verdict.notes)
@@ -258,7 +270,9 @@ def test_a_deny_carries_no_changed_input() -> None:
 
 
 def test_contexts_join_in_order_and_what_was_cut_is_said() -> None:
-    run = Said(a=Outcome(contexts=("1", "2")), b=Outcome(contexts=("x" * CONTEXT_BUDGET,)), c=Outcome(contexts=("late",)))
+    run = Said(
+        a=Outcome(contexts=("1", "2")), b=Outcome(contexts=("x" * CONTEXT_BUDGET,)), c=Outcome(contexts=("late",))
+    )
     verdict = judge([hook("a"), hook("b"), hook("c")], run)
     assert verdict.contexts == ("1", "2", "x" * (CONTEXT_BUDGET - 2))
     assert "6 characters of context were cut: 10000 is the limit" in verdict.notes

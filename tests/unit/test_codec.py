@@ -150,7 +150,14 @@ def test_a_body_is_a_payload_or_an_event() -> None:
     assert decode_body(encode_event(event)) == event
     assert decode_body(encode_payload(b"\xff not json")) == b"\xff not json"
     wrong: object
-    for wrong in ([], {"type": 1}, {"v": 1}, {"v": 0, "type": "a"}, {"v": "1", "type": "a"}, {"type": "a", "input": [1]}):
+    for wrong in (
+        [],
+        {"type": 1},
+        {"v": 1},
+        {"v": 0, "type": "a"},
+        {"v": "1", "type": "a"},
+        {"type": "a", "input": [1]},
+    ):
         with pytest.raises(DecodeError):
             decode_body(pack(wrong))
 

@@ -36,7 +36,9 @@ def test_secrets_are_gone_before_it_is_kept() -> None:
     """It outlives the streams by weeks, so nothing raw may lie in it, not even where the cut goes through a secret."""
     token = b"ghp_" + b"a1B2" * 9
     for before in (0, CUT_BYTES - 20):
-        fields = buried(pack(b'{"command": "' + b"x " * (before // 2) + b"curl -H 'Authorization: token " + token + b"'\"}"))
+        fields = buried(
+            pack(b'{"command": "' + b"x " * (before // 2) + b"curl -H 'Authorization: token " + token + b"'\"}")
+        )
         assert token[:20] not in fields["body"]
         assert len(fields["body"].decode()) <= CUT_BYTES
 

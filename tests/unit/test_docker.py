@@ -89,7 +89,9 @@ def test_the_image_is_built_apart_and_runs_as_nobody_special() -> None:
     assert build[0] == ("FROM", "python:3.13-slim AS build")
     assert final[0] == ("FROM", "python:3.13-slim")
     assert ("COPY", "--from=build /wheels /wheels") in final
-    assert [text for name, text in final if name == "COPY"] == ["--from=build /wheels /wheels"], "no source, no compiler"
+    assert [text for name, text in final if name == "COPY"] == ["--from=build /wheels /wheels"], (
+        "no source, no compiler"
+    )
     users = [text for name, text in final if name == "USER"]
     assert users == ["10001:10001"]
     assert [name for name, _ in final].index("USER") > max(n for n, (name, _) in enumerate(final) if name == "RUN")
