@@ -83,9 +83,7 @@ class Counts:
     def pending(self) -> dict[str, int]:
         """Entries that a group has not read or not acknowledged, by stream and group."""
         found = {}
-        for key in self._names():
-            if self.client.type(key) != b"stream":
-                continue
+        for key in self._names(kind="stream"):
             for group in self.client.xinfo_groups(key):
                 # Not its `lag`: that is unknown once an entry was deleted.
                 unread = self.client.xrange(key, f"({group['last-delivered-id'].decode()}", "+", count=100)
@@ -99,12 +97,10 @@ class Counts:
         for stream in ("requests", "waiting", "deliveries", "deliveries:test-host"):
             if self.length(stream):
                 found[stream] = self.length(stream)
-        for key in self._names():
-            short = key.removeprefix(self.keys.prefix)
-            if short.startswith("parked:"):
-                found[short] = self.client.llen(key)
-            elif short == "due" or short.startswith("flight:"):
-                found[short] = self.client.zcard(key)
+        for key in self._names("parked:"):
+            found[key] = self.client.llen(key)
+        for key in (*self._names("flight:"), *self._names("due")):
+            found[key] = self.client.zcard(key)
         return found
 
     async def settled(self, owed: int = 0, seconds: float = 60.0) -> None:
@@ -130,7 +126,7 @@ class Counts:
 
     def deliveries(self) -> dict[str, str]:
         """The state of every delivery by its id."""
-        names = [key for key in self._names() if key.startswith(self.keys("delivery", ""))]
+        names = self._names("delivery:")
         pipe = self.client.pipeline(transaction=False)
         for name in names:
             pipe.hget(name, "state")
@@ -141,9 +137,7 @@ class Counts:
 
     def bodies(self) -> set[str]:
         """The events whose bodies are kept."""
-        return {
-            name.removeprefix(self.keys("body", "")) for name in self._names() if name.startswith(self.keys("body", ""))
-        }
+        return {name.removeprefix(self.keys("body", "")) for name in self._names("body:")}
 
     def strays(self) -> list[str]:
         """What is wrong with the keys that are left: undeclared, of another type, or without their TTL (X-06)."""
@@ -164,6 +158,7 @@ class Counts:
             return bool(self.client.hget(self.keys.prefix + short, "state") == b"delivered")
         return isinstance(ttl, int) and short not in {"sent", "dead"}  # their members end, by score
 
-    def _names(self) -> list[str]:
-        pattern = self.keys.prefix.replace("{", "\\{").replace("}", "\\}")
-        return [name.decode() for name in self.client.scan_iter(match=f"{pattern}*", count=5_000)]
+    def _names(self, name: str = "", kind: str | None = None) -> list[str]:
+        """The keys that begin with `name`, of one type where it is given."""
+        pattern = (self.keys.prefix + name).replace("{", "\\{").replace("}", "\\}")
+        return [key.decode() for key in self.client.scan_iter(match=f"{pattern}*", count=5_000, _type=kind)]
