@@ -155,8 +155,13 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(said)).hexdigest()[:32])
 
 
-def answer_call(request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str) -> Call:
-    """The one script call that acknowledges, records the event with its verdict, and gives the answer."""
+def answer_call(
+    request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str, owner: str = ""
+) -> Call:
+    """The one script call that acknowledges, records the event with its verdict, and gives the answer.
+
+    `owner` is the consumer that ran hooks with effects: its answer counts only while nobody has taken the entry over.
+    """
     said = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", said]
@@ -171,7 +176,7 @@ def answer_call(request: Request, keys: Keys, group: str, verdict: Verdict, answ
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
          keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
         (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
-         said, len(fields), *fields, *report),
+         said, owner, len(fields), *fields, *report),
     )  # fmt: skip
 
 

@@ -252,7 +252,7 @@ class Evaluator:
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
                 verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again)
-                answers = [self._answer(request, event, verdict)]
+                answers = [self._answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
             # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
             self._consumer.doubtful = True
@@ -305,7 +305,7 @@ class Evaluator:
         poster = self._posters.under(self._watcher.for_event(event).network)
         return await HttpRunner(poster).run(hook, event, seconds)
 
-    def _answer(self, request: Request, event: Event | None, verdict: Verdict) -> Call:
+    def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
         if verdict.fallback:
             self._stats["fallbacks"] += 1
             log.warning(
@@ -313,7 +313,7 @@ class Evaluator:
             )
         answer = render(request, verdict, event)
         name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
-        return answer_call(request, self._keys, GROUP, verdict, answer, name)
+        return answer_call(request, self._keys, GROUP, verdict, answer, name, owner)
 
     async def _send(self, calls: Sequence[Call]) -> bool:
         """Whether Redis carried out all of them; where it refused one, its entry is looked for again."""

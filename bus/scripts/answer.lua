@@ -1,8 +1,14 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
 -- ARGV  1 group  2 entry  3 answer  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
---       8 verdict  9 how many fields the event has  10.. its fields, then those of a report where one is due
--- Returns 1 where this call answered, 0 where another had.
+--       8 verdict  9 consumer whose answer counts only while the entry is its own ('' for whoever's)
+--       10 how many fields the event has  11.. its fields, then those of a report where one is due
+-- Returns 1 where this call answered, 0 where another had or will.
+if ARGV[9] ~= '' then
+  -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.
+  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+  if #pending == 0 or pending[1][2] ~= ARGV[9] then return 0 end
+end
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('XDEL', KEYS[1], ARGV[2])
 
@@ -11,7 +17,7 @@ local function give(reply, answer)
   redis.call('PEXPIRE', reply, ARGV[4])
 end
 
-local answer, last = ARGV[3], 9 + tonumber(ARGV[9])
+local answer, last = ARGV[3], 10 + tonumber(ARGV[10])
 local prior = redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
@@ -19,7 +25,7 @@ if prior then
   if #ARGV > last then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
 else
   redis.call('SET', KEYS[3], KEYS[4], 'PX', ARGV[4])
-  local fields = {unpack(ARGV, 10, last)}
+  local fields = {unpack(ARGV, 11, last)}
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then
     fields[#fields + 1] = 'same'  -- the same hook call twice: recorded, and not delivered again
