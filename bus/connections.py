@@ -75,7 +75,11 @@ class Link:
                 await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
             # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
             packed = b"".join(map(hiredis.pack_command, commands))  # type: ignore[arg-type]  # its stub knows one argument
-            await connection.send_packed_command([packed], check_health=False)
+            # With a timeout of its own redis-py sends inside wait_for, which on Python 3.11 can swallow a cancellation.
+            connection.socket_timeout = None
+            async with asyncio.timeout(seconds):
+                await connection.send_packed_command([packed], check_health=False)
+            connection.socket_timeout = seconds
             replies: list[Any] = []
             for _ in commands:
                 try:

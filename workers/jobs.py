@@ -43,6 +43,7 @@ _PROCESS: list[Process] = []
 """The process that this RQ worker runs in: its settings come from its own environment, never out of a job."""
 
 _stop = threading.Event()
+_ready = threading.Event()
 
 
 class UnknownJob(FleethookError):
@@ -148,6 +149,13 @@ class _Stoppable(SimpleWorker):
             done.set()
             thread.join()
 
+    def register_birth(self) -> None:
+        """Say that this process is ready: from here on whoever counts RQ's workers finds it."""
+        super().register_birth()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
+        if not _ready.is_set():
+            _ready.set()
+            _PROCESS[0].say_ready()
+
     def handle_exception(self, job: Job, *exc_info: Any) -> None:  # noqa: ANN401 - RQ's own types
         """Say why a job failed."""
         if _says_enough(exc_info[1]):
@@ -202,15 +210,13 @@ def rq_worker(process: Process, kind: str) -> None:
     """
     _PROCESS[:] = [process]
     logging.getLogger("rq.worker").addFilter(_InWords())
-    pause, ready = 0.0, False
+    spare_the_collector()
+    pause = 0.0
     while not _stop.is_set():
         client = sync_client(process.rq_url, seconds=_WORKER_TTL)
         try:
             worker = _worker(process, kind, client)
-            if not ready:
-                spare_the_collector()
-                process.say_ready()
-            pause, ready = 0.0, True
+            pause = 0.0
             worker.work(logging_level="WARNING")
             why = "RQ's worker ended"
         except StopRequested:
