@@ -316,11 +316,15 @@ class Evaluator:
         return answer_call(request, self._keys, GROUP, verdict, answer, name, owner)
 
     async def _send(self, calls: Sequence[Call]) -> bool:
-        """Whether Redis carried out all of them; where it refused one, its entry is looked for again."""
-        if not calls or not any(isinstance(reply, Exception) for reply in await call_all(self._links, calls)):
-            return True
-        self._consumer.doubtful = True
-        return False
+        """Whether every one of them counted; where Redis refused one, its entry is looked for again.
+
+        An answer that another has given, or will give, counts for nothing: its request may still come back to us.
+        """
+        replies = await call_all(self._links, calls) if calls else []
+        if any(isinstance(reply, Exception) for reply in replies):
+            self._consumer.doubtful = True
+            return False
+        return 0 not in replies
 
     async def _read_clock(self) -> None:
         self._clock = await server_now(self._links) - int(time.time() * 1000)

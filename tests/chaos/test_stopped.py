@@ -124,6 +124,51 @@ hooks:
     assert counts.record().ids == Counter([event.id])
 
 
+@pytest.mark.req("B-05", "F-03")
+async def test_a_hook_that_ran_again_where_it_had_been_stopped_is_told(
+    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path
+) -> None:
+    effects, go = tmp_path / "effects", tmp_path / "go"
+    hooks = f"""
+hooks:
+  - id: effect
+    on: tool:pre_execute:write
+    command: echo x >> {effects}; n=$(($(wc -l < {effects}))); until [ -e {go}.$n ]; do sleep 0.02; done; exit 2
+    timeout: 30
+  - id: busy
+    on: tool:pre_execute:edit
+    command: touch {go}.busy; until [ -e {go}.end ]; do sleep 0.02; done
+    timeout: 30
+"""
+    await apply(links, keys, parse_hook_file(hooks, "fleet"))
+    fleet.start("evaluator", 2, FLEETHOOK_SLOTS="1")
+    await asyncio.to_thread(fleet.ready)
+    async with Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+        event, other = (
+            Event(type="tool:pre_execute", source="codex", tool=tool, id=event_id(), host="test-host")
+            for tool in ("write", "edit")
+        )
+        request = asyncio.create_task(bus.request(event, budget=25.0))
+        await when(effects.exists, "the hook runs")
+        busy = asyncio.create_task(bus.request(other, budget=25.0))
+        await when(Path(f"{go}.busy").exists, "the other evaluator has no free slot")
+        (claim,) = await _get(links, keys("claim", event.id))
+        stopped = next(one for one in fleet.of("evaluator") if f"-{one.popen.pid}-" in claim.decode())
+        stopped.freeze()
+        await when(lambda: counts.length("waiting") == 1, "it is taken over and put aside")
+        Path(f"{go}.1").touch()
+        stopped.thaw()
+        await when(lambda: len(effects.read_text().split()) == 2, "who was stopped has a free slot and runs it again")
+        Path(f"{go}.2").touch()
+        verdict = await request
+        Path(f"{go}.end").touch()
+        await busy
+    await counts.settled()
+    assert verdict.decision == "deny"
+    assert verdict.repeated, "it ran twice, and the verdict says so"
+    assert counts.record().ids == Counter([event.id, other.id])
+
+
 async def _get(links: Links, name: str) -> list[bytes]:
     async with links.link() as link:
         return await link.exchange([("GET", name)])
