@@ -10,8 +10,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -85,19 +85,34 @@ async def play(say: Say) -> None:
     """Play all scenes; raises DemoFailed where something did not hold."""
     with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
         home, project = Path(folder, "home"), _made(Path(folder, "project"))
-        places = directories({**os.environ, "FLEETHOOK_HOME": str(home)})
         secret = generate_secret()
-        async with Receiver(secret, failures=2) as receiver:
-            stage = Stage(places, project, receiver, say)
-            async with _running(stage):
-                await _publish_hooks(stage, secret)
-                await _blocked(stage)
-                await _harmless(stage)
-                await _background(stage)
-                await _webhook(stage)
-                await _killed(stage)
+        with _own_home(home):
+            places = directories()
+            async with Receiver(secret, failures=2) as receiver:
+                stage = Stage(places, project, receiver, say)
+                async with _running(stage):
+                    await _publish_hooks(stage, secret)
+                    await _blocked(stage)
+                    await _harmless(stage)
+                    await _background(stage)
+                    await _webhook(stage)
+                    await _killed(stage)
     say("\nAll of it held, and nothing of it is left on this machine.")
     say("Next: `fleethook up` in one terminal, `fleethook install claude` in another.")
+
+
+@contextmanager
+def _own_home(home: Path) -> Iterator[None]:
+    """Everything that this process and its children keep lies in `home`, and no setting of the user's takes part."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith("FLEETHOOK_")}
+    for name in kept:
+        del os.environ[name]
+    os.environ["FLEETHOOK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ["FLEETHOOK_HOME"]
+        os.environ.update(kept)
 
 
 @asynccontextmanager
