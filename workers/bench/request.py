@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from bus.client import Bus, SyncBus
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
+from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooksets import apply
 from bus.inforce import POLL_SECONDS
@@ -58,12 +59,13 @@ async def process(url: str, *argv: str, namespace: str = "bench") -> AsyncIterat
     )  # fmt: skip
     assert child.stdout is not None  # noqa: S101 - it was asked for
     try:
-        while b"ready" not in (line := await child.stdout.readline()):
+        while (line := await child.stdout.readline()).split()[-1:] != [b"ready"]:
             if not line:
-                raise RuntimeError(f"{argv} ended before it was ready")
+                raise FleethookError(f"{' '.join(argv)} ended before it was ready")
         yield
     finally:
-        child.kill()
+        if child.returncode is None:
+            child.kill()
         await child.communicate()
 
 

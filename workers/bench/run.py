@@ -8,11 +8,9 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from bus.config.settings import Settings
-from bus.directories import directories
-from bus.server import bus_url, start, stop
 from workers.bench.request import request_figures
 from workers.bench.rounds import Figure
+from workers.bench.server import bench_server
 from workers.bench.spawning import command_figures, shim_figures, start_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
@@ -31,18 +29,14 @@ PARTS: Final[dict[str, Callable[[str, int], Awaitable[list[Figure]]]]] = {
 def run(parts: Sequence[str], rounds: int, say: Say) -> list[Figure]:
     """Run the named parts (all where none is named), `rounds` rounds each, on a server with AOF every second."""
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
-        places = directories({**os.environ, "FLEETHOOK_HOME": home})
-        server = start(places)
+    with tempfile.TemporaryDirectory(prefix="fh-bench-") as home, bench_server() as url:
         previous = os.environ.get("FLEETHOOK_HOME")
         os.environ["FLEETHOOK_HOME"] = home  # nobody's own user file takes part
         try:
-            url = bus_url(Settings(), "admin", places)
             for name in parts or PARTS:
                 say(f"{name} …")
                 figures += asyncio.run(_awaited(PARTS[name](url, rounds)))
         finally:
-            stop(server)
             if previous is None:
                 del os.environ["FLEETHOOK_HOME"]
             else:

@@ -1,0 +1,50 @@
+"""A server for the benchmark alone: no ACL, since the bare baselines are no role of ours; AOF every second."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bus.connections import sync_client
+from bus.server import find_binary
+
+_PATIENCE = 10.0
+
+
+@contextmanager
+def bench_server() -> Iterator[str]:
+    """The URL of a server on a unix socket in a folder of its own, ended with the block."""
+    with tempfile.TemporaryDirectory(prefix="fh-") as folder:
+        socket = Path(folder, "s")
+        options = ("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", folder, "--save", "",
+                   "--appendonly", "yes", "--appendfsync", "everysec", "--loglevel", "warning")  # fmt: skip
+        process = subprocess.Popen(
+            [str(find_binary().path), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            url = f"unix://{socket}?db=0"
+            _wait(url)
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _wait(url: str) -> None:
+    client, until = sync_client(url), time.monotonic() + _PATIENCE
+    try:
+        while True:
+            try:
+                client.ping()
+            except Exception:  # whatever a server says while it starts; the last time it counts
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+    finally:
+        client.close()
