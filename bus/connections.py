@@ -59,35 +59,32 @@ class Link:
     ) -> list[Any]:
         """The replies to `commands`, in order; an error reply stands in the list as an exception value.
 
-        `seconds` bounds the wait for each reply; `first` sees the first one and may raise, which closes the link
-        and waits for no other. Raises Unreachable when the connection fails; the commands may
-        have been carried out all the same, so whoever repeats them looks first.
+        `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the link and waits
+        for no other. Raises Unreachable when the connection fails; the commands may have been carried out all the
+        same, so whoever repeats them looks first.
         """
         import hiredis
         from redis.exceptions import RedisError, ResponseError
 
         connection = self._connection
-        # Not read_response(timeout=…): that gives None for a reply that is late and leaves it on the wire, where the next
-        # caller would take it for its own (seen on redis-py 8.1 after a SIGSTOP).
-        connection.socket_timeout = seconds
+        replies: list[Any] = []
         try:
             if not connection.is_connected:
                 await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+            # Our timeout and not redis-py's: with its own it sends inside wait_for, which on Python 3.11 can swallow a
+            # cancellation, and it gives None for a reply that is late and leaves it on the wire (seen on redis-py 8.1).
+            connection.socket_timeout = None
             # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
             packed = b"".join(map(hiredis.pack_command, commands))  # type: ignore[arg-type]  # its stub knows one argument
-            # With a timeout of its own redis-py sends inside wait_for, which on Python 3.11 can swallow a cancellation.
-            connection.socket_timeout = None
             async with asyncio.timeout(seconds):
                 await connection.send_packed_command([packed], check_health=False)
-            connection.socket_timeout = seconds
-            replies: list[Any] = []
-            for _ in commands:
-                try:
-                    replies.append(await connection.read_response(disconnect_on_error=False))
-                except ResponseError as error:
-                    replies.append(error)
-                if first is not None and len(replies) == 1:
-                    first(replies[0])
+                for _ in commands:
+                    try:
+                        replies.append(await connection.read_response(disconnect_on_error=False))
+                    except ResponseError as error:
+                        replies.append(error)
+                    if first is not None and len(replies) == 1:
+                        first(replies[0])
         except (RedisError, OSError, TimeoutError) as error:
             await self.close()
             raise Unreachable(unreachable_text(error)) from error

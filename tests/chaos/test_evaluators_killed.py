@@ -58,7 +58,7 @@ async def asked(
 @pytest.mark.req("B-01", "B-05", "F-03")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("total", "rounds"), [(360, 3), pytest.param(6_000, 30, marks=pytest.mark.slow, id="full")], ids=["small", None]
+    ("total", "rounds"), [(240, 2), pytest.param(6_000, 30, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_every_request_is_answered_and_on_record_though_evaluators_are_killed(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, rounds: int
