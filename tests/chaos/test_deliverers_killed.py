@@ -55,7 +55,7 @@ async def havoc(fleet: Fleet, chance: random.Random, stop: asyncio.Event, least:
 @pytest.mark.req("B-02", "B-03", "G-20")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("total", "kills"), [(160, 5), pytest.param(5_000, 40, marks=pytest.mark.slow, id="full")], ids=["small", None]
+    ("total", "kills"), [(120, 5), pytest.param(5_000, 40, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carriers_are_killed(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, total: int, kills: int

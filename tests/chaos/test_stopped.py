@@ -227,7 +227,7 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
 async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
     server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, seconds: float
 ) -> None:
-    names = [event_id() for _ in range(100)]
+    names = [event_id() for _ in range(60)]
     async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
         await apply(links, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port, cap=40), "fleet"))
         fleet.start("dispatcher")
