@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -54,11 +54,14 @@ def read_request(entry: Entry, keys: Keys) -> Request:
     an evaluator put the request aside: elsewhere it would be by an agent's clock.
     """
 
+    fields = entry.fields
+
     def text(name: bytes) -> str:
-        return entry.fields.get(name, b"").decode("utf-8", "replace")
+        raw = fields.get(name)
+        return raw.decode("utf-8", "replace") if raw else ""
 
     def number(name: bytes) -> int:
-        digits = entry.fields.get(name, b"")
+        digits = fields.get(name, b"")
         return int(digits) if digits.isdigit() and len(digits) < 16 else 0
 
     aside = entry.stream == keys("waiting")
@@ -76,9 +79,13 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         body=entry.fields.get(b"body", b""),
         parent=parent if _ID.fullmatch(parent) else "",
         fallback=text(b"fallback")[:512],
-        policy=cast("Policy", text(b"policy")) if text(b"policy") in POLICIES else "allow",
+        policy=_policy(text(b"policy")),
         handed=entry.delivered + (number(b"handed") if aside else 0),
     )
+
+
+def _policy(text: str) -> Policy:
+    return text if text in POLICIES else "allow"
 
 
 def _own_id(entry: Entry) -> str:

@@ -42,6 +42,7 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
         evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
         await _until_reached(evaluator.prepare, stop, "evaluator")
         spare_the_collector()
+        spare_the_collector()
         process.say_ready()
         await evaluator.run(stop)
 

@@ -18,13 +18,13 @@ local function give(reply, answer)
 end
 
 local answer, last = ARGV[3], 10 + tonumber(ARGV[10])
-local prior = redis.call('GET', KEYS[3])
+local prior = nil
+if not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) then prior = redis.call('GET', KEYS[3]) end
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
   -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
   if #ARGV > last then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
 else
-  redis.call('SET', KEYS[3], KEYS[4], 'PX', ARGV[4])
   local fields = {unpack(ARGV, 11, last)}
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then
@@ -38,7 +38,7 @@ end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
 
 -- Its hooks run no more (F-12): what is published from here on is not below them.
-local lineage = redis.call('HGETALL', KEYS[7])
+local lineage = ARGV[9] ~= '' and redis.call('HGETALL', KEYS[7]) or {}
 if #lineage > 0 then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -47,7 +47,7 @@ if #lineage > 0 then
   end
 end
 
-local waiting = redis.call('LRANGE', KEYS[5], 0, -1)
+local waiting = ARGV[9] ~= '' and redis.call('LRANGE', KEYS[5], 0, -1) or {}  -- only what was claimed is joined
 for _, reply in ipairs(waiting) do
   if reply ~= KEYS[4] then give(reply, answer) end
 end

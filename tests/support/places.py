@@ -24,6 +24,8 @@ class Place:
     keys: Keys
     real: bool
     members: dict[str, Consumer] = field(default_factory=dict)
+    claimed: dict[str, str] = field(default_factory=dict)
+    """Who has the right to run the hooks of a request."""
 
     def member(self, name: str = "one") -> Consumer:
         """A member of the group."""
@@ -53,13 +55,16 @@ class Place:
 
     def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> Call:
         """The call that answers a request."""
-        return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name)
+        owner = self.claimed.get(request.id, "")
+        return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name, owner)
 
     async def claim(
         self, request: Request, who: str = "one", name: str = "", hooks: tuple[str, ...] = ("h",)
     ) -> list[Any]:
         """What a member is told that wants to run hooks."""
         (reply,) = await self.run(claim_call(request, self.keys, GROUP, who, name, hooks))
+        if reply[0] in {b"run", b"again"}:
+            self.claimed[request.id] = who
         return [part.decode() if n == 0 else part for n, part in enumerate(reply)]
 
     async def replies(self, request: Request) -> list[bytes]:
