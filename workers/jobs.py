@@ -130,6 +130,9 @@ class _InWords(logging.Filter):
 class _Stoppable(SimpleWorker):
     """A SimpleWorker that tells the job under way to end when it is told to stop itself, and says that it lives."""
 
+    max_connection_wait_time = 2.0
+    """Seconds: RQ would wait up to a minute before it looks whether its server is back."""
+
     def perform_job(self, job: Job, queue: Queue, execution: Execution) -> bool:
         """Perform it, with RQ's heartbeats beside: a carrier may stay for days, and RQ gives up on it after 7 minutes."""
         done = threading.Event()

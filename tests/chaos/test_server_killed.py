@@ -15,7 +15,7 @@ from bus.connections import Links
 from bus.errors import Unreachable
 from bus.events import Event
 from bus.hooksets import apply
-from bus.ids import delivery_id, event_id
+from bus.ids import delivery_id, event_id, webhook_id
 from bus.keys import Keys
 from tests.chaos.conftest import Owned
 from tests.chaos.counting import tell, when
@@ -57,7 +57,7 @@ class Traffic:
             self._tasks += [asyncio.create_task(self._publish()), asyncio.create_task(self._ask())]
 
     async def end(self) -> None:
-        """Stop them and close the connections."""
+        """Stop them and close the connections; once more does no harm."""
         self._stop = True
         await asyncio.gather(*self._tasks)
         await self._bus.close()
@@ -172,6 +172,23 @@ async def test_what_was_acknowledged_is_there_after_the_server_was_killed(
         f"{len(lost)} lost (at most {max(ages, default=0.0):.3f} s before the kill), {traffic.refused} refused meanwhile, "
         f"flowing {back:.1f} s after the last start"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.req("B-02", "B-05")
+async def test_after_a_long_outage_deliveries_flow_within_five_seconds(own: Callable[..., Owned]) -> None:
+    server, keys, fleet, counts = own()
+    async with running(server, keys, fleet) as (traffic, receiver):
+        await traffic.flows(10)
+        await traffic.end()
+        await counts.settled()
+        await when(lambda: not counts.client.exists(keys("alive", "carrier")), "the RQ workers have nothing to do")
+        await asyncio.to_thread(server.kill)
+        await asyncio.wait([asyncio.create_task(asyncio.Event().wait())], timeout=8.5)
+        await asyncio.to_thread(server.start)
+        async with Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+            name = await bus.publish(Event(type="turn:end", source="codex", session="s", host="test-host"))
+        await when(lambda: receiver.taken[webhook_id(delivery_id(name, "good"))], "deliveries flow again", 5.0)
 
 
 @pytest.mark.req("B-05")
