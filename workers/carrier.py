@@ -22,7 +22,7 @@ from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_al
 from workers.attempts import Attempts, Result, Taken
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
-from workers.process import SELDOM
+from workers.process import SELDOM, drained
 from workers.retries import GivenUp, next_delay
 
 log = logging.getLogger("fleethook.carrier")
@@ -71,7 +71,7 @@ class Carrier:
             links, keys, group=GROUP, name=self.name, role="carrier", about=f"carrier {host}",
             streams=(keys("deliveries"), keys("deliveries", host)),
         )  # fmt: skip
-        self._in_flight, self._keep_ms, self._drain_seconds = in_flight, keep_ms, drain
+        self._in_flight, self._keep_ms, self._drain = in_flight, keep_ms, drain
         self._enough = max(1, in_flight // 4)
         self._busy: set[asyncio.Task[None]] = set()
         self._waiter: asyncio.Future[None] | None = None
@@ -100,7 +100,7 @@ class Carrier:
             async with Posters() as posters:
                 try:
                     await self._carry(stop, idle, posters)
-                    await self._drain()
+                    await drained(self._busy, self._drain, self._beat)
                 finally:  # before the connections go: an attempt that is broken off has no outcome
                     for task in self._busy:
                         task.cancel()
@@ -303,16 +303,12 @@ class Carrier:
                     (GROUP, self.name, self._keep_ms, self._keys.prefix, KEPT_ATTEMPTS,
                      *(part for one in batch for part in one.args)))  # fmt: skip
 
-    async def _drain(self) -> None:
-        """Let what is under way end, beating so that nobody takes it over meanwhile."""
-        until = time.monotonic() + self._drain_seconds
-        while self._busy and (left := until - time.monotonic()) > 0:
-            try:
-                async with self._links.link() as link:
-                    await link.exchange(self._consumer.beat_commands())
-            except Unreachable:
-                log.warning("redis is away while %d deliveries end", len(self._busy))
-            await asyncio.wait(self._busy, timeout=min(0.5, left))
+    async def _beat(self) -> None:
+        try:
+            async with self._links.link() as link:
+                await link.exchange(self._consumer.beat_commands())
+        except Unreachable:
+            log.warning("redis is away while %d deliveries end", len(self._busy))
 
     async def _last_words(self) -> None:
         """Write the last outcomes down; what cannot be written is tried again by others."""

@@ -35,11 +35,12 @@ from bus.runners import Outcome, Runner
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import RuleRunner
-from bus.streams import BEAT_SECONDS, MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
+from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
 from workers.posters import Posters
+from workers.process import drained
 
 log = logging.getLogger("fleethook.evaluator")
 
@@ -345,19 +346,15 @@ class Evaluator:
         try:
             await self._send(self._answers)
             self._answers = []
-            await self._drain_slots()
+            if self._busy:
+                log.info("finishing %d requests", len(self._busy))
+            await drained(self._busy, self._drain, self._beat)
             await self._send(self._answers)
             await self._send_stats()
         except Unreachable as error:
             log.error("leaving while redis is away: %s; others carry on what is pending", error)
         await self._consumer.leave()
 
-    async def _drain_slots(self) -> None:
-        """Let what is under way end, beating so that nobody takes it over meanwhile; we take nothing new."""
-        if self._busy:
-            log.info("finishing %d requests", len(self._busy))
-        until = time.monotonic() + self._drain
-        while self._busy and (left := until - time.monotonic()) > 0:
-            async with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands()[:1])
-            await asyncio.wait(self._busy, timeout=min(BEAT_SECONDS, left))
+    async def _beat(self) -> None:
+        async with self._links.link() as link:
+            await link.exchange(self._consumer.beat_commands()[:1])

@@ -1,4 +1,4 @@
-"""How a process of `fleethook up` learns that it has to end: by signal, or by the death of who started it.
+"""How a process learns that it has to end: by signal, or by the death of who started it.
 
 The supervisor holds the one write end of a pipe; every child has the read end, whose number stands in its environment.
 However the supervisor dies, the kernel closes that end, and the children see the end of the file. (Linux alone would
@@ -40,12 +40,22 @@ def die_with_parent(grace: float = GRACE) -> bool:
     return True
 
 
-def on_stop_signals(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Event:
-    """An event that is set by SIGTERM, SIGINT (Ctrl-C) or SIGHUP (the terminal is gone); main thread only."""
-    stop = asyncio.Event()
+def stop_event() -> asyncio.Event:
+    """An event of the running loop that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal is gone) set; main thread only.
+
+    The same signal a second time ends the process at once: whoever presses Ctrl-C twice does not want to wait.
+    """
+    event, seen = asyncio.Event(), set[int]()
+
+    def stop(number: int) -> None:
+        if number in seen:
+            raise SystemExit(128 + number)
+        seen.add(number)
+        event.set()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        (loop or asyncio.get_running_loop()).add_signal_handler(number, stop.set)
-    return stop
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    return event
 
 
 def _watch(fd: int, grace: float) -> None:

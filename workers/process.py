@@ -1,4 +1,4 @@
-"""What every worker process has: settings, its place in Redis, a log, a way to stop, and a word when it is ready."""
+"""What every worker process has: settings, its place in Redis, a log, a word when it is ready, and a way to end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from bus.config.settings import Settings
 from bus.connections import Links
@@ -19,6 +19,7 @@ from bus.ids import host_name
 from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.redaction import redact_text
+from bus.streams import BEAT_SECONDS
 from workers.lifeline import die_with_parent
 
 _T = TypeVar("_T")
@@ -92,16 +93,13 @@ def spare_the_collector() -> None:
     gc.set_threshold(*SELDOM)
 
 
-def stop_event() -> asyncio.Event:
-    """An event of the running loop that SIGTERM and SIGINT set; a second signal ends the process at once."""
-    event = asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def drained(busy: Collection[asyncio.Task[Any]], seconds: float, beat: Callable[[], Awaitable[object]]) -> None:
+    """Wait until all of `busy` have ended, at most `seconds`, beating meanwhile so that nobody takes them over.
 
-    def stop() -> None:
-        if event.is_set():
-            raise SystemExit(130)
-        event.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    return event
+    `busy` may shrink at any time; what `beat` raises is raised.
+    """
+    until = time.monotonic() + seconds
+    while busy and (left := until - time.monotonic()) > 0:
+        await beat()
+        if busy:
+            await asyncio.wait(busy, timeout=min(BEAT_SECONDS, left))

@@ -13,7 +13,8 @@ from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.server import bus_url
 from bus.streams import Backoff
-from workers.process import Process, set_up, spare_the_collector, stop_event
+from workers.lifeline import stop_event
+from workers.process import Process, set_up, spare_the_collector
 
 log = logging.getLogger("fleethook.worker")
 
@@ -41,7 +42,6 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
         settings = process.settings
         evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
         await _until_reached(evaluator.prepare, stop, "evaluator")
-        spare_the_collector()
         spare_the_collector()
         process.say_ready()
         await evaluator.run(stop)

@@ -51,12 +51,12 @@ from bus.config.settings import Settings
 from bus.directories import directories
 from bus.errors import FleethookError
 from workers.keeping import ProcessSpec
-from workers.lifeline import on_stop_signals
+from workers.lifeline import stop_event
 from workers.supervisor import up
 child, *names = sys.argv[1:]
 specs = [ProcessSpec(name, (sys.executable, child, name), 2 if name == "evaluator" else 1) for name in names]
 async def main():
-    stop = on_stop_signals()
+    stop = stop_event()
     def line(name, text): print(f"{name} | {text}", flush=True)
     def ready(name, waiting): print(f"ready {name} {waiting}", flush=True)
     return await up(Settings(), directories(), line, ready, stop, specs=specs, drain=1.0)

@@ -105,9 +105,9 @@ def up(
             _announce(fleet, places, state, (config, created), time.monotonic() - began)
 
     async def work() -> int:
-        from workers.lifeline import on_stop_signals
+        from workers.lifeline import stop_event
 
-        return await supervise(settings, places, on_line, on_ready, on_stop_signals())
+        return await supervise(settings, places, on_line, on_ready, stop_event())
 
     try:
         asyncio.run(work())
