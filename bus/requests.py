@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -53,35 +53,34 @@ def read_request(entry: Entry, keys: Keys) -> Request:
     An entry without a usable id gets one from its entry's, the same at every reading. A deadline is believed only where
     an evaluator put the request aside: elsewhere it would be by an agent's clock.
     """
-
-    fields = entry.fields
-
-    def text(name: bytes) -> str:
-        raw = fields.get(name)
-        return raw.decode("utf-8", "replace") if raw else ""
-
-    def number(name: bytes) -> int:
-        digits = fields.get(name, b"")
-        return int(digits) if digits.isdigit() and len(digits) < 16 else 0
-
-    aside = entry.stream == keys("waiting")
-    reply, prefix = text(b"reply"), keys("reply", "")
-    writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply[len(prefix) :]) is not None
-    name, parent = text(b"id"), text(b"parent")
+    fields, aside = entry.fields, entry.stream == keys("waiting")
+    reply, prefix = _text(fields, b"reply"), keys("reply", "")
+    writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
+    name, parent = _text(fields, b"id"), _text(fields, b"parent")
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
         reply=reply if writable else "",
-        deadline=(aside and number(b"deadline")) or entry.ms + min(number(b"budget"), MOST_BUDGET_MS),
-        source=source_name(text(b"source")),
-        native=text(b"event")[:128],
-        host=text(b"host")[:255],
-        body=entry.fields.get(b"body", b""),
+        deadline=(aside and _number(fields, b"deadline")) or entry.ms + min(_number(fields, b"budget"), MOST_BUDGET_MS),
+        source=source_name(_text(fields, b"source")),
+        native=_text(fields, b"event")[:128],
+        host=_text(fields, b"host")[:255],
+        body=fields.get(b"body", b""),
         parent=parent if _ID.fullmatch(parent) else "",
-        fallback=text(b"fallback")[:512],
-        policy=_policy(text(b"policy")),
-        handed=entry.delivered + (number(b"handed") if aside else 0),
+        fallback=_text(fields, b"fallback")[:512],
+        policy=_policy(_text(fields, b"policy")),
+        handed=entry.delivered + (_number(fields, b"handed") if aside else 0),
     )
+
+
+def _text(fields: Mapping[bytes, bytes], name: bytes) -> str:
+    raw = fields.get(name)
+    return raw.decode("utf-8", "replace") if raw else ""
+
+
+def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:
+    digits = fields.get(name, b"")
+    return int(digits) if digits.isdigit() and len(digits) < 16 else 0
 
 
 def _policy(text: str) -> Policy:
@@ -145,9 +144,9 @@ _BIN_HEADS: Final = frozenset({0xC4, 0xC5, 0xC6})
 
 
 def render(request: Request, verdict: Verdict, event: Event | None) -> bytes:
-    """The bytes that go to whoever waits: in the agent's own form, rendered here so that the shim only copies."""
+    """The answer in the agent's own form, rendered here so that the shim only copies; empty where the verdict is it."""
     if is_canonical(request):
-        return encode_verdict(verdict)
+        return b""
     return pack_answer(find(request.source).render(request.native, verdict, event))
 
 
@@ -167,7 +166,8 @@ def answer_call(
 ) -> Call:
     """The one script call that acknowledges, records the event with its verdict, and gives the answer.
 
-    `owner` is the consumer that ran hooks with effects: its answer counts only while nobody has taken the entry over.
+    An empty `answer` is the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts only
+    while nobody has taken the entry over.
     """
     said = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
@@ -182,7 +182,7 @@ def answer_call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
          keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
-        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
+        (group, request.entry.id, answer or said, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
          said, owner, len(fields), *fields, *report),
     )  # fmt: skip
 

@@ -36,15 +36,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return self.ratio <= self.bar if self.sense == "at most" else self.ratio >= self.bar
 
 
-async def alternate(ours: Measure, theirs: Measure, rounds: int) -> tuple[list[float], list[float]]:
-    """`rounds` figures of each side, taken in turn, after one round of each that does not count."""
+async def alternate(ours: Measure, theirs: Measure, rounds: int, *, slices: int = 1) -> tuple[list[float], list[float]]:
+    """`rounds` figures of each side, taken in turn, after one round of each that does not count.
+
+    A round's figure is the median of so many `slices`, also taken in turn: a shared machine has fast and slow seconds.
+    """
     one: list[float] = []
     other: list[float] = []
     for turn in range(rounds + 1):
-        for measure, figures in ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one)):
-            value = await measure()
-            if turn:
-                figures.append(value)
+        sides = ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one))
+        taken = [[await measure() for measure, _ in sides] for _ in range(slices)]
+        if turn:
+            for (_, figures), values in zip(sides, zip(*taken, strict=True), strict=True):
+                figures.append(statistics.median(values))
     return one, other
 
 

@@ -1,0 +1,85 @@
+"""The bytes of one connection: a write of commands, and one wake-up when all of their replies are there.
+
+redis-py makes the connection (addresses, TLS, AUTH, SELECT); from then on its stream is replaced by this protocol. With
+the stream each reply woke the caller on its own, through six awaits: a third of a request's time (measured on 8.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hiredis
+
+_MORE: Final = object()
+"""What the reader gives while a reply is not whole."""
+
+
+class Wire(asyncio.Protocol):
+    """One caller at a time writes commands and gets their replies, in order.
+
+    `parse_error` makes an exception of an error reply: a ConnectionError where it speaks for the whole connection.
+    """
+
+    def __init__(self, transport: asyncio.WriteTransport, parse_error: Callable[[str], Exception]) -> None:
+        self._transport, self._loop = transport, asyncio.get_running_loop()
+        self._reader = hiredis.Reader(replyError=parse_error, protocolError=ConnectionError, notEnoughData=_MORE)
+        self._waiter: asyncio.Future[list[Any]] | None = None
+        self._replies: list[Any] = []
+        self._wanted = 0
+        self._first: Callable[[Any], None] | None = None
+        self.lost = False
+        """Whether the connection is gone; it never comes back, and nothing is to be written to it."""
+        transport.set_protocol(self)
+
+    async def exchange(
+        self, commands: Sequence[tuple[Any, ...]], seconds: float | None, first: Callable[[Any], None] | None
+    ) -> list[Any]:
+        """The replies to `commands`, within `seconds`; error replies stand among them as exceptions.
+
+        `first` sees the first reply as soon as it is there, and may raise. After any exception the wire is of no use.
+        Raises TimeoutError and ConnectionError.
+        """
+        waiter: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
+        # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
+        self._transport.write(b"".join(map(hiredis.pack_command, commands)))
+        late = None if seconds is None else self._loop.call_later(seconds, self._fail, TimeoutError())
+        try:
+            return await waiter
+        finally:
+            self._waiter = None
+            if late is not None:
+                late.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport: hands the replies over when the last one is whole."""
+        self._reader.feed(data)
+        if self._waiter is None:  # nobody asked: whoever asks next would take it for the answer
+            self._transport.abort()
+            return
+        try:
+            while len(self._replies) < self._wanted:
+                reply = self._reader.gets()
+                if reply is _MORE:
+                    return
+                if isinstance(reply, ConnectionError):  # LOADING, NOAUTH: as good as no connection
+                    raise reply
+                self._replies.append(reply)
+                if self._first is not None and len(self._replies) == 1:
+                    self._first(reply)
+        except Exception as error:  # noqa: BLE001 - raised in `exchange`, whoever's it is
+            self._fail(error)
+            return
+        if not self._waiter.done():
+            self._waiter.set_result(self._replies)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport: whoever waits learns it."""
+        self.lost = True
+        self._fail(ConnectionError(str(exc) if exc else "the server closed the connection"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
