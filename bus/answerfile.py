@@ -132,7 +132,7 @@ def format_answers(answers: AnswerFile) -> bytes:
     for event in answers.events:
         if event.mode not in get_args(Mode) or event.deadline_ms <= 0 or not 0 <= event.fallback.exit_code <= 255:
             raise ConfigError(f"event {event.name!r}: mode, deadline or exit code that no hook command can keep")
-        code, out, err = event.fallback
+        code, out, err = event.fallback[:3]
         rows.append(
             ("event", event.name, event.mode, str(event.deadline_ms), str(code), out.hex(), err.hex(), event.policy)
         )

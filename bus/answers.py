@@ -15,6 +15,8 @@ class Answer(NamedTuple):
     exit_code: int = 0
     stdout: bytes = b""
     stderr: bytes = b""
+    lost: tuple[str, ...] = ()
+    """What the verdict said and this answer cannot; for the record, and never sent."""
 
 
 def pack_answer(answer: Answer) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bus.dialects.hooking import find_hooks
 from bus.events import STOPS, Event
 from bus.hooks import LAYERS, Hook
 from bus.runners import Outcome
@@ -58,7 +59,7 @@ async def evaluate(
         )
         for hook, outcome, part in ran:
             tally.add(hook, outcome, part)
-        if tally.decision == "deny":
+        if tally.decision == "deny" or any(hook.stop_on_failure and outcome.failure for hook, outcome, _ in ran):
             break
     if tally.rewrite and tally.decision != "deny":
         changed = changed_event(event, tally.rewrite)
@@ -178,7 +179,7 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
         # Stop-like events never fail closed: there a block makes the agent go on (design, section 3).
-        own = "allow" if event.type in STOPS else hook.on_failure or policy
+        own = "allow" if event.type in STOPS else hook.on_failure or find_hooks(hook.dialect).policy or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
         outcome = msgspec.structs.replace(outcome, contexts=(), updated_input=None)

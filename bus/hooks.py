@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ DEFAULT_TIMEOUT: Final = 10.0
 
 NATIVE: Final = "fleethook"
 """The dialect of hooks written in fleethook.yaml."""
+
+HOOK_DIALECTS: Final[tuple[str, ...]] = (NATIVE, "pigo", "forge", "gobby", "claude", "ion")
+"""Whose hook files are read, and run as their authors meant."""
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -65,6 +68,16 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     observe: bool = False
     """Say what it would have decided, and decide nothing."""
     dialect: str = NATIVE
+    plugin: str = ""
+    """The plugin that it belongs to, where its system has plugins."""
+    args: tuple[str, ...] = ()
+    """Arguments of `command`, which is then a program and no text for a shell."""
+    shell: str = ""
+    """The shell that reads `command`; empty for /bin/sh."""
+    stop_on_failure: bool = False
+    """Whether a failure ends the chain; it denies nothing by itself (F-11)."""
+    own: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What its dialect keeps of its file to run it as its author meant; plain data, published with the hook."""
 
     layer: Layer = "fleet"
     position: int = 0

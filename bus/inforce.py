@@ -18,6 +18,7 @@ from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile, load_hook_file
 from bus.config.trust import is_trusted, project_file
 from bus.connections import Links
+from bus.dialects.hooking import find_hooks
 from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
 from bus.events import Event
 from bus.guards import load_pack
@@ -96,6 +97,8 @@ class HookSet:
 
         A rule that allows is no guard: in doubt it says nothing.
         """
+        if isinstance(entry, Hook) and entry.own and not find_hooks(entry.dialect).applies(entry, event):
+            return False
         condition = self._conditions.get(entry.id)
         if condition is None:
             return True

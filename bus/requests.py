@@ -143,11 +143,15 @@ _BIN_HEADS: Final = frozenset({0xC4, 0xC5, 0xC6})
 """First bytes of a msgpack `bin`."""
 
 
-def render(request: Request, verdict: Verdict, event: Event | None) -> bytes:
-    """The answer in the agent's own form, rendered here so that the shim only copies; empty where the verdict is it."""
+def render(request: Request, verdict: Verdict, event: Event | None) -> tuple[bytes, Verdict]:
+    """The answer in the agent's own form, rendered here so that the shim only copies, and the verdict as it is recorded.
+
+    Empty where the verdict itself is the answer. What the form could not carry stands in the verdict's `lost`.
+    """
     if is_canonical(request):
-        return b""
-    return pack_answer(find(request.source).render(request.native, verdict, event))
+        return b"", verdict
+    answer = find(request.source).render(request.native, verdict, event)
+    return pack_answer(answer), msgspec.structs.replace(verdict, lost=answer.lost) if answer.lost else verdict
 
 
 def call_key(event: Event | None, keys: Keys) -> str:

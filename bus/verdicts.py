@@ -73,6 +73,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why no hook gave this answer (timeout, no evaluator, …); empty for a real verdict."""
     notes: tuple[str, ...] = ()
     """What a person should know: a rewrite that was dropped, a context that was cut, a hook that failed open."""
+    lost: tuple[str, ...] = ()
+    """What the agent was not told, since its protocol has no form for it."""
     repeated: bool = False
     """Hooks may have run twice: the evaluator that had the request first died."""
 

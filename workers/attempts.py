@@ -16,7 +16,8 @@ from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.processes import Finished
 from bus.requests import read_event, read_request
-from bus.runners.command import failure, output, run_command
+from bus.runners.command import run_command
+from bus.runners.results import failure, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields

@@ -312,7 +312,9 @@ class Evaluator:
             log.warning(
                 "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
             )
-        answer = render(request, verdict, event)
+        answer, verdict = render(request, verdict, event)
+        if verdict.lost:
+            self._stats["lost"] += len(verdict.lost)
         name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
         return answer_call(request, self._keys, GROUP, verdict, answer, name, owner)
 

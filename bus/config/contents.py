@@ -17,7 +17,7 @@ from bus.conditions import compile_condition
 from bus.config.format import ID_PATTERN, GuardSettings
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
-from bus.hooks import Endpoint, Hook, Layer
+from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
 from bus.matchers import check_pattern, check_tool
 from bus.rules import Rule, check_rule
 from bus.verdicts import Policy
@@ -100,7 +100,7 @@ def _check_published(contents: Contents) -> None:
     entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
     for entry in entries:
         on = entry.on if isinstance(entry, Hook) else entry.events
-        wrong = isinstance(entry, Hook) and _kinds(entry) != 1
+        wrong = isinstance(entry, Hook) and (_kinds(entry) != 1 or entry.dialect not in HOOK_DIALECTS)
         if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
             raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file=_PUBLISHED)
         seen.add(entry.id)

@@ -23,12 +23,22 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     """The agent waits for the answer: the shim requests; elsewhere it publishes."""
     block: bool = False
     ask: bool = False
+    ask_else: Literal["deny", "abstain"] = "abstain"
+    """What an ask becomes where the agent cannot ask: nothing that may still be prevented should slip through."""
+    asks_anyway: bool = False
+    """No answer makes the agent ask the person, so an ask that becomes abstain is no loss."""
     rewrite: bool = False
+    rewrite_as: Literal["ask", "deny", "alone"] = "ask"
+    """A changed input without an allow: the agent's ask with it, a deny that names it, or just the input."""
     context: bool = False
     timeout: float = 600.0
     """The agent's own default timeout, in seconds."""
+    unit: Literal["s", "ms"] = "s"
+    """In which the agent's configuration writes a timeout."""
     failure: Literal["open", "closed"] = "open"
     """What the agent does when its hook fails."""
+    silence: str = "exit 0 and an empty stdout"
+    """What "no opinion" is."""
 
 
 class AgentDialect(Protocol):

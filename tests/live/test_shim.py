@@ -321,9 +321,9 @@ def test_the_launcher_runs_the_source_as_it_is_and_survives_its_absence(world: W
         return done.returncode, done.stdout, done.stderr
 
     with world.evaluator(always(DENY)):
-        assert run() == DENY, "from source"
+        assert run() == DENY[:3], "from source"
         cached = Path(str(py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)))
-        assert run() == DENY, "from bytecode"
+        assert run() == DENY[:3], "from bytecode"
         good = cached.read_bytes()
         stamp = source.stat()
         source.write_text("def main(argv): return 7")
@@ -331,7 +331,7 @@ def test_the_launcher_runs_the_source_as_it_is_and_survives_its_absence(world: W
         # The proof that bytecode is used: made to look as if it belonged to the source that says 7.
         os.utime(source, ns=(stamp.st_mtime_ns, stamp.st_mtime_ns))
         cached.write_bytes(good[:12] + source.stat().st_size.to_bytes(4, "little") + good[16:])
-        assert run() == DENY
+        assert run() == DENY[:3]
         for broken in (good[:10], good[:12] + source.stat().st_size.to_bytes(4, "little") + good[16:99]):
             cached.write_bytes(broken)
             assert run() == (7, b"", b"")

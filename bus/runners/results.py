@@ -1,0 +1,57 @@
+"""What a finished command says of itself: why it was no success, and the end of what it printed."""
+
+from __future__ import annotations
+
+import signal
+from typing import Final
+
+from bus.hooks import Hook
+from bus.processes import Finished
+from bus.redaction import redact_text
+
+SHOWN: Final = 4096
+"""Characters of the end of the output that a trace keeps."""
+
+
+def failure(hook: Hook, done: Finished, seconds: float) -> str:
+    """Why a run was no success (any exit but 0), for the trace, the verdict and the attempt log; empty for exit 0."""
+    what = ""
+    if done.timed_out:
+        what = f"timed out after {seconds:.1f} s"
+    elif done.spawn_error:
+        what = f"did not run: {done.spawn_error}"
+    elif done.signal is not None:
+        what = f"was killed by {_signal(done.signal)}"
+    elif done.exit_code == 127:
+        what = "failed, command not found: exit 127"
+    elif done.exit_code == 126:
+        what = "failed, command not executable: exit 126"
+    elif done.exit_code:
+        what = f"failed: exit {done.exit_code}"
+    if not what:
+        return ""
+    last = redact_text(plain(done.stderr)).strip().rsplit("\n", 1)[-1][:300]
+    return f"{hook_name(hook)} {what}" + (f" ({last})" if last else "")
+
+
+def output(done: Finished) -> str:
+    """The end of what a command printed, stdout before stderr, redacted."""
+    tails = (plain(stream[-2 * SHOWN :]).strip() for stream in (done.stdout, done.stderr) if stream)
+    return redact_text("\n".join(tails))[-SHOWN:]
+
+
+def hook_name(hook: Hook) -> str:
+    """The hook as messages name it, with its place."""
+    return f"hook {hook.id!r}" + (f" ({hook.origin})" if hook.origin else "")
+
+
+def plain(raw: bytes) -> str:
+    """What a command printed, as text, whatever its bytes."""
+    return raw.decode("utf-8", "replace")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
