@@ -51,7 +51,7 @@ bench: $(VENV)/.dev
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest $(T) -m 'not slow'
+	$(BIN)/coverage run -m pytest $(T) -m 'not slow'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

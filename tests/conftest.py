@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -81,5 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report the requirements at the end."""
+    """Report the requirements at the end; signals reach the processes of a run that `nohup` or `&` made deaf to them."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:  # a child inherits that, but not a handler
+            signal.signal(number, lambda *_: None)
     config.pluginmanager.register(Requirements(), "requirements")

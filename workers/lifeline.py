@@ -43,7 +43,8 @@ def die_with_parent(grace: float = GRACE) -> bool:
 def stop_event() -> asyncio.Event:
     """An event of the running loop that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal is gone) set; main thread only.
 
-    The same signal a second time ends the process at once: whoever presses Ctrl-C twice does not want to wait.
+    The same signal a second time ends the process at once: whoever presses Ctrl-C twice does not want to wait. SIGINT and
+    SIGHUP stay ignored where whoever started us ignores them.
     """
     event, seen = asyncio.Event(), set[int]()
 
@@ -54,7 +55,9 @@ def stop_event() -> asyncio.Event:
         event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+        # `nohup` means it to go on without its terminal, and a shell's `&` to be deaf to Ctrl-C.
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
     return event
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 
+from workers.lifeline import stop_event
 from workers.process import drained
 
 
@@ -35,3 +38,17 @@ async def test_what_does_not_end_in_time_is_left_under_way() -> None:
     assert beats
     assert not endless.done()
     endless.cancel()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+async def test_who_was_started_deaf_to_a_signal_stays_so(number: signal.Signals) -> None:
+    """`nohup` and a shell's `&` mean it: only SIGTERM ends what they started."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        stop = stop_event()
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
