@@ -60,7 +60,7 @@ UNUSABLE = "printed an answer that cannot be used: "
 LONG = str(100_000 + os.getpid())
 """Seconds that nobody waits for, by which the processes of this run are known."""
 
-# What each hook runs, and what is said of it; it has half a second.
+# What each hook runs, and what is said of it; it has half a second where its time is what is tried.
 HOOKS = {
     "missing": ("no-such-command --now", "failed, command not found: exit 127"),
     "hangs": (f"sleep {LONG}", "timed out after 0.5 s"),
@@ -85,8 +85,8 @@ def published(folder: Path) -> str:
     """The hook file, one hook for each of HOOKS and each policy; JSON is YAML."""
     bad = [
         {"id": f"{name}-{policy}", "on": "tool:pre_execute", "when": f"event.session == '{name}-{policy}'",
-         "command": command, "timeout": 0.5, "on_failure": policy}
-        for name, (command, _) in HOOKS.items() for policy in ("deny", "allow")
+         "command": command, "timeout": 0.5 if what.startswith("timed out") else 8, "on_failure": policy}
+        for name, (command, what) in HOOKS.items() for policy in ("deny", "allow")
     ]  # fmt: skip
     rule = {"decision": "deny", "reason": "No rm here", "commands": [{"program": ["rm"]}]}
     good = [{"id": "no-rm", "on": "tool:pre_execute", "rule": rule},

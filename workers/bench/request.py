@@ -19,13 +19,11 @@ from bus.hooksets import apply
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
 from workers.bench.bare import ask, bare_client
-from workers.bench.rounds import Figure, alternate, figure
+from workers.bench.rounds import Figure, Sizes, alternate, figure
 
-ONE = 50
-"""Requests of one slice of a latency round."""
-SLICES = 8
-MANY = 1_600
 IN_FLIGHT = 32
+PATIENCE = 60.0
+"""Seconds for a hook set of 10,000 to be in force."""
 
 RULE = """
 hooks:
@@ -66,11 +64,11 @@ async def process(url: str, *argv: str, namespace: str = "bench") -> AsyncIterat
         yield
     finally:
         if child.returncode is None:
-            child.kill()
+            child.terminate()
         await child.communicate()
 
 
-async def request_figures(url: str, rounds: int) -> list[Figure]:
+async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Latency, throughput, the synchronous face, and 10,000 other hooks; each against its baseline."""
     keys, links = Keys("bench"), Links(url)
     await apply(links, keys, parse_hook_file(RULE, "fleet"))
@@ -79,20 +77,20 @@ async def request_figures(url: str, rounds: int) -> list[Figure]:
     figures: list[Figure] = []
 
     async def ours() -> float:
-        return await _latency(lambda: bus.request(sent))
+        return await _latency(lambda: bus.request(sent), sizes.requests)
 
     async def theirs() -> float:
-        return await _latency(lambda: ask(bare, "bench:bare", "bench:reply", body))
+        return await _latency(lambda: ask(bare, "bench:bare", "bench:reply", body), sizes.requests)
 
     async def ours_many() -> float:
-        return await _throughput(lambda _: bus.request(sent))
+        return await _throughput(lambda _: bus.request(sent), sizes.many)
 
     async def theirs_many() -> float:
-        return await _throughput(lambda n: ask(bare, "bench:bare", f"bench:reply{n}", body))
+        return await _throughput(lambda n: ask(bare, "bench:bare", f"bench:reply{n}", body), sizes.many)
 
     evaluator = ("-m", "workers.cli", "worker", "evaluator")
     async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-        one, other = await alternate(ours, theirs, rounds, slices=SLICES)
+        one, other = await alternate(ours, theirs, rounds, slices=sizes.slices)
         figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4))
         many, other_many = await alternate(ours_many, theirs_many, rounds)
         figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
@@ -100,50 +98,59 @@ async def request_figures(url: str, rounds: int) -> list[Figure]:
         sync = Bus(url, namespace="bench")
 
         async def ours_sync() -> float:
-            return await asyncio.to_thread(_sync_latency, sync, sent)
+            return await asyncio.to_thread(_sync_latency, sync, sent, sizes.requests)
 
-        faced, other_sync = await alternate(ours_sync, theirs, rounds, slices=SLICES)
+        faced, other_sync = await alternate(ours_sync, theirs, rounds, slices=sizes.slices)
         figures.append(figure("request p50, synchronous face", "the same bare loop", "us", faced, other_sync, bar=2.5))
         few: list[float] = []
         full: list[float] = []
-        sets = [parse_hook_file(text, "fleet") for text in (RULE, others(10_000))]
+        sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]
         for _ in range(rounds):
             for file, series in zip(sets, (few, full), strict=True):
-                await apply(links, keys, file)
-                await asyncio.sleep(POLL_SECONDS * 4)
+                await _in_force(bus, await apply(links, keys, file))
                 await ours()
-                series.append(statistics.median([await ours() for _ in range(SLICES)]))
-        figures.append(figure("request p50, 10,000 other hooks", "the same with one hook", "us", full, few, bar=1.1))
+                series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
+        figures.append(figure(f"request p50, {sizes.hooks:,} other hooks", "the same with one hook", "us", full, few,
+                              bar=1.1))  # fmt: skip
     await bus.close()
     await bare.aclose()
     await links.close()
     return figures
 
 
-async def _latency(once: Callable[[], Awaitable[object]]) -> float:
+async def _in_force(bus: Bus, version: int) -> None:
+    """Return when verdicts name this version of the fleet's hooks."""
+    until = time.monotonic() + PATIENCE
+    while f"fleet@{version}" not in (await bus.request(event())).version.split():
+        if time.monotonic() > until:
+            raise FleethookError(f"no verdict names version {version} of the hooks within {PATIENCE:g} s")
+        await asyncio.sleep(POLL_SECONDS / 10)
+
+
+async def _latency(once: Callable[[], Awaitable[object]], count: int) -> float:
     took = []
-    for _ in range(ONE):
+    for _ in range(count):
         start = time.perf_counter()
         await once()
         took.append(time.perf_counter() - start)
     return statistics.median(took) * 1e6
 
 
-def _sync_latency(bus: Bus, sent: Event) -> float:
+def _sync_latency(bus: Bus, sent: Event, count: int) -> float:
     took = []
     with SyncBus(bus) as face:
-        for _ in range(ONE):
+        for _ in range(count):
             start = time.perf_counter()
             face.request(sent)
             took.append(time.perf_counter() - start)
     return statistics.median(took) * 1e6
 
 
-async def _throughput(once: Callable[[int], Awaitable[object]]) -> float:
+async def _throughput(once: Callable[[int], Awaitable[object]], count: int) -> float:
     async def one(lane: int) -> None:
-        for _ in range(MANY // IN_FLIGHT):
+        for _ in range(count // IN_FLIGHT):
             await once(lane)
 
     start = time.perf_counter()
     await asyncio.gather(*(one(lane) for lane in range(IN_FLIGHT)))
-    return MANY / (time.perf_counter() - start)
+    return count / (time.perf_counter() - start)

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 Measure = Callable[[], Awaitable[float]]
 """One round of one side; returns its figure."""
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """How much work one round is."""
+
+    requests: int = 50
+    """Requests of one slice of a latency round."""
+    slices: int = 8
+    many: int = 1_600
+    """Requests of one throughput round."""
+    hooks: int = 10_000
+    """Hooks that do not match."""
+    processes: int = 25
+    published: int = 2_000
+    delivered: int = 4_000
+    starts: int = 3
+    """The least number of times that everything is started."""
+
+
+FULL: Final = Sizes()
+QUICK: Final = Sizes(requests=5, slices=1, many=64, hooks=50, processes=2, published=200, delivered=100, starts=1)
+"""Whether every comparison runs, in seconds; no figure of it is one to quote."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,24 +9,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from workers.bench.request import request_figures
-from workers.bench.rounds import Figure
+from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
 from workers.bench.spawning import command_figures, shim_figures, start_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
 Say = Callable[[str], None]
 
-PARTS: Final[dict[str, Callable[[str, int], Awaitable[list[Figure]]]]] = {
+PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = {
     "request": request_figures,
     "command": command_figures,
     "shim": shim_figures,
     "publish": publish_figures,
     "deliveries": delivery_figures,
-    "start": lambda _url, rounds: start_figures(rounds),
+    "start": lambda _url, rounds, sizes: start_figures(rounds, sizes),
 }
 
 
-def run(parts: Sequence[str], rounds: int, say: Say) -> list[Figure]:
+def run(parts: Sequence[str], rounds: int, say: Say, sizes: Sizes = FULL) -> list[Figure]:
     """Run the named parts (all where none is named), `rounds` rounds each, on a server with AOF every second."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home, bench_server() as url:
@@ -35,7 +35,7 @@ def run(parts: Sequence[str], rounds: int, say: Say) -> list[Figure]:
         try:
             for name in parts or PARTS:
                 say(f"{name} …")
-                figures += asyncio.run(_awaited(PARTS[name](url, rounds)))
+                figures += asyncio.run(_awaited(PARTS[name](url, rounds, sizes)))
         finally:
             if previous is None:
                 del os.environ["FLEETHOOK_HOME"]

@@ -24,10 +24,7 @@ from bus.ids import host_name
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
 from workers.bench.request import RULE, event, process
-from workers.bench.rounds import Figure, alternate, figure
-
-CALLS = 25
-"""Processes of one round."""
+from workers.bench.rounds import Figure, Sizes, alternate, figure
 
 COMMAND = "cat > /dev/null; exit 0"
 
@@ -47,7 +44,7 @@ client.blpop([reply], timeout=10)
 """
 
 
-async def shim_figures(url: str, rounds: int) -> list[Figure]:
+async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The shim, spawn to exit with a verdict, against an empty interpreter; and the same through redis-py beside it."""
     keys, links = Keys("bench"), Links(url)
     await apply(links, keys, parse_hook_file(RULE, "fleet"))
@@ -64,13 +61,13 @@ async def shim_figures(url: str, rounds: int) -> list[Figure]:
         plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
 
         async def ours() -> float:
-            return await asyncio.to_thread(_spawned, shim, {})
+            return await asyncio.to_thread(_spawned, shim, {}, sizes.processes)
 
         async def theirs() -> float:
-            return await asyncio.to_thread(_spawned, empty, {})
+            return await asyncio.to_thread(_spawned, empty, {}, sizes.processes)
 
         async def through_redis_py() -> float:
-            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url})
+            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url}, sizes.processes)
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
@@ -86,17 +83,17 @@ async def shim_figures(url: str, rounds: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
+def _spawned(command: tuple[str, ...], extra: dict[str, str], count: int) -> float:
     took = []
     environment = {**os.environ, **extra}
-    for _ in range(CALLS):
+    for _ in range(count):
         start = time.perf_counter()
         subprocess.run(command, input=PAYLOAD, stdout=subprocess.DEVNULL, env=environment, check=True)
         took.append(time.perf_counter() - start)
     return statistics.median(took) * 1e3
 
 
-async def command_figures(url: str, rounds: int) -> list[Figure]:
+async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """What a command hook costs beyond a rule hook, against the same spawn with the same pipes bare."""
     keys, links = Keys("bench"), Links(url)
     hooks = f"""
@@ -122,7 +119,7 @@ hooks:
         async def bare() -> float:
             return await asyncio.to_thread(_bare_spawn, body)
 
-        one, other = await alternate(extra, bare, rounds, slices=CALLS)
+        one, other = await alternate(extra, bare, rounds, slices=sizes.processes)
     await links.close()
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
 
@@ -142,18 +139,19 @@ def _bare_spawn(body: bytes) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-async def start_figures(rounds: int) -> list[Figure]:
+async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
     """`up` from start to ready against one worker process alone, and `--help` against `import click`."""
+    calls = max(1, sizes.processes // 5)
 
     async def help_page() -> float:
-        return await asyncio.to_thread(_timed, (sys.executable, "-m", "workers.cli", "--help"))
+        return await asyncio.to_thread(_timed, (sys.executable, "-m", "workers.cli", "--help"), calls)
 
     async def import_click() -> float:
-        return await asyncio.to_thread(_timed, (sys.executable, "-c", "import click"))
+        return await asyncio.to_thread(_timed, (sys.executable, "-c", "import click"), calls)
 
     one, other = await alternate(help_page, import_click, rounds)
     ups, alones = [], []
-    for _ in range(max(3, rounds // 2)):
+    for _ in range(max(sizes.starts, rounds // 2)):
         both = await asyncio.to_thread(_up_and_alone)
         ups.append(both[0])
         alones.append(both[1])
@@ -163,9 +161,9 @@ async def start_figures(rounds: int) -> list[Figure]:
     ]
 
 
-def _timed(command: tuple[str, ...]) -> float:
+def _timed(command: tuple[str, ...], count: int) -> float:
     took = []
-    for _ in range(5):
+    for _ in range(count):
         start = time.perf_counter()
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         took.append(time.perf_counter() - start)

@@ -20,16 +20,14 @@ from bus.keys import Keys
 from bus.signing import generate_secret
 from workers.bench.bare import bare_client
 from workers.bench.request import event, process
-from workers.bench.rounds import Figure, alternate, figure
+from workers.bench.rounds import Figure, Sizes, alternate, figure
 
-PUBLISHED = 2_000
 BATCH = 100
-DELIVERED = 4_000
 ENDPOINTS = 10
 IN_FLIGHT = 50
 
 
-async def publish_figures(url: str, rounds: int) -> list[Figure]:
+async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """`publish_many` against redis-py's pipeline of XADD with the same bytes."""
     bare = bare_client(url)
     sent = event()
@@ -43,22 +41,22 @@ async def publish_figures(url: str, rounds: int) -> list[Figure]:
 
         async def ours() -> float:
             start = time.perf_counter()
-            for _ in range(PUBLISHED // BATCH):
+            for _ in range(sizes.published // BATCH):
                 await bus.publish_many(events)
             took = time.perf_counter() - start
             await bare.delete(stream)
-            return PUBLISHED / took
+            return sizes.published / took
 
         async def theirs() -> float:
             start = time.perf_counter()
-            for _ in range(PUBLISHED // BATCH):
+            for _ in range(sizes.published // BATCH):
                 pipeline = bare.pipeline(transaction=False)
                 for _ in range(BATCH):
                     pipeline.xadd("bench:events", fields)  # type: ignore[arg-type]  # its map is invariant
                 await pipeline.execute()
             took = time.perf_counter() - start
             await bare.delete("bench:events")
-            return PUBLISHED / took
+            return sizes.published / took
 
         one, other = await alternate(ours, theirs, rounds)
     await bare.aclose()
@@ -66,11 +64,13 @@ async def publish_figures(url: str, rounds: int) -> list[Figure]:
                    sense="at least")]  # fmt: skip
 
 
-async def delivery_figures(url: str, rounds: int) -> list[Figure]:
+async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Deliveries per CPU-second of one carrier against those of a raw aiohttp loop, both in processes of their own."""
     async with process(url, "-m", "workers.bench.streaming", "sink") as _:
         port = await _port(url)
-        ours, theirs = await alternate(lambda: _carried(url, port), lambda: _raw(port), rounds)
+        ours, theirs = await alternate(
+            lambda: _carried(url, port, sizes.delivered), lambda: _raw(port, sizes.delivered), rounds
+        )
     note = f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed, attempts logged"
     return [
         figure(
@@ -87,7 +87,7 @@ async def _port(url: str) -> int:
     return int(port or 0)
 
 
-async def _carried(url: str, port: int) -> float:
+async def _carried(url: str, port: int, most: int) -> float:
     """Fill the stream with deliveries, then let one carrier in a process of its own empty it."""
     from bus.inforce import HookSet, Layered
     from bus.requests import read_event, read_request
@@ -107,10 +107,10 @@ async def _carried(url: str, port: int) -> float:
     async with links.link() as link:
         await link.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
     async with Bus(url, namespace=namespace) as bus:
-        await bus.publish_many([event() for _ in range(DELIVERED // ENDPOINTS)])
+        await bus.publish_many([event() for _ in range(most // ENDPOINTS)])
     async with links.link() as link:
         (reply,) = await link.exchange(
-            [("XREADGROUP", "GROUP", "dispatchers", "bench", "COUNT", DELIVERED, "STREAMS", keys("events"), ">")]
+            [("XREADGROUP", "GROUP", "dispatchers", "bench", "COUNT", most, "STREAMS", keys("events"), ">")]
         )
     calls = []
     for entry_id, flat_fields in reply[0][1]:
@@ -134,17 +134,17 @@ async def _carried(url: str, port: int) -> float:
         await bare.unlink(name)
     await bare.aclose()
     await links.close()
-    if int(count) != DELIVERED:
-        raise RuntimeError(f"{count!r} deliveries instead of {DELIVERED}")
-    return DELIVERED / float(seconds)
+    if int(count) != most:
+        raise RuntimeError(f"{count!r} deliveries instead of {most}")
+    return most / float(seconds)
 
 
-async def _raw(port: int) -> float:
+async def _raw(port: int, count: int) -> float:
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.bench.streaming", "raw", str(port), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "workers.bench.streaming", "raw", str(port), str(count), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await child.communicate()
-    return DELIVERED / float(out)
+    return count / float(out)
 
 
 def _cpu() -> float:
@@ -201,11 +201,11 @@ async def _be_carrier(url: str, namespace: str) -> None:
     await links.close()
 
 
-async def _be_raw(port: int) -> None:
+async def _be_raw(port: int, count: int) -> None:
     """aiohttp's client in a keep-alive loop and nothing else."""
     import aiohttp
 
-    body, left = b"x" * 1024, iter(range(DELIVERED))
+    body, left = b"x" * 1024, iter(range(count))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def lane() -> None:
@@ -226,4 +226,4 @@ if __name__ == "__main__":
     elif role == "carrier":
         asyncio.run(_be_carrier(where, os.environ["FLEETHOOK_NAMESPACE"]))
     else:
-        asyncio.run(_be_raw(int(sys.argv[2])))
+        asyncio.run(_be_raw(int(sys.argv[2]), int(sys.argv[3])))

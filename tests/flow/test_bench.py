@@ -1,0 +1,84 @@
+"""`fleethook bench` in small sizes: every comparison runs on real processes; its figures are those of the README's table."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli_kit import fleethook
+from workers.bench.rounds import alternate, figure
+
+ROOT = Path(__file__).parents[2]
+
+COMPARED = {
+    "request p50": "at most",
+    "request, 32 in flight": "at least",
+    "request p50, synchronous face": "at most",
+    "request p50, 50 other hooks": "at most",
+    "command hook minus rule hook": "at most",
+    "shim, spawn to exit with a verdict": "at most",
+    "publish, pipelined": "at least",
+    "deliveries per CPU-second of the carrier": "at least",
+}
+"""What has a bar, and on which side of it the figure has to lie."""
+
+
+@pytest.mark.req("B-01", "B-02")
+def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
+    """Exit code 0 whether or not a bar is met, and nothing is left behind."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+    environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.cli", "bench", "--quick", "--rounds=1", "--json"], env=environment,
+        capture_output=True, text=True, timeout=55, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert {one["name"]: one["sense"] for one in figures if one["bar"]} == COMPARED
+    assert {one["name"] for one in figures if not one["bar"]} == {
+        "the same through redis-py", "fleethook --help", "up, from start to ready"
+    }  # fmt: skip
+    for one in figures:
+        assert one["rounds"] == 1
+        assert one["ours"] > 0
+        assert one["theirs"] > 0
+        assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
+        met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]
+        assert one["met"] is (met if one["bar"] else None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_part_for_a_person_to_read() -> None:
+    done = fleethook("bench", "publish", "--quick", "--rounds", "1")
+    assert done.code == 0, done.err
+    assert "publish …" in done.err
+    head, row = done.out.splitlines()
+    assert head.split()[:2] == ["ratio", "bar"]
+    assert "at least 0.70" in row
+    assert row.rstrip().endswith("bare XADD of the same bytes, pipelined")
+
+
+async def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
+    """Whatever is slow for a while is slow for both."""
+    order: list[str] = []
+
+    def side(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    async def ours() -> float:
+        return side("ours")
+
+    async def theirs() -> float:
+        return side("theirs")
+
+    one, other = await alternate(ours, theirs, 2, slices=2)
+    assert order == ["theirs", "ours"] * 2 + ["ours", "theirs"] * 2 + ["theirs", "ours"] * 2
+    assert (one, other) == ([6.0, 11.0], [7.0, 10.0])
+    shown = figure("x", "y", "ms", one, other, bar=1.0)
+    assert (shown.ours, shown.theirs, shown.ratio, shown.met) == (8.5, 8.5, 1.0, True)
