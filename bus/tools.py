@@ -252,6 +252,24 @@ def native_input(source: str, native: str, changed: Mapping[str, Any], original:
     return result | {field: _like(original.get(field), value) for field, value in moved.items()}
 
 
+def tool_for(agent: str, canonical: str) -> str:
+    """What an agent calls a canonical tool (the first name in TABLE); its canonical name where it has none."""
+    own = TABLE.get(source_name(agent), {})
+    return next((name for name, use in own.items() if use.tool == canonical), canonical)
+
+
+def input_for(agent: str, tool: str, source: str, native: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The input of another agent's call in the fields that `agent` has for its own `tool`.
+
+    `given` is an event's input: canonical fields beside those of `source`, which are left out where the canonical one
+    says the same. Unknown fields stay.
+    """
+    use = _find(source, native)
+    spellings = {own for names in use.fields.values() for own in names} - set(use.fields) if use is not None else set()
+    kept = {name: value for name, value in given.items() if name not in spellings}
+    return native_input(agent, tool, kept, {})
+
+
 def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: Mapping[str, Any]) -> tuple[str, ...]:
     """The changed fields that `native_input` cannot express for this tool; a rewrite with any must not be applied."""
     use = _find(source, native)

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from bus.tools import CANONICAL, TABLE, canonical_input, canonical_tool, lost_fields, native_input, tool_names
+from bus.tools import (
+    CANONICAL,
+    TABLE,
+    canonical_input,
+    canonical_tool,
+    input_for,
+    lost_fields,
+    native_input,
+    tool_for,
+    tool_names,
+)
 
 SNAKE = {"file_path": "a", "old_string": "x", "new_string": "y"}
 EDIT = {"path": "a", "old": "x", "new": "y"}
@@ -141,3 +151,23 @@ def test_the_table_only_speaks_canonical_words() -> None:
                 sample = dict.fromkeys(use.fields[name][:1], "before")
                 back = native_input(source, native, {name: "after"}, sample)
                 assert back == {use.fields[name][0]: "after"}, (source, native, name)
+
+
+@pytest.mark.parametrize(
+    ("agent", "canonical", "name"),
+    [("claude", "bash", "Bash"), ("claude-code", "edit", "Edit"), ("gemini", "bash", "run_shell_command"),
+     ("claude", "mcp__db__query", "mcp__db__query"), ("pigo-of-tomorrow", "bash", "bash")],
+)  # fmt: skip
+def test_a_canonical_tool_in_an_agents_own_words(agent: str, canonical: str, name: str) -> None:
+    assert tool_for(agent, canonical) == name
+
+
+@pytest.mark.req("X-01")
+def test_one_agents_input_in_the_fields_of_another() -> None:
+    given = canonical_input("gemini", "replace", {"file_path": "a", "old_string": "x", "new_string": "y", "more": 1})
+    assert input_for("opencode", "edit", "gemini", "replace", given) == {
+        "filePath": "a", "oldString": "x", "newString": "y", "more": 1,
+    }  # fmt: skip
+    given = canonical_input("codex", "exec_command", {"cmd": "ls", "workdir": "/p"})
+    assert input_for("claude", "Bash", "codex", "exec_command", given) == {"command": "ls", "cwd": "/p"}
+    assert input_for("claude", "Odd", "codex", "odd", {"a": 1}) == {"a": 1}
