@@ -23,6 +23,9 @@ log = logging.getLogger("fleethook.chain")
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
 """Runs one hook within so many seconds; never raises for what the hook does."""
 
+Elsewhere = Callable[[float, Mapping[str, Any]], Awaitable[Verdict]]
+"""What the lower layers say that only the event's own host has: within so many seconds, given the changes so far."""
+
 Refit = Callable[[Event], Sequence[Hook]]
 """The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
 
@@ -39,17 +42,19 @@ _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 async def evaluate(
     event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = "",
     layers: Sequence[str] = (), again: bool = False, refit: Refit | None = None,
+    changes: Mapping[str, Any] | None = None, elsewhere: Elsewhere | None = None,
 ) -> Verdict:  # fmt: skip
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
     Every hook sees the original event; the first deny ends the chain; the strictest decision wins. A hook that fails
     is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the
     hooks that `refit` finds for the changed event (default: those that fit the original one).
-    `again` says that an evaluator died on this request, so hooks may run a second time.
+    `again` says that an evaluator died on this request, so hooks may run a second time. `changes` are those that the
+    layers above these hooks made already; `elsewhere` asks for the part of the layers below them.
     """
     start = time.monotonic()
     deadline = start + seconds
-    tally = _Tally(event)
+    tally = _Tally(event, changes or {})
     for together in _groups(hooks):
         left = deadline - time.monotonic()
         ran = (
@@ -61,6 +66,11 @@ async def evaluate(
             tally.add(hook, outcome, part)
         if tally.decision == "deny" or any(hook.stop_on_failure and outcome.failure for hook, outcome, _ in ran):
             break
+    if elsewhere is not None and tally.decision != "deny":
+        below = await elsewhere(max(0.0, deadline - time.monotonic()), tally.rewrite)
+        tally.join(below)
+        layers = (*layers, *(layer for layer in below.layers if layer not in layers))
+        version = f"{version} {below.version}" if below.version else version
     if tally.rewrite and tally.decision != "deny":
         changed = changed_event(event, tally.rewrite)
         await _look_again(changed, refit(changed) if refit else hooks, run, tally, deadline, policy)
@@ -79,10 +89,15 @@ def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
     return msgspec.structs.replace(event, input=canonical_input(event.source, event.native_tool, own))
 
 
+_ABOVE: Final = Hook(id="layers above", on=(), layer="fleet")
+_BELOW: Final = Hook(id="layers below", on=(), layer="user")
+"""Who set what where the hooks themselves are on another machine."""
+
+
 class _Tally:
     """What has been said so far."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Event, changes: Mapping[str, Any]) -> None:
         self._event = event
         self.decision: Decision = "abstain"
         self.reason = ""
@@ -94,6 +109,7 @@ class _Tally:
         self.allowers: list[Hook] = []
         self.parts: list[Part] = []
         self.notes: list[str] = []
+        self._merge(_ABOVE, changes)
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
         """Count one outcome in; `again` for a second look, which may only deny or ask."""
@@ -114,6 +130,21 @@ class _Tally:
             self.notes.append(outcome.note)
         if not again:
             self.contexts.extend(outcome.contexts)
+
+    def join(self, below: Verdict) -> None:
+        """Count in what the layers below said together, on the event's own host."""
+        self.parts.extend(below.parts)
+        self.notes.extend(below.notes)
+        self.contexts.extend(below.contexts)
+        changes = {
+            k: v for k, v in (below.updated_input or {}).items() if k not in self.rewrite or self.rewrite[k] != v
+        }
+        refused = self._merge(_BELOW, changes)
+        decision: Decision = "abstain" if below.decision == "allow" and refused else below.decision
+        if decision == "allow":
+            self.allowers.append(_BELOW)
+        if strictest(decision, self.decision) != self.decision:
+            self.decision, self.reason, self.instead = decision, below.reason, below.instead
 
     def _merge(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
         """Take over what `hook` changes; whether any of it was refused."""

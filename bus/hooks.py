@@ -65,6 +65,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the command runs; empty means the event's own directory."""
     retry: tuple[float, ...] = ()
     """Seconds before each next attempt of a non-blocking hook that failed; empty means one attempt only."""
+    place: Literal["", "host"] = ""
+    """`host` runs it on the event's own machine only; empty anywhere, but for what other systems' files name (X-02)."""
     observe: bool = False
     """Say what it would have decided, and decide nothing."""
     dialect: str = NATIVE
@@ -93,6 +95,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "command" if self.command else "http" if self.http is not None else "rule"
 
     @property
+    def on_host(self) -> bool:
+        """Whether it runs on the event's own machine only: its file lies there, or names programs that do."""
+        return self.layer != "fleet" or self.place == "host" or (self.dialect != NATIVE and bool(self.command))
+
+    @property
     def order(self) -> tuple[int, int, int]:
         """Layer, then priority, then position (design, section 4)."""
         return (LAYERS.index(self.layer), self.priority, self.position)
@@ -116,6 +123,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_in_flight: int = 10
     enabled: bool = True
     description: str = ""
+    dialect: str = NATIVE
+    """Whose body is sent."""
+    own: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What its dialect keeps of its file; plain data, published with the endpoint."""
 
     layer: Layer = "fleet"
     origin: str = ""

@@ -64,6 +64,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
     Key("sent", "zset", "trimmed by age", "spool drainers", "spool drainers", "ids of spooled events that arrived, by time"),
+    Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
+    Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),

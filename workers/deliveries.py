@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import HookSet
-from bus.keys import Keys
+from bus.keys import DONE_MS, Keys
 from bus.redaction import redact_text, redact_url
 from bus.streams import Call, Entry, checked, flat
 from bus.verdicts import Verdict
@@ -109,9 +109,13 @@ def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
 
 
 def dispatch_call(
-    entry: Entry, event: Event | None, deliveries: list[Owed], keys: Keys, group: str, body: bytes, now: int
-) -> Call:
-    """The one script call that acknowledges an event and writes down what it owes."""
+    entry: Entry, event: Event | None, deliveries: list[Owed], keys: Keys, group: str, body: bytes, now: int,
+    host: str = "",
+) -> Call:  # fmt: skip
+    """The one script call that acknowledges an event and writes down what it owes.
+
+    `host` is the stream of the event's own host, where its hooks are to be dispatched too; `-` where we are that host.
+    """
     name = event.id if event is not None else entry.id
     flat_args = [
         part
@@ -131,7 +135,7 @@ def dispatch_call(
     return Call(
         "dispatch",
         (entry.stream, keys("body", name), keys("recent"), keys("stats")),
-        (group, entry.id, name, now, keys.prefix, body, event.parent if event else "", *flat_args),
+        (group, entry.id, name, now, keys.prefix, body, event.parent if event else "", host, DONE_MS, *flat_args),
     )
 
 

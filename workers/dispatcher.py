@@ -16,6 +16,7 @@ from typing import Final
 from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.hosts import Hosts
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import HEARTBEAT_MS, Keys
@@ -67,6 +68,7 @@ class Dispatcher:
             about=f"dispatcher {host_name()}",
         )  # fmt: skip
         self._streams = (keys("deliveries"), keys("deliveries", host_name()))
+        self._hosts = Hosts(links, keys)
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
@@ -190,8 +192,10 @@ class Dispatcher:
             deliveries = [one for one in deliveries if one not in looped]
         if len(self._targets) < _MOST_TARGETS:
             self._targets.update(one.target for one in deliveries)
-        body = pack_fields(entry) if deliveries else b""
-        return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms())
+        remote = event.host not in {"", host_name()} and await self._hosts.alive(event.host)
+        host = self._keys("events", event.host) if remote else ""
+        body = pack_fields(entry) if deliveries or remote else b""
+        return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms(), host)
 
     async def _repeated(self, entry: Entry) -> bool:
         """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""

@@ -31,16 +31,15 @@ from bus.requests import (
     read_request,
     render,
 )
-from bus.runners import Outcome, Runner
-from bus.runners.command import CommandRunner
-from bus.runners.http import HttpRunner
-from bus.runners.rule import RuleRunner
-from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, server_now
+from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
+from workers.clock import ServerClock
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
+from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import drained
+from workers.running import Runners
 
 log = logging.getLogger("fleethook.evaluator")
 
@@ -49,7 +48,6 @@ _READ: Final = 32
 _FULL_SECONDS: Final = 0.05
 """How long a read waits while no slot is free, so that one that becomes free takes up what was put aside."""
 _KEEP_SECONDS: Final = 0.25
-_CLOCK_SECONDS: Final = 30.0
 _STATS_SECONDS: Final = 1.0
 _SAME_SECONDS: Final = 0.02
 _WARMED: Final = 500
@@ -81,16 +79,15 @@ class Evaluator:
         self._slots, self._policy, self._drain = slots, policy, drain
         self._busy: set[asyncio.Task[None]] = set()
         self._posters = Posters()
-        self._rules: Runner = RuleRunner()
-        self._commands: Runner = CommandRunner()
+        self._runners = Runners(watcher, self._posters)
+        self._placement = Placement(links, keys)
         self._answers: list[Call] = []
         self._held: set[tuple[str, str]] = set()
         self._begun: set[str] = set()
         self._kept = 0.0
         self._reconnect = False
         self._warmed: HookSet | None = None
-        self._clock = 0
-        self._clock_read = 0.0
+        self._clock = ServerClock(links)
         self._stats: Counter[str] = Counter()
         self._stats_sent = 0.0
 
@@ -116,7 +113,7 @@ class Evaluator:
     async def prepare(self) -> None:
         """Make the group, read the clock and the hook set, and say that we are alive; raises Unreachable."""
         await self._consumer.create()
-        await self._read_clock()
+        await self._clock.keep()
         await self._watcher.refresh(force=True)
         await self._warm()
         async with self._links.link() as link:
@@ -129,7 +126,7 @@ class Evaluator:
             return
         self._warmed = in_force
         for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
-            await self._rules.run(hook, _SAMPLE, 1.0)
+            await self._runners.rules.run(hook, _SAMPLE, 1.0)
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
             self._posters.under(in_force.network).open()
 
@@ -164,8 +161,7 @@ class Evaluator:
             except Unreachable:
                 self._answers = answers + self._answers
                 raise
-        if time.monotonic() - self._clock_read > _CLOCK_SECONDS:
-            await self._read_clock()
+        await self._clock.keep()
         await self._watcher.refresh()
         await self._warm()
         await self._send_stats()
@@ -192,9 +188,9 @@ class Evaluator:
             if verdict is None:
                 hooks_in_force = self._watcher.for_event(event)
                 hooks = hooks_in_force.blocking(event)
-                if any(hook.kind != "rule" for hook in hooks):
+                if any(hook.kind != "rule" for hook in hooks) or await self._placement.needs_host(event, hooks):
                     return self._slot(request, event, hooks, hooks_in_force)
-                verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._rules.run)
+                verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._runners.rules.run)
             return [self._answer(request, event, verdict)]
         except Exception as error:  # noqa: BLE001 - logged in _broken
             return self._broken(request, event, error)
@@ -202,13 +198,15 @@ class Evaluator:
     def _at_once(self, request: Request, event: Event) -> Verdict | None:
         """The verdict of a request that runs no hook: it fell back before, or is out of time."""
         why = request.fallback
-        if not why and self._now() >= request.deadline:
+        if not why and self._clock.now() >= request.deadline:
             why = "the budget was used up before an evaluator was free"
         return self._failed(request, event, why) if why else None
 
     def _failed(self, request: Request, event: Event | None, why: str) -> Verdict:
-        policy = max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
-        return failed(bus_policy(policy, event_type(request, event)), why, event=request.id)
+        return failed(bus_policy(self._strictest(request), event_type(request, event)), why, event=request.id)
+
+    def _strictest(self, request: Request) -> Policy:
+        return max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
 
     def _bury(self, request: Request, why: str) -> list[Call]:
         """A dead letter, and an error verdict to whoever waits."""
@@ -249,7 +247,7 @@ class Evaluator:
             if again is None:
                 answers = calls
             else:
-                run = without_loops(self._run, event, await lineage(self._links, self._keys, event))
+                run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
                 verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again)
@@ -273,7 +271,7 @@ class Evaluator:
         name = call_key(event, self._keys)
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         claim = claim_call(request, self._keys, GROUP, self.name, name, effects)
-        while (reply := await call(self._links, *claim))[0] == b"wait" and self._now() < request.deadline:  # noqa: ASYNC110 - Redis tells
+        while (reply := await call(self._links, *claim))[0] == b"wait" and self._clock.now() < request.deadline:  # noqa: ASYNC110 - Redis tells
             await asyncio.sleep(_SAME_SECONDS)  # the same hook call is being evaluated: its verdict is ours too
         word = reply[0].decode()
         if word == "wait":
@@ -288,23 +286,22 @@ class Evaluator:
         self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, run: Run, *,
         again: bool = False,
     ) -> Verdict:  # fmt: skip
-        left = (request.deadline - self._now()) / 1000
+        left = (request.deadline - self._clock.now()) / 1000
         seconds = max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
+        remote, elsewhere = self._placement.is_remote(event), None
+        if remote:
+            elsewhere = await self._placement.elsewhere(event, hooks, self._strictest(request), request.deadline)
+
+        def ours(found: Sequence[Hook]) -> Sequence[Hook]:
+            return [hook for hook in found if not hook.on_host] if remote else found
+
         verdict = await evaluate(
-            event, hooks, run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
-            again=again, refit=hooks_in_force.blocking,
+            event, ours(hooks), run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
+            again=again, refit=lambda changed: ours(hooks_in_force.blocking(changed)), elsewhere=elsewhere,
         )  # fmt: skip
         self._stats[f"verdicts:{verdict.decision}"] += 1
         self._stats["fallbacks"] += sum(1 for part in verdict.parts if part.fallback)
         return verdict
-
-    async def _run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        if hook.kind == "rule":
-            return await self._rules.run(hook, event, seconds)
-        if hook.kind == "command":
-            return await self._commands.run(hook, event, seconds)
-        poster = self._posters.under(self._watcher.for_event(event).network)
-        return await HttpRunner(poster).run(hook, event, seconds)
 
     def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
         if verdict.fallback:
@@ -328,13 +325,6 @@ class Evaluator:
             self._consumer.doubtful = True
             return False
         return 0 not in replies
-
-    async def _read_clock(self) -> None:
-        self._clock = await server_now(self._links) - int(time.time() * 1000)
-        self._clock_read = time.monotonic()
-
-    def _now(self) -> int:
-        return int(time.time() * 1000) + self._clock
 
     async def _send_stats(self) -> None:
         if not self._stats or time.monotonic() - self._stats_sent < _STATS_SECONDS:

@@ -30,6 +30,8 @@ def run_role(kind: str, settings: Settings) -> None:
         rq_worker(process, kind)
     elif kind == "evaluator":
         process.run_async(_evaluator(process))
+    elif kind == "host":
+        process.run_async(_host(process))
     else:
         process.run_async(_dispatcher(process))
 
@@ -45,6 +47,20 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
         spare_the_collector()
         process.say_ready()
         await evaluator.run(stop)
+
+    return work
+
+
+def _host(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+        from workers.host import HostWorker
+
+        stop = stop_event()
+        host = HostWorker(process.url, keys, watcher, links, slots=process.settings.slots)
+        await _until_reached(host.prepare, stop, "host worker")
+        spare_the_collector()
+        process.say_ready()
+        await host.run(stop)
 
     return work
 

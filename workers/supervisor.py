@@ -87,7 +87,7 @@ async def up(
 def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
     """The processes that the settings ask for: the lines of the Procfile, in their numbers."""
     counts = {
-        "evaluator": settings.evaluators, "dispatcher": 1, "carrier": settings.carriers, "chores": settings.chores,
+        "evaluator": settings.evaluators, "dispatcher": 1, "host": 1, "carrier": settings.carriers, "chores": settings.chores,
     }  # fmt: skip
     # -P: a `workers` folder in the directory where somebody says `up` must not be what runs.
     command = (sys.executable, "-P", "-m", "workers.cli", "worker")

@@ -1,11 +1,12 @@
 -- Turn one event into its deliveries, once.
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
---       then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
+--       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
+--       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local now, added = ARGV[4], 0
-for i = 8, #ARGV, 9 do
+for i = 10, #ARGV, 9 do
   local id, key = ARGV[i], ARGV[5] .. 'delivery:' .. ARGV[i]
   if redis.call('HSETNX', key, 'state', 'ready') == 1 then
     redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', ARGV[i + 2], 'cap', ARGV[i + 3],
@@ -24,5 +25,9 @@ if added > 0 then
   redis.call('HINCRBY', KEYS[2], 'refs', added)
   redis.call('HINCRBY', KEYS[4], 'deliveries:owed', added)
 end
-redis.call('HINCRBY', KEYS[4], 'events', 1)
+if ARGV[8] ~= '' and ARGV[8] ~= '-' then
+  redis.call('XADD', ARGV[8], '*', 'data', ARGV[6])
+  redis.call('PEXPIRE', ARGV[8], ARGV[9])
+end
+if ARGV[8] ~= '-' then redis.call('HINCRBY', KEYS[4], 'events', 1) end
 return added

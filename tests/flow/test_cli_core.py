@@ -122,7 +122,7 @@ def test_up_says_what_it_started_and_with_what(up: tuple[Place, Done]) -> None:
     assert started.code == 0, started.err
     said = started.json
     assert said["ready"]
-    assert [child["name"] for child in said["processes"]] == ["evaluator.1", "dispatcher.1", "carrier.1", "chores.1"]
+    assert [child["name"] for child in said["processes"]] == ["evaluator.1", "dispatcher.1", "host.1", "carrier.1", "chores.1"]
     assert said["server"].startswith(("valkey ", "redis "))
     assert said["created"]
     config = Path(said["config"])

@@ -11,6 +11,7 @@ from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 KINDS: Final = {
     "evaluator": "Answer requests: run their blocking hooks and give verdicts.",
     "dispatcher": "Turn events into deliveries; start carriers; one is active, others stand by.",
+    "host": "Answer for the user's and projects' hooks of this machine, where the evaluators run elsewhere.",
     "carrier": "Carry deliveries: background commands and webhooks (an RQ worker).",
     "chores": "Trim, sweep and redrive (an RQ worker).",
 }

@@ -1,0 +1,115 @@
+"""The part of a request that only the event's own host can answer: its user's and projects' files lie there (X-02).
+
+An evaluator elsewhere hands it over with the budget that is left, as an entry of the host's own stream; `fleethook worker
+host` answers with a verdict. It is handed out once: who may have begun a hook and died is not asked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from bus.codec import decode_body, decode_verdict, encode_event, encode_verdict, pack, unpack
+from bus.connections import Command, Links
+from bus.errors import DecodeError, FleethookError
+from bus.events import Event
+from bus.ids import reply_token
+from bus.keys import KEPT_MS, Keys
+from bus.streams import Entry, checked
+from bus.verdicts import Policy, Verdict
+
+GROUP: Final = "hosts"
+_KNOWN_SECONDS: Final = 0.5
+_MARGIN_SECONDS: Final = 0.02
+"""Left for the evaluator to write the whole verdict down."""
+
+_MOST_HOSTS: Final = 10_000
+
+
+class Ask(NamedTuple):
+    """One part of a request, as the host reads it."""
+
+    entry: Entry
+    reply: str
+    deadline: int
+    """Milliseconds by the server's clock."""
+    event: Event
+    changes: Mapping[str, Any]
+    """What hooks of the fleet have changed of the input so far."""
+    policy: Policy
+
+
+def role(host: str) -> str:
+    """The role under which a host's worker says that it is alive."""
+    return f"host-{host}"
+
+
+class Hosts:
+    """Which hosts have a worker of their own; looked at no more than every half second for each."""
+
+    def __init__(self, links: Links, keys: Keys) -> None:
+        self._links, self._keys = links, keys
+        self._known: dict[str, tuple[float, bool]] = {}
+
+    async def alive(self, host: str) -> bool:
+        """Whether `fleethook worker host` runs there; raises Unreachable."""
+        now = time.monotonic()
+        known = self._known.get(host)
+        if known is None or now - known[0] >= _KNOWN_SECONDS:
+            if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
+                self._known.clear()
+            async with self._links.link() as link:
+                (reply,) = await link.exchange([("EXISTS", self._keys("alive", role(host)))])
+            known = self._known[host] = (now, checked(reply, f"looking for host {host}") == 1)
+        return known[1]
+
+    async def ask(
+        self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, seconds: float
+    ) -> Verdict | None:
+        """What the host's own part says, within `seconds`; None where it did not answer. Raises Unreachable."""
+        keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
+        if wait <= 0:
+            return None
+        add: Command = (
+            "XADD", keys("requests", event.host), "*", "reply", reply, "deadline", deadline, "policy", policy,
+            "event", encode_event(event), "changes", pack(dict(changes)),
+        )  # fmt: skip
+        async with self._links.link() as link:
+            replies = await link.exchange(
+                [add, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")], seconds=wait + 1.0
+            )
+        checked(replies[0], f"asking host {event.host}")
+        raw = checked(replies[1], f"waiting for host {event.host}")
+        return None if raw is None else decode_verdict(bytes(raw))
+
+
+def read_ask(entry: Entry, keys: Keys) -> Ask:
+    """One part of a request; raises DecodeError where it is none."""
+    fields = entry.fields
+    try:
+        event = decode_body(fields[b"event"])
+        changes, reply = unpack(fields[b"changes"]), fields[b"reply"].decode()
+        deadline, policy = int(fields[b"deadline"]), fields[b"policy"].decode()
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"a part of a request lacks something ({error})") from error
+    if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
+        raise DecodeError("a part of a request is not in the form that evaluators write")
+    return Ask(entry, reply, deadline, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
+
+
+def answer_commands(ask: Ask, verdict: Verdict) -> list[Command]:
+    """Give the verdict, and let the entry go."""
+    return [
+        ("RPUSH", ask.reply, encode_verdict(verdict)), ("PEXPIRE", ask.reply, KEPT_MS), *gone_commands(ask.entry),
+    ]  # fmt: skip
+
+
+def gone_commands(entry: Entry) -> list[Command]:
+    """Let an entry of a host's stream go."""
+    return [("XACK", entry.stream, GROUP, entry.id), ("XDEL", entry.stream, entry.id)]
+
+
+def nobody(host: str) -> FleethookError:
+    """Why a hook that has to run on `host` did not."""
+    return FleethookError(f"it runs on host {host!r}, where no `fleethook worker host` answered")

@@ -1,0 +1,210 @@
+"""Hooks that only the event's own machine has: asked there within the budget, and never silently left out (X-02)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import streams
+from bus.connections import Links
+from bus.events import Event
+from bus.hosts import GROUP
+from bus.inforce import Watcher
+from bus.keys import Keys
+from bus.verdicts import Policy, Verdict
+from tests.support.delivering import dispatching, publish
+from tests.support.running import bash, do, evaluating, lines, publish_hooks, put, verdict
+from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.deliveries import deliveries
+from workers.host import HostWorker
+
+LAPTOP = "laptop"
+
+pytestmark = pytest.mark.req("X-02")
+
+
+def hooks(*entries: dict[str, Any]) -> str:
+    """A hook file, as JSON."""
+    return json.dumps({"hooks": [{"on": "tool:pre_execute:bash", **entry} for entry in entries]})
+
+
+def rule(name: str, pattern: str, decision: str = "deny") -> dict[str, Any]:
+    """A rule over commands."""
+    return {"id": name, "rule": {"command": [pattern], "decision": decision, "reason": f"{name} says so"}}
+
+
+@asynccontextmanager
+async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncIterator[HostWorker]:
+    """The worker of the laptop, ended as SIGTERM ends it."""
+    links = Links(url, connect=2.0)
+    watcher = Watcher(links, keys, host=LAPTOP, user_file=user_file, trust_file=Path("/nonexistent"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLEETHOOK_HOST", LAPTOP)
+        worker = HostWorker(url, keys, watcher, links)
+    stop = asyncio.Event()
+    await worker.prepare()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "BEAT_SECONDS", 0.05)
+        running = asyncio.create_task(worker.run(stop))
+        try:
+            yield worker
+            assert not running.done(), "the host worker ended by itself"
+        finally:
+            stop.set()
+            await running
+            await links.close()
+
+
+async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+    """The verdict on a command of the laptop, asked of an evaluator elsewhere."""
+    _, reply = await put(links, keys, bash(command), host=LAPTOP, **more)
+    return await verdict(links, reply)
+
+
+async def asked(links: Links, keys: Keys) -> int:
+    """How many parts were handed to the laptop so far."""
+    reply = await do(links, "XINFO", "STREAM", keys("requests", LAPTOP))
+    return int(dict(zip(reply[::2], reply[1::2], strict=True))[b"entries-added"])
+
+
+async def test_the_users_hooks_of_another_machine_answer_there(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    user = tmp_path / "fleethook.yaml"
+    user.write_text(hooks(rule("mine", "make"), {"id": "talks", "command": f"echo ran >> {tmp_path}/ran"}))
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    async with evaluating(server.url, keys), hosting(server.url, keys, user):
+        denied = await ask(links, keys, "make all")
+        assert (denied.decision, denied.reason.split(" (")[0]) == ("deny", "mine says so")
+        assert denied.layers == ("fleet", "user")
+        assert denied.version.startswith("fleet@1 user@")
+        assert [part.hook for part in denied.parts] == ["fleets", "mine"]
+        passed = await ask(links, keys, "ls")
+        assert (passed.decision, passed.layers) == ("abstain", ("fleet", "user"))
+        assert lines(tmp_path / "ran") == ["ran"]
+        before = await asked(links, keys)
+        fleets = await ask(links, keys, "rm x")
+        assert fleets.decision == "deny"
+        assert await asked(links, keys) == before, "the fleet's deny ends the chain before the host is asked"
+
+
+async def test_without_a_worker_there_only_the_fleets_layer_is_applied_and_the_verdict_says_so(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    there = {"id": "there", "command": "true", "place": "host", "on_failure": "deny"}
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    async with evaluating(server.url, keys):
+        said = await ask(links, keys)
+        assert (said.decision, said.layers) == ("abstain", ("fleet",))
+        await publish_hooks(links, keys, hooks(rule("fleets", "rm"), there))
+        await until(_denied(links, keys), "a hook that has to run there fails by its own policy")
+        said = await ask(links, keys)
+        assert "no `fleethook worker host` runs on 'laptop'" in said.reason
+        assert said.parts[-1].fallback
+        async with hosting(server.url, keys):
+            await until(_passes(links, keys), "with a worker there it runs")
+
+
+def _denied(links: Links, keys: Keys) -> Any:
+    async def denied() -> bool:
+        return (await ask(links, keys)).decision == "deny"
+
+    return denied
+
+
+def _passes(links: Links, keys: Keys) -> Any:
+    async def passes() -> bool:
+        said = await ask(links, keys)
+        return said.decision == "abstain" and [part.hook for part in said.parts] == ["fleets", "there"]
+
+    return passes
+
+
+async def test_a_lower_layer_elsewhere_adds_strictness_and_takes_none_away(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    change = """cat > /dev/null; echo '{"updated_input": {"command": "rm -r build"}}'"""
+    user = tmp_path / "fleethook.yaml"
+    user.write_text(hooks(rule("lets", "sudo", "allow"), rule("no-wget", "wget"), {"id": "changes", "tool": "bash",
+                    "when": "event.input.command == 'clean'", "command": change}))  # fmt: skip
+    to_wget = """cat > /dev/null; echo '{"updated_input": {"command": "wget x"}}'"""
+    await publish_hooks(links, keys, hooks(
+        rule("asks", "sudo", "ask"), rule("no-rm", "rm"),
+        {"id": "rewrites", "when": "event.input.command == 'curl x'", "command": to_wget},
+    ))  # fmt: skip
+    async with evaluating(server.url, keys), hosting(server.url, keys, user):
+        assert (await ask(links, keys, "sudo ls")).decision == "ask"
+        said = await ask(links, keys, "clean")
+        assert (said.decision, said.updated_input) == ("deny", None), (
+            "the fleet's rule sees what the user's hook made of it"
+        )
+        said = await ask(links, keys, "curl x")
+        assert said.reason.startswith("no-wget"), "the user's rule sees what the fleet's hook made of it"
+
+
+@pytest.mark.parametrize(("policy", "decision"), [("allow", "abstain"), ("deny", "deny")])
+async def test_a_host_that_is_silent_is_answered_for_within_the_budget(
+    server: Server, keys: Keys, links: Links, policy: Policy, decision: str
+) -> None:
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    await do(links, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", "2000")
+    async with evaluating(server.url, keys, policy=policy):
+        said = await ask(links, keys, budget=400)
+        assert said.decision == decision
+        assert said.parts[-1].hook == "host:laptop"
+        assert "did not answer in time" in said.notes[-1]
+        assert not said.fallback, "the fleet's own hooks did answer"
+
+
+async def test_what_was_handed_out_before_is_not_run_again(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    user = tmp_path / "fleethook.yaml"
+    user.write_text(hooks({"id": "once", "command": f"echo ran >> {tmp_path}/ran"}))
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    await do(links, "XGROUP", "CREATE", keys("requests", LAPTOP), GROUP, "0", "MKSTREAM")
+    await do(links, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", "2000")
+    async with evaluating(server.url, keys, policy="deny"):
+        _, reply = await put(links, keys, bash(), host=LAPTOP)
+
+        async def taken() -> bool:
+            got = await do(links, "XREADGROUP", "GROUP", GROUP, "dead", "STREAMS", keys("requests", LAPTOP), ">")
+            return bool(got)
+
+        await until(taken, "a worker takes it and dies")
+        async with hosting(server.url, keys, user):
+            said = await verdict(links, reply)
+    assert said.decision == "deny"
+    assert "not run again" in said.reason
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.req("P-11")
+async def test_background_hooks_of_another_machines_files_become_deliveries_there(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    user = tmp_path / "fleethook.yaml"
+    user.write_text(json.dumps({"hooks": [{"id": "logs", "on": "turn:end", "command": "true", "blocking": False}]}))
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    async with hosting(server.url, keys, user), dispatching(server.url, keys):
+        name = await publish(links, keys, Event(type="turn:end", source="generic", host=LAPTOP), host=LAPTOP)
+
+        async def there() -> bool:
+            return [one.hook for one in await deliveries(links, keys, event=name)] == ["logs"]
+
+        await until(there, "the laptop dispatches its own")
+        assert await do(links, "XLEN", keys("deliveries", LAPTOP)) == 1
+
+        async def gone() -> bool:
+            return bool(await do(links, "XLEN", keys("events", LAPTOP)) == 0)
+
+        await until(gone, "what is dispatched goes")
+        stats = await do(links, "HGETALL", keys("stats"))
+        assert dict(zip(stats[::2], stats[1::2], strict=True))[b"events"] == b"1"

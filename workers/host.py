@@ -1,0 +1,193 @@
+"""`fleethook worker host`: answers for the hooks that only this machine has, and dispatches its background ones (X-02).
+
+Evaluators and dispatchers elsewhere do not have this machine's user and project files. They put the part of a request that
+is ours on our stream, and the events of our agents on another; a part that was handed out before is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from bus.chain import evaluate
+from bus.codec import decode_verdict
+from bus.connections import Links
+from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
+from bus.ids import consumer_name, host_name
+from bus.inforce import Watcher
+from bus.keys import KEPT_MS, Keys
+from bus.requests import read_event, read_request
+from bus.streams import Backoff, Consumer, Entry, call_all, checked
+from bus.verdicts import Verdict, bus_policy, failed
+from workers.clock import ServerClock
+from workers.deliveries import dispatch_call, now_ms, owed, pack_fields, unpack_fields
+from workers.loops import lineage, without_loops
+from workers.posters import Posters
+from workers.process import drained
+from workers.running import Runners
+
+log = logging.getLogger("fleethook.host")
+
+_READ: Final = 32
+
+
+class HostWorker:
+    """One machine's own worker; several share the work."""
+
+    def __init__(
+        self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, drain: float = 10.0
+    ) -> None:  # fmt: skip
+        self.name, self._host = consumer_name("host"), host_name()
+        self._keys, self._watcher, self._links = keys, watcher, links
+        self._reading = Links(url, connect=1.0)
+        self._consumer = Consumer(
+            links, keys, group=GROUP, name=self.name, streams=(keys("requests", self._host), keys("events", self._host)),
+            role=role(self._host), about=f"host {self._host}",
+        )  # fmt: skip
+        self._posters = Posters()
+        self._runners = Runners(watcher, self._posters)
+        self._clock = ServerClock(links)
+        self._slots, self._drain = slots, drain
+        self._busy: set[asyncio.Task[None]] = set()
+        self._held: set[tuple[str, str]] = set()
+
+    async def prepare(self) -> None:
+        """Make the groups, read the clock and the hook set, and say that we are alive; raises Unreachable."""
+        await self._consumer.create()
+        await self._clock.keep()
+        await self._watcher.refresh(force=True)
+        await self._beat()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer until `stop`, then finish what is under way (at most the drain time) and leave the group."""
+        backoff = Backoff("host worker")
+        async with self._posters:
+            try:
+                while not stop.is_set():
+                    try:
+                        await self._turn()
+                        backoff.back()
+                    except FleethookError as error:
+                        self._consumer.doubtful = True
+                        await backoff.wait(error)
+                await drained(self._busy, self._drain, self._beat)
+                await self._consumer.leave()
+            finally:
+                for task in self._busy:
+                    task.cancel()
+                await asyncio.gather(*self._busy, return_exceptions=True)
+                await self._reading.close()
+
+    async def _beat(self) -> None:
+        async with self._links.link() as link:
+            await link.exchange(self._consumer.beat_commands())
+
+    async def _turn(self) -> None:
+        await self._clock.keep()
+        await self._watcher.refresh()
+        requests, events = self._consumer.streams
+        entries = await self._consumer.strays(self._held) + await self._consumer.adopt()
+        free = self._slots - len(self._busy)
+        async with self._reading.link() as link:
+            entries += await self._consumer.read(
+                link, min(_READ, free) if free > 0 else _READ, 0 if entries else 0.5 if free > 0 else 0.05,
+                (requests, events) if free > 0 else (events,),
+            )  # fmt: skip
+        await self._dispatch([entry for entry in entries if entry.stream == events])
+        for entry in entries:
+            if entry.stream == requests:
+                self._start(entry)
+
+    def _start(self, entry: Entry) -> None:
+        task = asyncio.create_task(self._answer(entry))
+        self._busy.add(task)
+        self._held.add((entry.stream, entry.id))
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._busy.discard(ended)
+            self._held.discard((entry.stream, entry.id))
+
+        task.add_done_callback(done)
+
+    async def _answer(self, entry: Entry) -> None:
+        try:
+            ask = read_ask(entry, self._keys)
+        except DecodeError as error:
+            log.error("%s of %s: %s; it is dropped", entry.id, entry.stream, error)
+            await self._say(gone_commands(entry))
+            return
+        try:
+            verdict = await self._evaluate(ask)
+        except Exception as error:  # whatever breaks on one request is said to it, and harms no other
+            log.exception("the part of %s", ask.event.id)
+            why = f"the worker of host {self._host} broke on it: {type(error).__name__}"
+            verdict = failed(bus_policy(ask.policy, ask.event.type), why, event=ask.event.id)
+        await self._say(answer_commands(ask, verdict))
+
+    async def _say(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
+        try:
+            async with self._links.link() as link:
+                for reply in await link.exchange(commands):
+                    checked(reply, "answering for this host")
+        except FleethookError as error:  # the evaluator goes by its failure policy, and the entry is not run again
+            log.error("an answer could not be given: %s", error)
+
+    async def _evaluate(self, ask: Ask) -> Verdict:
+        event = ask.event
+        if ask.entry.delivered > 1:
+            why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
+            return failed(bus_policy(ask.policy, event.type), why, event=event.id)
+        seconds = (ask.deadline - self._clock.now()) / 1000
+        in_force = self._watcher.for_event(event)
+        hooks = [hook for hook in in_force.blocking(event) if hook.on_host]
+        run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
+        effects = [hook.id for hook in hooks if hook.kind != "rule"]
+        await self._mark(event.id, event.parent, effects, "1")
+        try:
+            verdict = await evaluate(
+                event, hooks, run, seconds=max(0.0, seconds * 0.9), policy=ask.policy, version=in_force.version,
+                layers=[layer for layer in in_force.layers if layer != "fleet"], changes=ask.changes,
+                refit=lambda changed: [hook for hook in in_force.blocking(changed) if hook.on_host],
+            )  # fmt: skip
+        finally:
+            await self._mark(event.id, event.parent, effects, str(self._clock.now()))
+        own = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
+        return msgspec.structs.replace(verdict, version="" if own == "none" else own)
+
+    async def _mark(self, name: str, parent: str, hooks: list[str], state: str) -> None:
+        """Say which hooks run for an event, or when they ended: what they publish meanwhile is below it (F-12)."""
+        if not hooks:
+            return
+        key = self._keys("lineage", name)
+        fields = [part for hook in hooks for part in (f"hook:{hook}", state)]
+        try:
+            async with self._links.link() as link:
+                await link.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
+        except Unreachable as error:
+            log.warning("loops below %s cannot be seen: %s", name, error)
+
+    async def _dispatch(self, entries: list[Entry]) -> None:
+        """Turn the events of this machine into the deliveries that its own files ask for, once."""
+        if not entries:
+            return
+        calls = []
+        for entry in entries:
+            try:
+                fields = unpack_fields(entry.fields[b"data"])
+                seen = Entry(self._keys("events"), fields[b"entry"].decode(), fields)
+                event = read_event(read_request(seen, self._keys))
+                verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
+                found = owed(event, verdict, self._watcher.for_event(event), self._keys)
+                mine = [one for one in found if one.layer != "fleet"]
+                body = pack_fields(seen) if mine else b""
+                calls.append(dispatch_call(entry, event, mine, self._keys, GROUP, body, now_ms(), "-"))
+            except Exception:  # one event that breaks us must not stop the others
+                log.exception("event %s cannot be dispatched on its host", entry.id)
+                calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))
+        for entry, reply in zip(entries, await call_all(self._links, calls), strict=True):
+            checked(reply, f"dispatching {entry.id}")
+        await self._say([command for entry in entries for command in gone_commands(entry)])
