@@ -14,6 +14,7 @@ import msgspec
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
 from bus.conditions import compile_condition
+from bus.config.documents import Source
 from bus.config.format import ID_PATTERN, GuardSettings
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
@@ -45,6 +46,23 @@ def rule_checks(rule: Rule | None) -> Iterator[Check]:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """One entry of an `import:`: which file or folder was read as whose, and the ids of what came of it."""
+
+    path: str
+    """Absolute."""
+    origin: str
+    """`file:line` of the entry."""
+    dialect: str = ""
+    """Empty where it was not read, or nobody can tell whose it is."""
+    guessed: bool = False
+    enabled: bool = True
+    hooks: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class HookFile:
     """What one file contributes, and what was wrong with it; of `problems` nothing is in force.
 
@@ -59,6 +77,11 @@ class HookFile:
     problems: tuple[ConfigError, ...] = ()
     warnings: tuple[str, ...] = ()
     digest: str = ""
+    imports: tuple[Imported, ...] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of another system's file that are kept and not run yet, as they stand there; published with the hooks."""
+    sources: tuple[Source, ...] = field(default=(), compare=False)
+    """What else was read for it: whoever watches the file watches these, and trust covers them."""
 
     def sealed(self) -> HookFile:
         """The same with its digest."""
@@ -73,6 +96,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guards: dict[str, GuardSettings] = msgspec.field(default_factory=dict)
     on_failure: Policy | None = None
     network_allow: tuple[str, ...] = ()
+    sections: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def to_document(file: HookFile) -> dict[str, Any]:
@@ -90,7 +114,9 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
     _check_published(contents)
     hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
     endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
-    file = HookFile(hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow)
+    file = HookFile(
+        hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow, sections=contents.sections
+    )
     return file.sealed()
 
 
@@ -100,7 +126,7 @@ def _check_published(contents: Contents) -> None:
     entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
     for entry in entries:
         on = entry.on if isinstance(entry, Hook) else entry.events
-        wrong = isinstance(entry, Hook) and (_kinds(entry) != 1 or entry.dialect not in HOOK_DIALECTS)
+        wrong = entry.dialect not in HOOK_DIALECTS or (isinstance(entry, Hook) and _kinds(entry) != 1)
         if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
             raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file=_PUBLISHED)
         seen.add(entry.id)
@@ -125,7 +151,7 @@ def _kinds(hook: Hook) -> int:
 def _contents(file: HookFile) -> Contents:
     return Contents(
         hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
-        network_allow=file.network_allow,
+        network_allow=file.network_allow, sections=dict(file.sections),
     )  # fmt: skip
 
 

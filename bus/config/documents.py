@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 import os
 import re
-import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from stat import S_ISREG
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
@@ -27,6 +29,9 @@ TEXT_LIMIT: Final = 4 * 1024 * 1024
 NODE_LIMIT: Final = 250_000
 """Values of one file with every alias written out, which is what stops an alias bomb."""
 DEPTH_LIMIT: Final = 32
+
+Stamp = tuple[int, int, int]
+"""Time of change in nanoseconds, size, inode: another one is another content; zeros where nothing is there."""
 
 PathParts = tuple[str | int, ...]
 Plain: TypeAlias = Any
@@ -45,6 +50,43 @@ _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _UNPRINTABLE: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # JSON writes what lies beyond the basic plane as two escapes, and YAML as one.
 _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+
+
+class Source(NamedTuple):
+    """A file or folder that something was read from, as it was then."""
+
+    path: str
+    stamp: Stamp
+
+    def changed(self) -> bool:
+        """Whether it is another now."""
+        return stamp(self.path) != self.stamp
+
+
+_gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
+
+
+@contextmanager
+def gathering() -> Iterator[dict[str, Stamp]]:
+    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them."""
+    files: dict[str, Stamp] = {}
+    token = _gathered.set(files)
+    try:
+        yield files
+    finally:
+        _gathered.reset(token)
+
+
+def stamp(path: Path | str) -> Stamp:
+    """The stamp of a file or folder as it is now."""
+    try:
+        return _stamp(os.stat(path))
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return (0, 0, 0)
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @dataclass(slots=True)
@@ -95,11 +137,14 @@ def dotted(path: Iterable[str | int]) -> str:
 def read_file(path: Path) -> str:
     """The text of a regular file of at most 4 MiB; ConfigError says why it cannot be read."""
     name = str(path)
+    files = _gathered.get()
+    if files is not None:
+        files.setdefault(name, stamp(path))  # before it is read: what changes meanwhile is read again
     try:
         # Non-blocking, so that a FIFO with no writer cannot hold a worker.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigError("this is not a regular file", file=name)
             raw = stream.read(TEXT_LIMIT + 1)
     except OSError as error:

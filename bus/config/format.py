@@ -65,6 +65,9 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             max_length=50, description="Seconds before each next attempt where nobody waits; without it, one attempt."
         ),
     ] = msgspec.field(default_factory=list)
+    place: Annotated[
+        Literal["", "host"], Meta(description="`host`: on the event's own machine only; without it, on any worker.")
+    ] = ""
     observe: Annotated[bool, Meta(description="Say what it would have decided, and decide nothing.")] = False
 
 
@@ -94,6 +97,23 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     description: Text = ""
 
 
+class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A hook file or plugin folder of another system, read in place."""
+
+    path: Annotated[
+        str,
+        Meta(min_length=1, max_length=4096, description="A file or folder; relative to this file, `~` is your home."),
+    ]
+    dialect: Annotated[
+        Literal["fleethook", "pigo", "forge", "gobby", "claude", "ion"] | None,
+        Meta(description="Whose file it is; guessed by its name and content without it."),
+    ] = None
+    on_failure: Annotated[
+        Policy | None, Meta(description="What a failure amounts to for its hooks that do not say it themselves.")
+    ] = None
+    enabled: Annotated[bool, Meta(description="Whether it is read at all.")] = True
+
+
 class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How one guard pack is used."""
 
@@ -120,6 +140,7 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     on_failure: Policy | None = None
     hooks: list[Any] = msgspec.field(default_factory=list)
     endpoints: list[Any] = msgspec.field(default_factory=list)
+    imports: list[Any] = msgspec.field(default_factory=list, name="import")
     guards: dict[str, Any] = msgspec.field(default_factory=dict)
     network: Any = None
     settings: Any = None

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
-from bus.config.contents import HookFile, from_document, matcher_checks, rule_checks, to_document
+from bus.config.contents import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
 from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
+from bus.config.importing import Gathered, Trail, read_imports, read_one, sources
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
@@ -26,7 +30,8 @@ from bus.hooks import Endpoint, Hook, HttpCall, Layer
 from bus.verdicts import Policy
 
 __all__ = [
-    "HookFile", "from_document", "guard_packs", "load_hook_file", "parse_hook_file", "read_hook_document", "to_document",
+    "HookFile", "from_document", "guard_packs", "load_foreign", "load_hook_file", "parse_hook_file",
+    "read_hook_document", "to_document",
 ]  # fmt: skip
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
@@ -37,7 +42,19 @@ _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 def load_hook_file(path: Path, layer: Layer) -> HookFile:
     """Read a hook file; ConfigError only where nothing of it can be read."""
-    return read_hook_document(load(path), layer)
+    return _read_file(path, layer, Trail((os.path.realpath(path),)))
+
+
+def load_foreign(path: Path, layer: Layer, dialect: str | None = None) -> tuple[HookFile, Imported]:
+    """Read a file or folder of any dialect as `import:` would, guessing whose it is where `dialect` is None.
+
+    ConfigError where nothing of it can be read.
+    """
+    return read_one(path, layer, _read_file, dialect=dialect)
+
+
+def _read_file(path: Path, layer: Layer, trail: Trail) -> HookFile:
+    return read_hook_document(load(path), layer, trail)
 
 
 def parse_hook_file(text: str, layer: Layer, *, file: str = "fleethook.yaml") -> HookFile:
@@ -45,8 +62,11 @@ def parse_hook_file(text: str, layer: Layer, *, file: str = "fleethook.yaml") ->
     return read_hook_document(loads(text, file=file), layer)
 
 
-def read_hook_document(document: Document, layer: Layer) -> HookFile:
-    """Read a hook file from its document; an empty one holds nothing and is valid."""
+def read_hook_document(document: Document, layer: Layer, trail: Trail | None = None) -> HookFile:
+    """Read a hook file from its document; an empty one holds nothing and is valid.
+
+    `trail` says which files imported it.
+    """
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise document.error((), "a hook file is a mapping with hooks, endpoints, guards", hint="begin with `hooks:`")
@@ -54,14 +74,14 @@ def read_hook_document(document: Document, layer: Layer) -> HookFile:
     if version is not True and version != 1:
         # Another format is not half-read: what an unknown version means is not ours to guess.
         raise document.error(("version",), "version has to be 1", hint="a newer fleethook may read this file")
-    return _Reader(document, layer).read(value)
+    return _Reader(document, layer, trail or Trail()).read(value)
 
 
 class _Reader:
     """Reads one document's parts, and collects what is wrong with them."""
 
-    def __init__(self, document: Document, layer: Layer) -> None:
-        self.document, self.layer = document, layer
+    def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:
+        self.document, self.layer, self.trail = document, layer, trail
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
         self.ids: dict[str, int] = {}
@@ -78,11 +98,26 @@ class _Reader:
         guards = {name: kept for name, raw in parts.guards.items() if (kept := self.guard(name, raw)) is not None}
         allow = self.network(parts.network)
         self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
-        self.problems.sort(key=lambda error: (error.line, error.column))
+        found = read_imports(
+            self.document, parts.imports, self.layer, _read_file,
+            trail=self.trail, on_failure=self.on_failure, taken=self.ids,
+        )  # fmt: skip
+        problems = [*self.problems, *found.problems]
+        problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         result = HookFile(
-            tuple(hooks), tuple(endpoints), guards, self.on_failure, allow, tuple(self.problems), tuple(self.warnings)
-        )
+            self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
+            (*allow, *found.network_allow), tuple(problems), (*self.warnings, *found.warnings),
+            imports=tuple(found.imports), sections=found.sections, sources=sources(found),
+        )  # fmt: skip
         return result.sealed()
+
+    def in_order(self, own: list[Hook], found: Gathered) -> tuple[Hook, ...]:
+        """The file's own hooks and the imported ones, as `hooks:` and `import:` follow each other in it."""
+        if not found.hooks:
+            return tuple(own)
+        first = self.document.place(("import",), key=True) < self.document.place(("hooks",), key=True)
+        hooks = [*found.hooks, *own] if first and own else [*own, *found.hooks]
+        return tuple(msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks))
 
     def top(self, value: dict[str, Plain]) -> FileFormat:
         """The top level; a part of the wrong kind is reported and left empty, the other parts stand."""
@@ -93,7 +128,9 @@ class _Reader:
                 return parts
             self.problems.extend(problems)
             bad = {problem.path.split(".")[0].split("[")[0] for problem in problems}
-            kept = {key: item for key, item in kept.items() if key not in bad and key in FileFormat.__struct_fields__}
+            kept = {
+                key: item for key, item in kept.items() if key not in bad and key in FileFormat.__struct_encode_fields__
+            }
 
     def take_ids(self, name: str, entries: list[Plain]) -> None:
         for number, entry in enumerate(entries):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.config.format import EndpointEntry, GuardSettings, HookEntry, Network
+from bus.config.format import EndpointEntry, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.settings import Settings
 from bus.verdicts import POLICIES
 
@@ -17,10 +17,10 @@ _EXTRA: Final[dict[str, Any]] = {"^x-": {"description": "The author's own; ignor
 
 def hook_file_schema() -> dict[str, Any]:
     """The schema as plain data; what it accepts the loader may still refuse (patterns, CEL, URLs), with the place."""
-    kinds = (HookEntry, EndpointEntry, GuardSettings, Network, Settings)
+    kinds = (HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings)
     _, found = msgspec.json.schema_components(kinds, ref_template=_REF)
     definitions: dict[str, dict[str, Any]] = {name: dict(schema) for name, schema in sorted(found.items())}
-    for open_kind in (HookEntry, EndpointEntry, Settings):
+    for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings):
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
     hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule")]
@@ -55,6 +55,11 @@ def _top() -> dict[str, Any]:
         },
         "hooks": {"type": "array", "items": reference(HookEntry), "description": "What runs, and when."},
         "endpoints": {"type": "array", "items": reference(EndpointEntry), "description": "Where webhooks go."},
+        "import": {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 4096}, reference(ImportEntry)]},
+            "description": "Hook files and plugin folders of other systems, by path.",
+        },
         "guards": {
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(GuardSettings)]},

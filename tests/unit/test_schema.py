@@ -92,7 +92,7 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
 def test_the_schema_names_every_key_and_every_reference_exists() -> None:
     schema = hook_file_schema()
     assert schema["$schema"] == DIALECT
-    assert set(schema["properties"]) == {*FileFormat.__struct_fields__, "$schema"}
+    assert set(schema["properties"]) == {*FileFormat.__struct_encode_fields__, "$schema"}
     assert set(schema["$defs"]["HookEntry"]["properties"]) == set(HookEntry.__struct_fields__)
     assert set(schema["$defs"]["EndpointEntry"]["properties"]) == set(EndpointEntry.__struct_fields__)
     assert set(schema["$defs"]["Settings"]["properties"]) == set(NAMES)

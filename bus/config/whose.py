@@ -1,0 +1,106 @@
+"""Whose hooks lie in a file or folder: told by its name and place first, else by what stands in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from bus.config.documents import Plain, load
+from bus.directories import CONFIG_NAMES
+from bus.hooks import NATIVE
+
+MANIFEST: Final = Path(".claude-plugin/plugin.json")
+"""What makes a folder a plugin, for Claude Code and for ion."""
+
+_IN_FOLDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "pigo": ("config.json",), "forge": ("hooks.json",), "gobby": ("config.yaml", "config.yml"),
+}  # fmt: skip
+"""The file of a system that keeps its hooks in one, where its folder is named."""
+
+_OURS: Final = frozenset({"endpoints", "guards", "network", "settings", "import", "version"})
+_MOST_PLUGINS: Final = 200
+
+
+def whose(path: Path) -> tuple[Path, str]:
+    """The file or folder that is meant by a path, and its dialect; an empty one where nobody can tell.
+
+    Raises ConfigError where the file cannot be read.
+    """
+    if path.is_dir():
+        return _folder(path)
+    return path, _named(path) or _content(load(path).value, path)
+
+
+def file_in(path: Path, dialect: str) -> Path:
+    """The file that a dialect means by a folder; the folder itself where it reads folders."""
+    if not path.is_dir():
+        return path
+    names = CONFIG_NAMES if dialect == NATIVE else _IN_FOLDER.get(dialect, ())
+    return next((path / name for name in names if (path / name).is_file()), path)
+
+
+def plugin_folders(path: Path) -> Iterator[Path]:
+    """The plugins that a folder is, or holds, by name."""
+    if (path / MANIFEST).is_file():
+        yield path
+        return
+    try:
+        below = sorted(entry.path for entry in os.scandir(path) if entry.is_dir())
+    except OSError:
+        return
+    yield from (Path(one) for one in below[:_MOST_PLUGINS] if (Path(one) / MANIFEST).is_file())
+
+
+def _folder(path: Path) -> tuple[Path, str]:
+    if next(plugin_folders(path), None) is not None:
+        return path, "ion" if _is_ion(path) else "claude"
+    for name in CONFIG_NAMES:
+        if (path / name).is_file():
+            return path / name, NATIVE
+    for dialect, names in _IN_FOLDER.items():
+        for name in names:
+            if (path / name).is_file() and (_named(path / name) or _content(load(path / name).value, path)) == dialect:
+                return path / name, dialect
+    if (path / "settings.json").is_file() or (path / "hooks" / "hooks.json").is_file():
+        return path, "ion" if _is_ion(path) else "claude"
+    return path, ""
+
+
+def _named(path: Path) -> str:
+    """By name and place alone, where these leave no doubt."""
+    folder = path.parent.name
+    if path.name in CONFIG_NAMES:
+        return NATIVE
+    if path.name == "hooks.json" and folder in {"forge", ".forge"}:
+        return "forge"
+    if path.name == "config.json" and folder == ".pigo":
+        return "pigo"
+    if path.name == "plugin.json" and folder == MANIFEST.parent.name:
+        return "ion" if _is_ion(path) else "claude"
+    if path.name in {"settings.json", "settings.local.json"} and folder == ".claude":
+        return "claude"
+    return ""
+
+
+def _content(value: Plain, path: Path) -> str:
+    if isinstance(value, list):
+        return "forge" if any(isinstance(one, dict) and "event" in one for one in value) else ""
+    if not isinstance(value, dict):
+        return ""
+    hooks = value.get("hooks")
+    if "hook_extensions" in value:
+        return "gobby"
+    if isinstance(value.get("plugins"), list):
+        return "pigo"
+    if isinstance(hooks, dict):
+        return "ion" if _is_ion(path) else "claude"
+    if isinstance(hooks, list) and any(isinstance(one, dict) and "event" in one for one in hooks):
+        return "forge"
+    return NATIVE if isinstance(hooks, list) or _OURS & set(value) else ""
+
+
+def _is_ion(path: Path) -> bool:
+    """Whether a folder or file lies where ion keeps its plugins: `.ion/plugins`, `~/.config/ion/plugins`."""
+    return bool({".ion", "ion"} & set(path.absolute().parts[-5:]))
