@@ -22,6 +22,8 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = False
     """The agent waits for the answer: the shim requests; elsewhere it publishes."""
     block: bool = False
+    allow: bool = True
+    """An allow can be said; elsewhere it is silence, and the agent's own rules decide."""
     ask: bool = False
     ask_else: Literal["deny", "abstain"] = "abstain"
     """What an ask becomes where the agent cannot ask: nothing that may still be prevented should slip through."""
@@ -30,7 +32,11 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     rewrite: bool = False
     rewrite_as: Literal["ask", "deny", "alone"] = "ask"
     """A changed input without an allow: the agent's ask with it, a deny that names it, or just the input."""
+    rewrite_else: Literal["deny", "drop"] = "drop"
+    """What a changed input becomes where the agent takes none: a call that a hook did not want as it is must not run."""
     context: bool = False
+    context_limit: int = 0
+    """The longest context that this event takes, where it is shorter than the agent's own limit."""
     timeout: float = 600.0
     """The agent's own default timeout, in seconds."""
     unit: Literal["s", "ms"] = "s"

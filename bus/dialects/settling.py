@@ -6,8 +6,9 @@ capability tables say. What follows from the two is the same for all and stands 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from bus.codec import write_json
 from bus.dialects import Capability
@@ -15,6 +16,7 @@ from bus.events import GATES, Event
 from bus.tools import lost_fields, native_input
 from bus.verdicts import Decision, Part, Verdict
 
+_CODES: Final = {"utf-16": "utf-16-le", "utf-8": "utf-8"}
 _UNPRINTABLE: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)])
 
 
@@ -26,7 +28,11 @@ class Agent(NamedTuple):
     label: str
     """As people call it."""
     limit: int
-    """The longest text in an answer that the agent passes on whole, in UTF-16 units."""
+    """The longest text in an answer that the agent passes on whole, in its own unit."""
+    unit: Literal["utf-16", "utf-8"] = "utf-16"
+    """What the limit counts: UTF-16 units, as JavaScript does, or bytes."""
+    strict: bool = False
+    """Its JSON reader refuses half a surrogate pair, and the whole answer with it: a deny would be lost."""
 
 
 class Case(NamedTuple):
@@ -51,18 +57,21 @@ def settle(
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
     decision, extra = verdict.decision, ""
     lost: list[str] = []
-    told_already: list[str] = []  # what the reason says anyway
+    quiet: list[str] = []  # what the reason says anyway, or the person need not be told at every call
     if verdict.fallback and can.type not in GATES:
         decision = "abstain"  # a failure never blocks a stop, nor anything that is not a gate
     rewrite: dict[str, Any] | None = None
     if verdict.updated_input and decision != "deny":
-        rewrite = _rewritten(agent, verdict.updated_input, event, original) if can.rewrite else None
-        if not can.rewrite:
-            lost.append(f"a changed input was dropped: {native} carries none")
-        elif rewrite is not None and rewrite == original:
+        rewrite = _rewritten(agent, verdict.updated_input, event, original)
+        if rewrite is not None and rewrite == original:
             rewrite = None
-        elif rewrite is None or (can.rewrite_as == "deny" and decision != "allow"):
-            # No form for this input without a decision: the model is told what to call instead.
+        elif not can.rewrite and can.rewrite_else == "drop":
+            rewrite = None
+            lost.append(f"a changed input was dropped: {native} carries none")
+        elif rewrite is None or not can.rewrite or (can.rewrite_as == "deny" and decision != "allow"):
+            # No form for this input, or none without a decision: the model is told what to call instead.
+            if not can.rewrite:
+                quiet.append(f"a changed input became deny: {native} carries none")
             decision, extra = "deny", f"A hook changed the input: call the tool with {_shown(verdict.updated_input)}"
             rewrite = None
         elif decision == "abstain" and can.rewrite_as == "ask":
@@ -70,26 +79,32 @@ def settle(
     if decision == "ask" and not can.ask:
         decision = can.ask_else
         if decision == "deny":
+            rewrite = None
             extra = f"A person has to approve it, and {agent.label} cannot ask for that at {native}"
-            told_already.append(f"ask became deny: {native} cannot ask")
+            quiet.append(f"ask became deny: {native} cannot ask")
         elif not can.asks_anyway:
             lost.append(f"a hook wanted a person's approval, which {native} cannot ask for{_why(verdict)}")
-        if decision != "deny" and rewrite is not None and can.rewrite_as != "alone":
+        if rewrite is not None and can.rewrite_as != "alone":
             rewrite = None
             lost.append("a changed input was dropped with it")
     elif decision == "deny" and not can.block:
         decision = "abstain"
         lost.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
+    elif decision == "allow" and not can.allow:
+        decision = "abstain"
+        quiet.append(f"an allow became silence: {native} has none, so {agent.label}'s own rules decide")
     context = ""
     if can.context:
-        context, cut = fit(agent, "\n\n".join(text for text in verdict.contexts if text))
+        room = agent._replace(limit=can.context_limit or agent.limit)
+        context, cut = fit(room, "\n\n".join(text for text in verdict.contexts if text))
         if cut:
             lost.append(f"{cut} characters of context were cut")
     elif any(verdict.contexts):
         lost.append(f"context was dropped: {native} takes none")
-    reason = _reason(agent, verdict, event, extra) if decision != "abstain" else ""
-    notes = [*_told(decision, verdict, rewritten=rewrite is not None), *lost]
-    losses = tuple(clean(text) for text in (*told_already, *lost))
+    reason = _reason(agent, decision, verdict, event, extra) if decision != "abstain" else ""
+    rewritten = rewrite is not None and (verdict.decision != "abstain" or can.rewrite_as == "alone")
+    notes = [*_told(decision, verdict, rewritten=rewritten), *lost]
+    losses = tuple(clean(text) for text in (*quiet, *lost))
     return Case(decision, reason, rewrite, context, [clean(note) for note in notes], losses)
 
 
@@ -100,17 +115,23 @@ def told(agent: Agent, case: Case, verdict: Verdict, event: Event | None) -> str
 
 def fit(agent: Agent, text: str, tail: str = "") -> tuple[str, int]:
     """Text and tail within the limit, the text's end cut and that said; and how many characters were cut."""
-    if len(text) + len(tail) <= agent.limit // 2:  # at most two units a character
+    if agent.strict:
+        text, tail = _paired(text), _paired(tail)
+    if len(text) + len(tail) <= agent.limit // 4:  # at most four bytes a character
         return text + tail, 0
-    room = agent.limit - _units(tail)
-    if _units(text) <= room:
+    raw = _raw(agent, text)
+    size = 2 if agent.unit == "utf-16" else 1
+    room = size * agent.limit - len(_raw(agent, tail))
+    if len(raw) <= room:
         return text + tail, 0
-    raw = text.encode("utf-16-le", "surrogatepass")
-    head = raw[: 2 * max(0, room - 50)]
-    if head and 0xD8 <= head[-1] <= 0xDB:  # never half a pair
+    head = raw[: max(0, room - 50 * size)]
+    if size == 2 and head and 0xD8 <= head[-1] <= 0xDB:  # never half a pair
         head = head[:-2]
-    cut = (len(raw) - len(head)) // 2
-    return f"{head.decode('utf-16-le', 'surrogatepass')} [fleethook cut {cut} characters]{tail}", cut
+    while size == 1 and head and raw[len(head)] & 0xC0 == 0x80:  # never a part of a character
+        head = head[:-1]
+    kept = head.decode(_CODES[agent.unit], "surrogatepass")
+    cut = len(text) - len(kept)
+    return f"{kept} [fleethook cut {cut} characters]{tail}", cut
 
 
 def clean(text: str) -> str:
@@ -129,13 +150,16 @@ def _rewritten(
     """The whole input after a rewrite, since agents replace the input; None where it cannot be made."""
     if event is None or original is None or lost_fields(agent.name, event.native_tool, changed, original):
         return None
-    return native_input(agent.name, event.native_tool, changed, original)
+    whole = native_input(agent.name, event.native_tool, changed, original)
+    return None if agent.strict and _halved(whole) else whole
 
 
-def _reason(agent: Agent, verdict: Verdict, event: Event | None, extra: str) -> str:
+def _reason(agent: Agent, decision: Decision, verdict: Verdict, event: Event | None, extra: str) -> str:
     """What the model is told: why, what to do instead, who said so, and where a person can look."""
-    mine = _deciders(verdict)
-    why = verdict.reason or next((part.reason for part in mine if part.reason), "")
+    mine, why = _deciders(verdict), verdict.reason
+    if decision == "deny" and verdict.decision == "allow":
+        mine, why = [], ""  # who allowed a changed input did not deny this one
+    why = why or next((part.reason for part in mine if part.reason), "")
     if not why and not extra:
         why = "Fleethook gave no reason" if not mine else f"The hook {mine[0].hook} gave no reason"
     instead = f"Instead: {verdict.instead}" if verdict.instead else ""
@@ -157,7 +181,7 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
     elif decision in ("deny", "ask"):
         mine = [f"{part.hook} ({part.origin})" if part.origin else part.hook for part in _deciders(verdict)]
         because = f"by {', '.join(dict.fromkeys(mine))}" if mine else "by a hook"
-        if verdict.updated_input and not mine:
+        if verdict.updated_input and (not mine or verdict.decision == "allow"):
             because = "since a hook changed the input"
         said.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
     if rewritten and verdict.decision != "abstain":
@@ -181,8 +205,19 @@ def _trace(verdict: Verdict, event: Event | None, form: str) -> str:
     return form.format(f"fleethook trace {found}") if found else ""
 
 
-def _units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+def _raw(agent: Agent, text: str) -> bytes:
+    return text.encode(_CODES[agent.unit], "surrogatepass")
+
+
+def _paired(text: str) -> str:
+    """Pairs of surrogates as the characters that they mean, and a half that is alone as the sign for what is lost."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _halved(value: Mapping[str, Any]) -> bool:
+    """Whether half a surrogate pair stands anywhere in a JSON object."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "\ufffd" in _paired(text.replace("\ufffd", ""))
 
 
 def _sentence(text: str) -> str:
