@@ -22,6 +22,8 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = False
     """The agent waits for the answer: the shim requests; elsewhere it publishes."""
     block: bool = False
+    deny_else: Literal["context", "abstain"] = "abstain"
+    """What a deny becomes where the agent cannot block: its reason told to the model as context, or nothing."""
     allow: bool = True
     """An allow can be said; elsewhere it is silence, and the agent's own rules decide."""
     ask: bool = False
@@ -34,6 +36,8 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     """A changed input without an allow: the agent's ask with it, a deny that names it, or just the input."""
     rewrite_else: Literal["deny", "drop"] = "drop"
     """What a changed input becomes where the agent takes none: a call that a hook did not want as it is must not run."""
+    elsewhere: frozenset[Literal["ask", "rewrite"]] = frozenset()
+    """What another event of the same call carries: it is left out here, and nothing is lost."""
     context: bool = False
     context_limit: int = 0
     """The longest context that this event takes, where it is shorter than the agent's own limit."""

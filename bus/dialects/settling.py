@@ -55,7 +55,7 @@ def settle(
     original: Mapping[str, Any] | None,
 ) -> Case:  # fmt: skip
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
-    decision, extra = verdict.decision, ""
+    decision, extra, told_first = verdict.decision, "", ""
     lost: list[str] = []
     quiet: list[str] = []  # what the reason says anyway, or the person need not be told at every call
     if verdict.fallback and can.type not in GATES:
@@ -63,7 +63,7 @@ def settle(
     rewrite: dict[str, Any] | None = None
     if verdict.updated_input and decision != "deny":
         rewrite = _rewritten(agent, verdict.updated_input, event, original)
-        if rewrite is not None and rewrite == original:
+        if "rewrite" in can.elsewhere or (rewrite is not None and rewrite == original):
             rewrite = None
         elif not can.rewrite and can.rewrite_else == "drop":
             rewrite = None
@@ -82,21 +82,25 @@ def settle(
             rewrite = None
             extra = f"A person has to approve it, and {agent.label} cannot ask for that at {native}"
             quiet.append(f"ask became deny: {native} cannot ask")
-        elif not can.asks_anyway:
+        elif not can.asks_anyway and "ask" not in can.elsewhere:
             lost.append(f"a hook wanted a person's approval, which {native} cannot ask for{_why(verdict)}")
         if rewrite is not None and can.rewrite_as != "alone":
             rewrite = None
             lost.append("a changed input was dropped with it")
     elif decision == "deny" and not can.block:
         decision = "abstain"
-        lost.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
+        if can.deny_else == "context":
+            told_first = _reason(agent, "deny", verdict, event, extra)
+            quiet.append(f"a block became context: {native} cannot block")
+        else:
+            lost.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
     elif decision == "allow" and not can.allow:
         decision = "abstain"
         quiet.append(f"an allow became silence: {native} has none, so {agent.label}'s own rules decide")
     context = ""
     if can.context:
         room = agent._replace(limit=can.context_limit or agent.limit)
-        context, cut = fit(room, "\n\n".join(text for text in verdict.contexts if text))
+        context, cut = fit(room, "\n\n".join(text for text in (told_first, *verdict.contexts) if text))
         if cut:
             lost.append(f"{cut} characters of context were cut")
     elif any(verdict.contexts):
