@@ -36,6 +36,8 @@ class Use(NamedTuple):
 
     tool: str
     fields: Mapping[str, tuple[str, ...]]
+    closed: bool = False
+    """The agent takes no field back that it did not send: a changed one would be ignored without a word."""
 
 
 def _use(tool: str, **fields: str) -> Use:
@@ -78,31 +80,47 @@ _GEMINI: Final = {
     "invoke_agent": _use("task", agent="agent_name"),
 }  # fmt: skip
 
+_QWEN: Final = {
+    "run_shell_command": _use("bash", cwd="directory"),
+    "monitor": _use("bash", cwd="directory"),  # runs a command in the background
+    "read_file": _use("read", path="file_path|absolute_path|path"),
+    "zoom_image": _use("read", path="file_path"),
+    "write_file": _use("write", path="file_path"),
+    "edit": _use("edit", path="file_path", old="old_string", new="new_string"),
+    "notebook_edit": _use("notebook_edit", path="notebook_path", content="new_source"),
+    "glob": _use("glob"),
+    "grep_search": _use("grep"),
+    "list_directory": _use("list"),
+    "web_search": _use("web_search"),
+    "todo_write": _use("todo"),
+    "agent": _use("task", agent="subagent_type"),
+    "task": _use("task", agent="subagent_type"),
+    "create_sub_session": _use("task"),
+}  # fmt: skip
+
 TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
     "claude": _CLAUDE,
     "codex": {
-        "Bash": _use("bash"),  # what its hooks call every shell tool; the others are the tools' own names
+        # What its hooks call every shell tool and every patch; the other shells are the tools' own names.
+        "Bash": _use("bash")._replace(closed=True),
         "shell": _use("bash", cwd="workdir"),
         "shell_command": _use("bash", cwd="workdir"),
+        "container.exec": _use("bash", cwd="workdir"),
+        "local_shell": _use("bash", cwd="workdir|working_directory"),
         "exec_command": _use("bash", command="cmd|command", cwd="workdir"),
-        "apply_patch": _use("edit", patch="command|input|patch"),
+        "write_stdin": _use("bash", command="chars"),  # types into a shell that runs: a guard has to see it
+        "apply_patch": _use("edit", patch="command|input|patch")._replace(closed=True),
         "read_file": _use("read", path="file_path"),
         "view_image": _use("read"),
         "list_dir": _use("list", path="dir_path"),
         "grep_files": _use("grep"),
+        "web_search": _use("web_search"),
         "spawn_agent": _use("task", prompt="message", agent="agent_type"),
+        "multi_agent_v1spawn_agent": _use("task", prompt="message", agent="agent_type"),
         "update_plan": _use("todo", todos="plan"),
     },
     "gemini": _GEMINI,
-    "qwen": {
-        **_GEMINI,
-        "edit": _use("edit", path="file_path", old="old_string", new="new_string"),
-        "notebook_edit": _use("notebook_edit", path="notebook_path", content="new_source"),
-        "web_search": _use("web_search"),
-        "todo_write": _use("todo"),
-        "agent": _use("task", agent="subagent_type"),
-        "task": _use("task", agent="subagent_type"),
-    },
+    "qwen": {**_QWEN, **_GEMINI, **_QWEN},  # today's names first, then those of older versions, which are Gemini's
     "cursor": {
         "Shell": _use("bash", cwd="working_directory|cwd"),
         "Read": _use("read", path="file_path|path|target_file"),
@@ -277,7 +295,10 @@ def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: 
         return ()
     shown = canonical_input(source, native, original)
     derived = _derived(use, original)
-    return tuple(name for name, value in changed.items() if name in derived and shown.get(name) != value)
+    others = {name for name, value in changed.items() if name not in shown or shown[name] != value}
+    if use.closed:
+        derived |= {name for name in others if not {name, *use.fields.get(name, ())} & original.keys()}
+    return tuple(name for name in changed if name in others and name in derived)
 
 
 def _find(source: str, native: str) -> Use | None:

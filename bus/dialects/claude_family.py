@@ -32,6 +32,8 @@ class Family:
     """Where a deny is exit code 2 with its reason on stderr: JSON there would say something else."""
     wordless: frozenset[str] = frozenset()
     """Where the form of a deny has no place for a reason, so the person is told instead."""
+    call_fields: tuple[str, ...] = ("tool_use_id",)
+    """Where the id of a tool call stands; the first that is there counts."""
 
     @property
     def name(self) -> str:
@@ -64,7 +66,7 @@ class Family:
             cwd=_text(given, "cwd"),
             tool=canonical_tool(self.name, tool) if tool else "",
             native_tool=tool,
-            call=_text(given, "tool_use_id") if tool else "",
+            call=next(filter(None, (_text(given, field) for field in self.call_fields)), "") if tool else "",
             input=canonical_input(self.name, tool, asked) if isinstance(asked, dict) else {},
             output=given.get("tool_response") if tool else None,
             data={name: value for name, value in given.items() if name not in taken},
