@@ -74,7 +74,7 @@ _GEMINI: Final = {
     "grep_search": _use("grep", path="dir_path|path"),
     "search_file_content": _use("grep", path="dir_path|path"),
     "list_directory": _use("list", path="dir_path|path"),
-    "web_fetch": _use("web_fetch"),
+    "web_fetch": _use("web_fetch", url="url|prompt"),  # addresses stand in its prompt
     "google_web_search": _use("web_search"),
     "write_todos": _use("todo"),
     "invoke_agent": _use("task", agent="agent_name"),
@@ -125,7 +125,11 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
         "Shell": _use("bash", cwd="working_directory|cwd"),
         "Read": _use("read", path="file_path|path|target_file"),
         "Write": _use("write", path="file_path|path", content="content|contents"),
+        "TabRead": _use("read", path="file_path|path"),
+        "TabWrite": _use("write", path="file_path|path"),
         "Edit": _use("edit", path="file_path|path", old="old_string", new="new_string"),
+        "ApplyPatch": _use("edit", patch="patch|input|patch_text"),
+        "EditNotebook": _use("notebook_edit", path="target_notebook|notebook_path", content="new_string|new_source"),
         "StrReplace": _use("edit", path="file_path|path", old="old_string", new="new_string"),
         "Delete": _use("delete", path="file_path|path|target_file"),
         "Glob": _use("glob", pattern="glob_pattern|pattern", path="target_directory|path"),
@@ -134,6 +138,7 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
         "WebFetch": _use("web_fetch"),
         "WebSearch": _use("web_search", query="search_term|query"),
         "Task": _use("task", agent="subagent_type"),
+        "Subagent": _use("task", agent="subagent_type"),
         "TodoWrite": _use("todo"),
     },
     "opencode": {
@@ -150,17 +155,31 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
         "task": _use("task", agent="subagent_type"),
     },
     "copilot": {
-        **_CLAUDE,  # its PascalCase events carry Claude Code's tool names
         "bash": _use("bash"),
         "powershell": _use("bash"),
         "view": _use("read"),
         "create": _use("write", content="file_text"),
         "edit": _use("edit", old="old_str", new="new_str"),
         "str_replace": _use("edit", old="old_str", new="new_str"),
+        "str_replace_editor": _use("edit", old="old_str", new="new_str", content="file_text"),
         "apply_patch": _use("edit", patch="input|patch"),
         "rg": _use("grep"),
         "task": _use("task", agent="agent_type"),
         "update_todo": _use("todo"),
+        # Its PascalCase events carry Claude Code's names for the same tools, and the inputs of its own.
+        "Bash": _use("bash"),
+        "Read": _use("read", path="path|file_path"),
+        "Write": _use("write", path="path|file_path", content="file_text|content"),
+        "Edit": _use(
+            "edit", path="path|file_path", old="old_str|old_string", new="new_str|new_string", patch="input|patch"
+        ),
+        "Grep": _use("grep"),
+        "Glob": _use("glob"),
+        "WebFetch": _use("web_fetch"),
+        "WebSearch": _use("web_search"),
+        "TodoWrite": _use("todo"),
+        "Agent": _use("task", agent="agent_type|subagent_type"),
+        "Task": _use("task", agent="agent_type|subagent_type"),
     },
     "windsurf": {  # no tool names of its own: the event is the tool
         "run_command": _use("bash", command="command_line"),
@@ -170,7 +189,13 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
     "cline": {
         "execute_command": _use("bash"),
         "read_file": _use("read"),
-        "read_files": _use("read", path="file_paths"),
+        "read_files": _use("read", path="files|file_paths|paths"),
+        "run_commands": _use("bash", command="commands|command|cmd"),
+        "editor": _use("edit", old="old_text", new="new_text"),
+        "apply_patch": _use("edit", patch="input"),
+        "search_codebase": _use("grep", pattern="queries"),
+        "fetch_web_content": _use("web_fetch", url="requests|url"),
+        "spawn_agent": _use("task", prompt="task|prompt"),
         "write_to_file": _use("write"),
         "replace_in_file": _use("edit", patch="diff"),
         "search_files": _use("grep", pattern="regex"),
@@ -183,9 +208,12 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
 """By agent, by the agent's own tool name. From the agents' references and captures, November 2026."""
 
 # One call that may create files as well as change them: a hook on `write` has to see it too.
-_ALSO: Final = {"apply_patch": ("write",), "patch": ("write",), "write_code": ("write",)}
+_ALSO: Final = {"apply_patch": ("write",), "ApplyPatch": ("write",), "patch": ("write",), "write_code": ("write",),
+                "editor": ("write",), "str_replace_editor": ("write",)}  # fmt: skip
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_SEVERAL: Final = frozenset({"commands", "requests", "queries"})
+"""Fields of Cline's that hold a list of what others call one by one."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 
 
@@ -203,13 +231,18 @@ def canonical_tool(source: str, native: str, *, server: str = "") -> str:
     agent = source_name(source)
     if server:
         tool = native.removeprefix("MCP:")
-        for prefix in (f"mcp_{server}_", f"{server}__", f"{server}_", f"{server}-"):
-            tool = tool.removeprefix(prefix)
-        return f"mcp__{server}__{tool}"
+        prefixes = (f"mcp_{server}_", f"{server}__", f"{server}_", f"{server}-")
+        found = next((prefix for prefix in prefixes if tool.startswith(prefix)), "")  # one: a tool may repeat it
+        return mcp_tool(server, tool.removeprefix(found))
     if agent in ("gemini", "qwen") and native.startswith("mcp_"):
         name, _, tool = native.removeprefix("mcp_").partition("_")
-        return f"mcp__{name}__{tool}" if name and tool else native
+        return mcp_tool(name, tool) if name and tool else native
     return native
+
+
+def mcp_tool(server: str, tool: str) -> str:
+    """The canonical name of an MCP server's tool, both named as the server itself does."""
+    return f"mcp__{server}__{tool}"
 
 
 def tool_names(tool: str, native: str) -> tuple[str, ...]:
@@ -221,8 +254,8 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
     """The input with its canonical fields beside the agent's own.
 
     The agent's own field wins over a field that only happens to have the canonical name, so a call cannot show a hook
-    one `path` and use another. A command given as an argument list becomes the text of a command; a patch shows its
-    files as `paths`, and the first as `path`.
+    one `path` and use another. A command given as an argument list becomes the text of a command, several commands or
+    addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`.
     """
     result = dict(given)
     use = _find(source, native)
@@ -231,12 +264,14 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
     for name, own in use.fields.items():
         found = next((field for field in own if field in given), None)
         if found is not None:
-            result[name] = given[found]
+            result[name] = _joined(given[found]) if found in _SEVERAL else given[found]
+    if "commands" in use.fields.get("command", ()) and isinstance(given.get("args"), list):
+        result["command"] = shlex.join(map(str, [result.get("command", ""), *given["args"]]))
     if use.tool == "bash" and isinstance(result.get("command"), list):
         result["command"] = _command_text(result["command"])
     if use.tool in ("read", "edit") and isinstance(result.get("path"), list):
-        result["paths"] = result["path"]
-        result["path"] = next(iter(result["path"]), "")
+        result["paths"] = [item.get("path", "") if isinstance(item, dict) else item for item in result["path"]]
+        result["path"] = next(iter(result["paths"]), "")
     patch = result.get("patch")
     if "patch" in use.fields and isinstance(patch, str) and "path" not in given:
         paths = _PATCHED.findall(patch)
@@ -266,8 +301,8 @@ def native_input(source: str, native: str, changed: Mapping[str, Any], original:
         if field != name:
             moved[field] = value  # a changed canonical field outranks an own field that was merely repeated
         else:
-            result[name] = _like(original.get(name), value)
-    return result | {field: _like(original.get(field), value) for field, value in moved.items()}
+            result[name] = _like(name, original.get(name), value)
+    return result | {field: _like(field, original.get(field), value) for field, value in moved.items()}
 
 
 def tool_for(agent: str, canonical: str) -> str:
@@ -313,6 +348,10 @@ def _bare(native: str) -> str:
 def _derived(use: Use, original: Mapping[str, Any]) -> frozenset[str]:
     if "patch" in use.fields and "path" not in use.fields and "path" not in original:
         return frozenset({"path", "paths"})
+    if "requests" in original:
+        return frozenset({"url"})
+    if "args" in original or any(isinstance(item, dict) for item in _items(original.get("commands"))):
+        return frozenset({"command"})
     own = next((field for field in use.fields.get("path", ()) if field in original), "")
     return frozenset({"path", "paths"}) if isinstance(original.get(own), list) else frozenset()
 
@@ -325,8 +364,27 @@ def _command_text(argv: list[Any]) -> str:
     return shlex.join(words)
 
 
-def _like(before: object, value: object) -> object:
+def _joined(value: object) -> str:
+    """Several commands, addresses or patterns as one text, a line each: a guard has to see all of them."""
+    lines = []
+    for item in _items(value):
+        if not isinstance(item, dict):
+            lines.append(str(item))
+        elif isinstance(item.get("args"), list):
+            lines.append(shlex.join(map(str, [item.get("command", ""), *item["args"]])))
+        else:
+            lines.append(str(item.get("command", item.get("url", ""))))
+    return "\n".join(lines)
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _like(field: str, before: object, value: object) -> object:
     """A changed command text in the form that the agent sent: an argument list stays one."""
+    if field in _SEVERAL:
+        return [value] if isinstance(value, str) else value
     if not (isinstance(before, list) and isinstance(value, str)):
         return value
     if len(before) == 3 and _command_text(before) == str(before[2]):
