@@ -5,10 +5,11 @@ BIN    := $(VENV)/bin
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test check format chaos bench coverage clean
+.PHONY: help demo test test-agents check format chaos bench coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes"
+	@echo "make test-agents  real agent programs (npm) against a scripted model"
 	@echo "make check     ruff and mypy --strict"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make bench     what it costs against bare libraries, ratios first"
@@ -32,7 +33,11 @@ demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow'
+	$(BIN)/python -m pytest $(T) -m 'not slow and not agents'
+
+# Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
+test-agents: $(VENV)/.dev
+	FLEETHOOK_AGENTS="$(A)" $(BIN)/python -m pytest tests/agents
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,7 +56,7 @@ bench: $(VENV)/.dev
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(T) -m 'not slow'
+	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -14,6 +14,7 @@ from bus.connections import Links
 from bus.directories import Directories
 from bus.errors import Unreachable
 from bus.hooksets import current_version
+from bus.hosts import GROUP as HOSTS
 from bus.ids import host_name
 from bus.keys import Keys
 from bus.redaction import redact_url
@@ -143,6 +144,8 @@ async def read_roles(links: Links, rq: Links, keys: Keys, settings: Settings) ->
     return (
         _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
         _role("dispatcher", holder, 1),
+        # Off and not missing: a machine without agents has nothing to answer for.
+        _role("host", await _beating(links, keys, keys("requests", host_name()), HOSTS), 0),
         _role("carrier", await _registered(rq, settings, "carrier"), settings.carriers),
         _role("chores", await _registered(rq, settings, "chores"), settings.chores),
     )

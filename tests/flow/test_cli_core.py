@@ -150,7 +150,7 @@ def test_status_shows_who_is_alive(up: tuple[Place, Done]) -> None:
     assert done.code == 0, done.out
     found = done.json
     assert {role["role"]: (role["health"], role["alive"]) for role in found["roles"]} == {
-        "evaluator": ("ok", 1), "dispatcher": ("ok", 1), "carrier": ("ok", 1), "chores": ("ok", 1)
+        "evaluator": ("ok", 1), "dispatcher": ("ok", 1), "host": ("ok", 1), "carrier": ("ok", 1), "chores": ("ok", 1)
     }  # fmt: skip
     assert [stream["name"] for stream in found["streams"]][:4] == ["requests", "waiting", "events", "deliveries"]
     assert found["problems"] == []

@@ -1,0 +1,139 @@
+"""Real agent programs with `fleethook install` as it is: what runs, what does not, and what their models are told (B-08).
+
+Which programs take part: FLEETHOOK_AGENTS (names with spaces; all where it is not set). One that cannot be installed here
+is no silent gap: its test is skipped with the reason, and `make test-agents` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.model import Model, playing
+from tests.agents.programs import PROGRAMS, Missing, Program
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
+
+REWRITES = frozenset({"claude", "codex", "gemini", "opencode"})
+"""Where a changed input is what runs; Qwen Code 0.24.4 runs the original, so its model is told what to call instead."""
+
+HOOKS = """
+hooks:
+  - id: no-forbidden
+    on: tool:pre_execute:bash
+    rule: {command: [forbidden], decision: deny, reason: policy P-1 forbids it}
+  - id: rewrites
+    on: tool:pre_execute:bash
+    when: event.input.command.contains("original")
+    command: |
+      cat > /dev/null
+      echo '{"decision": "allow", "updated_input": {"command": "echo rewritten-by-hook | tee -a ran.txt"}}'
+  - id: remembers
+    on: [session:start, user:prompt_submit]
+    command: cat > /dev/null; echo remember-the-milk
+"""
+
+
+class World:
+    """One machine: a bus that runs, a home, a project, and a model."""
+
+    def __init__(self, folder: Path, model: Model) -> None:
+        self.folder, self.model = folder, model
+        self.home, self.project = folder / "home", folder / "project"
+
+    def fleethook(self, *args: str, code: int | None = 0) -> str:
+        """One command line of ours, and its stdout."""
+        env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
+            "HOME": str(self.home), "FLEETHOOK_HOME": str(self.folder / "fh"), "CODEX_HOME": str(self.home / ".codex"),
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "workers.cli", *args], cwd=self.project, env={**env, "PYTHONPATH": os.getcwd()},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert code is None or done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
+        return done.stdout
+
+    def run(self, program: Program, command: str) -> str:
+        """What the command left behind after the agent was asked to run it; its output is in `ran.txt`."""
+        ran = self.project / "ran.txt"
+        ran.unlink(missing_ok=True)
+        self.model.asks(command)
+        done = program.run("go", self.home, self.project, self.model.url)
+        assert self.model.requests, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        return ran.read_text() if ran.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Model]:
+    with playing() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("w"), model)
+    for folder in (made.home, made.project, made.folder / "fh" / "config"):
+        folder.mkdir(parents=True)
+    (made.folder / "fh" / "config" / "fleethook.yaml").write_text(HOOKS)
+    made.fleethook("up", "--detach")
+    try:
+        yield made
+    finally:
+        made.fleethook("down", code=None)
+
+
+def chosen() -> list[str]:
+    return os.environ.get("FLEETHOOK_AGENTS", "").split() or list(PROGRAMS)
+
+
+def files(home: Path) -> dict[str, bytes]:
+    """What an agent's settings hold: every file below home that ours could have written."""
+    return {
+        str(path.relative_to(home)): path.read_bytes()
+        for pattern in ("*settings*.json", "hooks.json", "*.toml", "plugin*/**/*.js")
+        for path in sorted(home.rglob(pattern)) if path.is_file() and "cache" not in str(path).lower()
+    }  # fmt: skip
+
+
+@pytest.mark.req("B-08", "X-01")
+@pytest.mark.parametrize("name", chosen())
+def test_an_agent_program_obeys_the_bus(world: World, name: str) -> None:
+    program = PROGRAMS[name]
+    try:
+        program.installed()
+    except Missing as error:
+        pytest.skip(f"{name} cannot be had here: {error}")
+    program.prepare(world.home, world.project, world.model.url)
+    before = files(world.home)
+    assert world.run(program, "echo marker | tee -a ran.txt") == "marker\n", "as it comes, without us"
+    settled = files(world.home)  # some write settings of their own at their first start
+
+    world.fleethook("install", name, "--yes")
+    live = json.loads(world.fleethook("doctor", "--live", "--json", code=None))
+    assert "denied" in json.dumps([one for one in live["checks"] if name in json.dumps(one)]), live
+
+    assert world.run(program, "echo marker | tee -a ran.txt") == "marker\n"
+    assert "remember-the-milk" in world.model.told, "the context of a hook reaches the model"
+
+    assert world.run(program, "echo forbidden | tee -a ran.txt") == "", "a denied call does not run"
+    assert "policy P-1 forbids it" in world.model.told, "the reason is in the next request to the model"
+
+    ran = world.run(program, "echo original | tee -a ran.txt")
+    if name in REWRITES:
+        assert ran == "rewritten-by-hook\n"
+    else:
+        assert ran == ""
+        assert "rewritten-by-hook" in world.model.told
+    seen = world.fleethook("events", "list", "--json")
+    assert f'"source":"{name}"' in seen.replace(" ", "")
+
+    world.fleethook("uninstall", name, "--yes")
+    assert files(world.home) in (settled, before), "an uninstall leaves every file as it was"
+    assert world.run(program, "echo forbidden | tee -a ran.txt") == "forbidden\n"
