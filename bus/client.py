@@ -47,7 +47,7 @@ class Bus:
         connect: float = CONNECT_SECONDS,
     ) -> None:  # fmt: skip
         if not url or not namespace:
-            from bus.config.settings import load_settings
+            from bus.config.loading import load_settings
             from bus.server import bus_url
 
             settings = load_settings().settings

@@ -14,6 +14,7 @@ import msgspec
 from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
 from bus.conditions import compile_condition
+from bus.config.documents import NOTHING, Source, Stamp, stamp
 from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile, load_hook_file
 from bus.config.trust import is_trusted, project_file
@@ -262,7 +263,11 @@ class _Watched:
 
     def __init__(self, layer: Layer, path: Path, trust_file: Path) -> None:
         self._layer, self._path, self._trust = layer, path, trust_file
-        self._looked, self._stamp = 0.0, (0, 0, 0)
+        self._looked = 0.0
+        self._seen: tuple[Stamp, bool] | None = None
+        """The file as it was read last, and whether it was trusted; None where it has to be read again."""
+        self._sources: tuple[Source, ...] = ()
+        """What else was read for it, when it was read last."""
         self._current = Layered(layer, "", HookFile())
 
     def current(self) -> Layered:
@@ -273,30 +278,35 @@ class _Watched:
         return self._current
 
     def _look(self) -> None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            self._stamp, self._current = (0, 0, 0), Layered(self._layer, "", HookFile())
+        found = stamp(self._path)
+        if found == NOTHING:
+            self._seen, self._sources, self._current = None, (), Layered(self._layer, "", HookFile())
             return
         trusted = self._layer != "project" or is_trusted(self._path, self._trust)
-        stamp = (stat.st_mtime_ns, stat.st_size, int(trusted))
-        if stamp == self._stamp:
+        if (found, trusted) == self._seen and not any(source.changed() for source in self._sources):
             return
-        self._stamp = stamp
+        self._seen = (found, trusted)
         if not trusted:
             log.warning(
                 "%s is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it", self._path
             )
-            self._current = Layered(self._layer, "", HookFile())
+            self._sources, self._current = (), Layered(self._layer, "", HookFile())
             return
         try:
             file = load_hook_file(self._path, self._layer)
+            self._sources = file.sources
             HookSet([Layered(self._layer, file.digest[:8], file)])
         except ConfigError as error:
             log.error("%s: the set that was in force stays", error)
             return
+        had = {one.path for one in self._current.file.imports if not one.broken}
+        lost = [one for one in file.imports if one.broken and one.path in had]
+        if lost:
+            why = "; ".join(str(problem) for problem in file.problems)
+            log.error("%s: %s is broken; the set that was in force stays: %s", self._path, lost[0].path, why)
+            return
         if self._layer == "project" and not is_trusted(self._path, self._trust):
-            self._stamp = (0, 0, 0)  # changed between the look and the reading: looked at again
+            self._seen = None  # changed between the look and the reading: looked at again
             return
         for problem in file.problems:
             log.error("%s: this entry is left out", problem)

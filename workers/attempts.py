@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from bus.codec import decode_verdict
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.hooks import Endpoint, Hook
+from bus.hooks import NATIVE, Endpoint, Hook
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.processes import Finished
@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
 
 class Told:
-    """An event as deliveries need it: decoded once, its webhook body rendered once and only if one is sent."""
+    """An event as deliveries need it: decoded once, its webhook body rendered once a dialect and only if one is sent."""
 
     __slots__ = ("_webhook", "event", "in_force", "looked", "size", "verdict")
 
@@ -64,14 +64,14 @@ class Told:
         self.event, self.verdict, self.size = event, verdict, size
         self.in_force: HookSet | None = None
         self.looked = 0.0
-        self._webhook: bytes | None = None
+        self._webhook: dict[str, bytes] = {}
 
-    @property
-    def webhook(self) -> bytes:
-        """The JSON body."""
-        if self._webhook is None:
-            self._webhook = render_body(self.event, self.verdict)
-        return self._webhook
+    def webhook(self, dialect: str) -> bytes:
+        """The JSON body, as a dialect has it; raises GivenUp where it cannot be written."""
+        body = self._webhook.get(dialect)
+        if body is None:
+            body = self._webhook[dialect] = render_body(self.event, self.verdict, dialect)
+        return body
 
 
 class Result(NamedTuple):
@@ -96,7 +96,8 @@ class Attempts:
         told = self._tell(taken)
         if taken.kind == "webhook":
             endpoint, in_force = await self._find(taken, told, lambda one: one.endpoints.get(taken.hook))
-            schedule = endpoint.retry or DEFAULT_SCHEDULE
+            # Another system's endpoint that names no retries has none.
+            schedule = endpoint.retry or (DEFAULT_SCHEDULE if endpoint.dialect == NATIVE else ())
         else:
             hook, in_force = await self._find(taken, told, lambda one: one.hooks.get(taken.hook))
             if taken.kind != hook.kind:
@@ -106,10 +107,12 @@ class Attempts:
             schedule = hook.retry
             endpoint = Endpoint(
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
-                timeout=hook.timeout, origin=hook.origin,
+                timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
-        reply = await post(posters.under(in_force.network), endpoint, taken.id, told.webhook, int(time.time()))
-        return Result(judge(reply), schedule, reply.status, shown(reply))
+        body = told.webhook(endpoint.dialect)
+        reply = await post(posters.under(in_force.network), endpoint, taken.id, body, int(time.time()))
+        kept = shown(reply) if endpoint.own.get("log_deliveries", True) else ""
+        return Result(judge(reply), schedule, reply.status, kept)
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.

@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+import msgspec
+
 from bus.codec import write_json
+from bus.dialects.hooking import HttpDialect, find_http
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooks import Endpoint
+from bus.hooks import NATIVE, Endpoint
 from bus.ids import webhook_id
 from bus.posting import Poster, Reply
 from bus.redaction import redact, redact_text
@@ -29,6 +32,7 @@ SHOWN: Final = 4096
 """Bytes of a response that the log of attempts keeps."""
 
 _FACTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call")
+_TEXTS: Final = (*_FACTS, "type", "native_tool")
 _SECRET_SECONDS: Final = 1.0
 _MOST_SECRETS: Final = 4096
 _secrets: dict[str, tuple[float, str]] = {}
@@ -37,8 +41,14 @@ RETRIED: Final = frozenset({408, 425, 429})
 """4xx that say "later" and not "no"; every 5xx is retried too."""
 
 
-def render_body(event: Event, verdict: Verdict | None) -> bytes:
-    """The JSON body for an event: `type` with dots for colons, `timestamp`, `data`; secrets redacted."""
+def render_body(event: Event, verdict: Verdict | None, dialect: str = NATIVE) -> bytes:
+    """The JSON body for an event, as the endpoint's dialect has it; secrets redacted.
+
+    Ours has `type` with dots for colons, `timestamp`, `data`. Raises GivenUp where it cannot be written.
+    """
+    theirs = find_http(dialect)
+    if theirs is not None:
+        return _foreign(event, verdict, theirs)
     facts = _clean({
         "type": event.type.replace(":", "."), "id": event.id, "source": event.source, "session": event.session,
         "host": event.host, "cwd": event.cwd, "native": event.native, "tool": event.tool, "call": event.call,
@@ -56,6 +66,22 @@ def render_body(event: Event, verdict: Verdict | None) -> bytes:
     raw = write_json({**body, "data": {**data, **details}})
     if len(raw) > MOST_BODY:
         raw = write_json({**body, "data": {**data, "thin": f"the full event has {len(raw)} bytes"}})
+    return raw
+
+
+def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> bytes:
+    """Another system's body of the redacted event; one that is too large goes without what makes it so."""
+    clean = {name: redact(value) for name, value in
+             (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
+    texts = _clean({name: getattr(event, name) for name in _TEXTS})
+    safe = msgspec.structs.replace(event, raw=None, **texts, **clean)
+    try:
+        raw = theirs.http_body(safe, verdict)
+        if len(raw) > MOST_BODY:
+            thin = {"input": {}, "output": None, "data": {"thin": f"the full event has {len(raw)} bytes"}}
+            raw = theirs.http_body(msgspec.structs.replace(safe, **thin), verdict)
+    except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+        raise GivenUp(f"the event cannot be written as JSON ({error})") from error
     return raw
 
 

@@ -27,6 +27,8 @@ Check = tuple[tuple[str, ...], Callable[[], object]]
 """Where something stands below its entry, and what raises if it cannot be compiled."""
 
 _PUBLISHED: Final = "published hook set"
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
@@ -45,6 +47,13 @@ def rule_checks(rule: Rule | None) -> Iterator[Check]:
         yield (name,), partial(check_rule, Rule(**{name: getattr(rule, name)}))
 
 
+def bad_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with headers that a file gives, one message for each."""
+    for name, value in headers.items():
+        if not _HEADER.match(name) or _CONTROL.search(value):
+            yield f"the header {name[:64]!r} holds characters that HTTP does not allow"
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """One entry of an `import:`: which file or folder was read as whose, and the ids of what came of it."""
@@ -57,6 +66,8 @@ class Imported:
     """Empty where it was not read, or nobody can tell whose it is."""
     guessed: bool = False
     enabled: bool = True
+    broken: bool = False
+    """It is there, and cannot be read."""
     hooks: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)

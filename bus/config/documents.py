@@ -33,6 +33,9 @@ DEPTH_LIMIT: Final = 32
 Stamp = tuple[int, int, int]
 """Time of change in nanoseconds, size, inode: another one is another content; zeros where nothing is there."""
 
+NOTHING: Final[Stamp] = (0, 0, 0)
+"""The stamp of what is not there."""
+
 PathParts = tuple[str | int, ...]
 Plain: TypeAlias = Any
 """What YAML and JSON can hold: text, numbers, booleans, None, lists, and dicts with text for keys."""
@@ -80,12 +83,9 @@ def gathering() -> Iterator[dict[str, Stamp]]:
 def stamp(path: Path | str) -> Stamp:
     """The stamp of a file or folder as it is now."""
     try:
-        return _stamp(os.stat(path))
+        found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a NUL in the path
-        return (0, 0, 0)
-
-
-def _stamp(found: os.stat_result) -> Stamp:
+        return NOTHING
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 

@@ -19,10 +19,11 @@ import msgspec
 
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
+from bus.config import contents
 from bus.config.contents import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
 from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
-from bus.config.importing import Gathered, Trail, read_imports, read_one, sources
+from bus.config.importing import Gathered, Trail, read_imports, read_one, refused_targets, sources
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
@@ -34,8 +35,6 @@ __all__ = [
     "read_hook_document", "to_document",
 ]  # fmt: skip
 
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
 _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
@@ -102,11 +101,12 @@ class _Reader:
             self.document, parts.imports, self.layer, _read_file,
             trail=self.trail, on_failure=self.on_failure, taken=self.ids,
         )  # fmt: skip
+        allow = (*allow, *found.network_allow)
         problems = [*self.problems, *found.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         result = HookFile(
             self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
-            (*allow, *found.network_allow), tuple(problems), (*self.warnings, *found.warnings),
+            allow, tuple(problems), (*self.warnings, *found.warnings, *refused_targets(found, address_policy(allow))),
             imports=tuple(found.imports), sections=found.sections, sources=sources(found),
         )  # fmt: skip
         return result.sealed()
@@ -264,8 +264,8 @@ class _Reader:
 
     def headers(self, path: PathParts, headers: Mapping[str, str]) -> None:
         for name, value in headers.items():
-            if not _HEADER.match(name) or _CONTROL.search(value):
-                self.report((*path, name), f"the header {name[:64]!r} holds characters that HTTP does not allow")
+            for message in contents.bad_headers({name: value}):
+                self.report((*path, name), message)
 
     def environment(self, path: PathParts, entry: HookEntry) -> None:
         for name, value in entry.env.items():

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import msgspec
 
+from bus.addresses import AddressPolicy, check_address, parse_target
 from bus.config.contents import HookFile, Imported, matcher_checks
 from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
 from bus.config.format import ID_PATTERN, ImportEntry
 from bus.config.validation import convert
 from bus.config.whose import file_in, whose
 from bus.dialects.hooking import find_hooks
-from bus.errors import ConfigError, PatternError
+from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import NATIVE, Endpoint, Hook, Layer
 from bus.verdicts import Policy
 
@@ -89,7 +90,8 @@ def read_imports(
         except ConfigError as error:
             where = () if isinstance(raw, str) else ("path",)
             found.problems.append(_placed(error, document, (*path, *where), place))
-            found.imports.append(Imported(str(place), origin, entry.dialect or ""))
+            there = os.path.lexists(place)
+            found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=there))
             continue
         _add(found, file, said, ids, entry, on_failure)
     return found
@@ -199,11 +201,11 @@ def _add(
         if wrong is not None:
             found.problems.append(_at(wrong, hook.origin))
             continue
-        changes: dict[str, Any] = {"id": _unique(hook.id, ids, said.path)}
+        changes: dict[str, Any] = {"id": _unique(hook.id, ids, entry.path)}
         if hook.on_failure is None and policy is not None:
             changes["on_failure"] = policy
         hooks.append(msgspec.structs.replace(hook, **changes))
-    endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, said.path)) for one in file.endpoints]
+    endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, entry.path)) for one in file.endpoints]
     found.hooks += hooks
     found.endpoints += endpoints
     found.guards = {**file.guards, **found.guards}
@@ -231,6 +233,21 @@ def _at(error: ConfigError, origin: str) -> ConfigError:
     file, _, line = origin.rpartition(":")
     kind = PatternError if isinstance(error, PatternError) else ConfigError
     return kind(error.message, file=file or origin, line=int(line) if line.isdigit() else 0, hint=error.hint)
+
+
+def refused_targets(found: Gathered, allowed: AddressPolicy) -> Iterator[str]:
+    """A warning for each imported URL whose host is this machine or a private address that nothing opens."""
+    targets = [(one.origin, one.url) for one in found.endpoints]
+    targets += [(hook.origin, hook.http.url) for hook in found.hooks if hook.http is not None]
+    for origin, url in targets:
+        try:
+            target = parse_target(url)
+            address = target.literal or ("127.0.0.1" if target.host == "localhost" else None)
+            if address is not None:
+                check_address(target, address, allowed)
+        except TargetRefused as error:
+            hint = f'add `network: {{allow: ["{target.host}:{target.port}"]}}` to your fleethook.yaml'
+            yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}; {hint}"
 
 
 def _unique(wanted: str, ids: set[str], path: str) -> str:

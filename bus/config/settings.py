@@ -1,28 +1,18 @@
-"""Fleethook's own settings: one value with its defaults, and where each part of it came from.
-
-Flags win over `FLEETHOOK_*` variables, these over the project's file, it over the user's file, it over the defaults.
-"""
+"""Fleethook's own settings: one value with its defaults, and how each part of it is read out of text."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, inspect
 
-from bus.config.documents import Document, PathParts, Plain, load
+from bus.config.documents import Document, PathParts, Plain
 from bus.config.format import END
-from bus.config.trust import is_trusted, project_file
-from bus.config.validation import explain, is_extra, nearest, suggestion
-from bus.directories import config_file, directories
+from bus.config.validation import explain, is_extra, suggestion
 from bus.errors import ConfigError
 from bus.verdicts import Policy
 
@@ -135,48 +125,6 @@ OTHER_VARIABLES: Final = frozenset(
 )
 """Variables that are no settings: where everything lives, and what a hook's process is told."""
 
-HARMLESS: Final = frozenset({"log_level"})
-"""What a project's file may set in a folder that nobody trusts: a cloned repository must neither redirect events nor
-weaken a policy, and a tiny budget is a way to do the latter."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Settings, the origin of each (a flag, a variable, `file:line` or `default`), and what should be said."""
-
-    settings: Settings
-    origins: Mapping[str, str]
-    warnings: tuple[str, ...] = ()
-
-
-def load_settings(
-    flags: Mapping[str, object] = MappingProxyType({}),
-    *,
-    environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-) -> Loaded:
-    """Settle every setting; ConfigError names the flag, variable or place of a bad value. None is a flag not given."""
-    environ = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    origins = dict.fromkeys(NAMES, "default")
-    warnings: list[str] = []
-    places = directories(environ, create=False)
-    user = config_file(places.config)
-    if user is not None:
-        _take_file(user, values, origins)
-    project = project_file(Path() if cwd is None else cwd)
-    if project is not None and is_trusted(project, places.trust_file):
-        _take_file(project, values, origins)
-    elif project is not None:
-        warnings += _take_untrusted(project, values, origins)
-    warnings += _take_environment(environ, values, origins)
-    for name, raw in flags.items():
-        if raw is not None:
-            flag = "--" + name.replace("_", "-")
-            values[name] = _named(name, raw, flag)
-            origins[name] = flag
-    return Loaded(Settings(**values), MappingProxyType(origins), tuple(warnings))
-
 
 def read_section(document: Document, path: PathParts, raw: Plain) -> tuple[dict[str, Any], list[ConfigError]]:
     """The good values of a `settings:` section by name, and what is wrong with the others."""
@@ -273,55 +221,3 @@ def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
         raise ConfigError(wanted)
     if not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise ConfigError(f"{name} names no {'socket' if parts.scheme == 'unix' else 'host'}")
-
-
-def _named(name: str, raw: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
-    """A value from a flag or a variable, whose name stands where a file's name would."""
-    if name not in NAMES:
-        raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))
-    try:
-        return parse_setting(name, raw)
-    except ConfigError as error:
-        raise ConfigError(error.message, file=origin, path=name, hint=error.hint) from error
-
-
-def _take_file(path: Path, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None) -> bool:
-    """Lay a file's `settings:` over what is there; whether `only` kept something out."""
-    document = load(path)
-    raw = document.value.get("settings") if isinstance(document.value, dict) else None
-    found, problems = read_section(document, ("settings",), raw)
-    if problems:
-        raise problems[0]
-    for name, value in found.items():
-        if only is None or name in only:
-            values[name] = value
-            origins[name] = f"{path}:{document.place(('settings', name), key=True)[0]}"
-    return only is not None and any(name not in only for name in found)
-
-
-def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
-    """The harmless settings of a project's file in a folder that nobody trusts; it can break nothing here."""
-    try:
-        ignored = _take_file(path, values, origins, HARMLESS)
-    except ConfigError as error:
-        return [f"{error} (ignored, since the folder is not trusted)"]
-    return [f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder"] if ignored else []
-
-
-def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> list[str]:
-    warnings = []
-    for variable in sorted(key for key in environ if key.startswith(PREFIX)):
-        name = VARIABLES.get(variable)
-        if name is None:
-            if variable not in OTHER_VARIABLES:
-                # Without the prefix, which would make every name look near to every other.
-                near = nearest(variable.removeprefix(PREFIX).lower(), (*NAMES, "home"))
-                hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
-                warnings.append(f"{variable} is no variable of Fleethook{hint}")
-            continue
-        text = environ[variable]
-        # An empty URL has a meaning of its own (the embedded server); an empty number is one that was not given.
-        if text or getattr(Settings(), name) == "":
-            values[name] = _named(name, text, variable)
-            origins[name] = variable
-    return warnings

@@ -1,8 +1,9 @@
 """Which project folders the user trusts: their hooks come with a cloned repository, and they are code.
 
-Trust belongs to a content, not to a name: the hook file and every file inside the folder that one of its commands
-names. Changed content is untrusted again. What a command reaches beyond that (a script that runs another, a module, a
-file named by a variable's value) is not seen: trusting a folder is trusting whoever can change it.
+Trust belongs to a content, not to a name: the hook file, every file that it imports, and every file inside the folder
+(or beside an imported file) that one of the commands names. Changed content is untrusted again. What a command reaches
+beyond that (a script that runs another, a module, a file named by a variable's value) is not seen: trusting a folder is
+trusting whoever can change it.
 """
 
 from __future__ import annotations
@@ -17,20 +18,25 @@ import shlex
 import stat
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from bus.config.documents import Plain, loads, read_file
+from bus.config.documents import Source, read_file, stamp
 from bus.directories import config_file, make_private
 from bus.errors import ConfigError
 from bus.locks import write_private
+
+if TYPE_CHECKING:
+    from bus.hooks import Hook
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
 _WORD_LIMIT: Final = 10_000
 _CHUNK: Final = 1024 * 1024
+_MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,30 +100,104 @@ def project_file(cwd: Path) -> Path | None:
 
 
 def content_digest(path: Path) -> str:
-    """The SHA-256 (hex) over a hook file and the files of its folder that its commands name."""
+    """The SHA-256 (hex) over a hook file, what it imports, and the files of its folder that the commands name."""
     text = read_file(path)
     folder = os.path.realpath(path.parent)
     whole = hashlib.sha256()
     whole.update(hashlib.sha256(text.encode()).digest())
-    for name in sorted(set(named_files(loads(text, file=str(path)).value, folder))):
+    for name in covered_files(path):
         digest = _file_digest(os.path.join(folder, name))
         if digest is not None:
             whole.update(hashlib.sha256(os.fsencode(name)).digest() + digest)
     return whole.hexdigest()
 
 
-def named_files(value: Plain, folder: str) -> Iterator[str]:
-    """The paths, relative to the folder, of files in it that the hooks' commands name; best effort."""
-    hooks = value.get("hooks") if isinstance(value, dict) else None
-    for hook in hooks if isinstance(hooks, list) else ():
-        if not isinstance(hook, dict) or not isinstance(hook.get("command"), str):
-            continue
-        below = hook.get("working_dir")
-        bases = [folder, os.path.join(folder, below)] if isinstance(below, str) and below else [folder]
-        for word, base in itertools.product(itertools.islice(_words(hook["command"]), _WORD_LIMIT), bases):
-            name = _inside(word, base, folder)
-            if name is not None:
-                yield name
+def covered_files(path: Path) -> list[str]:
+    """The files that belong to what is trusted, beside the hook file itself: relative to its folder where they lie in it.
+
+    Those that the commands of its hooks name, best effort, and every file that was read for an import.
+    """
+    found = _found_in(path)
+    folder = os.path.realpath(path.parent)
+    names = {os.path.relpath(one, folder) if _lies_in(one, folder) else one for one in found.read}
+    for command in found.commands:
+        names.update(command.files(folder))
+    return sorted(names)
+
+
+def imported_files(path: Path) -> tuple[str, ...]:
+    """The files that are read for the imports of a hook file, absolute, in order; missing ones are left out."""
+    return tuple(one for one in dict.fromkeys(_found_in(path).read) if os.path.isfile(one))
+
+
+class _Command(NamedTuple):
+    """The words of one hook's command, and the folders that they may be relative to."""
+
+    words: tuple[str, ...]
+    bases: tuple[str, ...]
+    root: str
+    """The folder of the import that it came with; empty for the hook file's own."""
+
+    def files(self, folder: str) -> Iterator[str]:
+        """The files that the words name inside the project, or beside the imported file."""
+        for word, base in itertools.product(self.words, (folder, *(os.path.join(folder, one) for one in self.bases))):
+            for inside in filter(None, (folder, self.root)):
+                name = _inside(word, base, inside)
+                if name is not None:
+                    yield name if inside == folder else os.path.join(inside, name)
+                    break
+
+
+class _Found(NamedTuple):
+    """What a hook file was found to hold when it was read."""
+
+    commands: tuple[_Command, ...]
+    read: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+_known: dict[str, _Found] = {}
+"""By path: a project's file is looked at every half second, and reading a thousand hooks takes too long for that."""
+_MOST_KNOWN: Final = 256
+
+
+def _found_in(path: Path) -> _Found:
+    """The commands and imports of a hook file; read anew where it, or something that was read for it, has changed."""
+    name = str(path)
+    known = _known.get(name)
+    if known is not None and not any(source.changed() for source in known.sources):
+        return known
+    # Only where a folder is trusted: it brings every kind of hook with it, which settings alone do not need.
+    from bus.config.hookfile import load_hook_file
+
+    before = Source(name, stamp(path))
+    file = load_hook_file(path, "project")
+    real = os.path.realpath(path.parent)
+    commands = tuple(_command(hook, real) for hook in file.hooks if hook.command)
+    read = tuple(os.path.realpath(one.path) for one in file.sources if not os.path.isdir(one.path))
+    if len(_known) >= _MOST_KNOWN:
+        _known.clear()
+    found = _known[name] = _Found(commands, read, (before, *file.sources))
+    return found
+
+
+def _command(hook: Hook, folder: str) -> _Command:
+    texts = (hook.command, *hook.args)
+    words = itertools.islice((word for text in texts for word in _words(text)), _WORD_LIMIT)
+    root = _root(hook.origin.rpartition(":")[0])
+    bases = tuple(dict.fromkeys(one for one in (hook.working_dir, root) if one))
+    return _Command(tuple(dict.fromkeys(words)), bases, "" if root == folder or _lies_in(root, folder) else root)
+
+
+@lru_cache(256)
+def _root(file: str) -> str:
+    """The folder that the commands of a file may be relative to: that of its plugin, else its own."""
+    folder = Path(os.path.realpath(file)).parent
+    return str(next((one for one in (folder, *folder.parents[:2]) if (one / _MANIFEST).is_file()), folder))
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
 
 
 def _words(command: str) -> Iterator[str]:

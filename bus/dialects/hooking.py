@@ -10,14 +10,14 @@ import importlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, runtime_checkable
 
 from bus.config.contents import HookFile
 from bus.events import Event
 from bus.hooks import HOOK_DIALECTS, NATIVE, Hook, Layer
 from bus.processes import Finished
 from bus.runners import Outcome
-from bus.verdicts import Policy
+from bus.verdicts import Policy, Verdict
 
 _MODULES: Final[Mapping[str, str]] = {NATIVE: "native_hooks", "ion": "claude_hooks"}
 """Where a dialect is not in the module of its own name; ion's plugins are Claude Code's."""
@@ -53,6 +53,25 @@ class HookDialect(Protocol):
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
         """What the command's ending means: a decision, context, a changed input, or a failure (never both)."""
         ...
+
+
+@runtime_checkable
+class HttpDialect(Protocol):
+    """A hook dialect that also has its own form for what goes out over HTTP; hooks of any other get ours."""
+
+    def http_body(self, event: Event, verdict: Verdict | None) -> bytes:
+        """What is posted; TypeError or ValueError where the event cannot be written. Whoever sends it redacts the event."""
+        ...
+
+    def http_answer(self, raw: bytes, hook: str) -> Outcome:
+        """What a receiver's 2xx answer with a body means for a blocking hook; raises DecodeError, which says why."""
+        ...
+
+
+def find_http(name: str) -> HttpDialect | None:
+    """The dialect's form for HTTP; None where it has none of its own."""
+    dialect: object = find_hooks(name) if name != NATIVE else None
+    return dialect if isinstance(dialect, HttpDialect) else None
 
 
 def find_hooks(name: str) -> HookDialect:

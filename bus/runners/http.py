@@ -11,6 +11,7 @@ import msgspec
 
 from bus import signing
 from bus.codec import write_json
+from bus.dialects.hooking import find_http
 from bus.errors import DecodeError, FleethookError
 from bus.events import Event
 from bus.hooks import Hook, HttpCall
@@ -37,8 +38,9 @@ class HttpRunner:
         name = f"hook {hook.id!r} ({hook.origin})" if hook.origin else f"hook {hook.id!r}"
         if hook.http is None:
             return Outcome(failure=f"{name} has no http part")
+        theirs = find_http(hook.dialect)
         try:
-            body = write_json({"event": {field: getattr(event, field) for field in event.__struct_fields__}})
+            body = theirs.http_body(event, None) if theirs is not None else _body(event)
             headers = self._headers(hook, hook.http, event, body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
@@ -55,7 +57,8 @@ class HttpRunner:
         if not reply.body.strip():
             return Outcome()
         try:
-            return msgspec.structs.replace(read_reply(reply.body, hook.id), output=shown)
+            read = theirs.http_answer if theirs is not None else read_reply
+            return msgspec.structs.replace(read(reply.body, hook.id), output=shown)
         except DecodeError as error:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 
@@ -65,6 +68,10 @@ class HttpRunner:
             message = _UNFIT.sub("-", f"{event.id or 'event'}/{hook.id}")[:256]
             headers.update(signing.headers([self._secret(call.secret)], message, int(time.time()), body))
         return headers
+
+
+def _body(event: Event) -> bytes:
+    return write_json({"event": {field: getattr(event, field) for field in event.__struct_fields__}})
 
 
 def _wrong(reply: Reply) -> str:

@@ -31,7 +31,7 @@ from workers.jobs import CARRIER, CHORES, enqueue, queue, queue_name
 
 PROGRAM = """
 import sys
-from bus.config.settings import load_settings
+from bus.config.loading import load_settings
 from workers import jobs
 from workers.roles import run_role
 jobs._WORKER_TTL, jobs._BEAT_SECONDS = 16, 0.1  # RQ waits for a job for one second at a time

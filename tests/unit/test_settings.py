@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.settings import DAY, MIB, NAMES, Loaded, Settings, describe, load_settings, parse_setting
+from bus.config.loading import Loaded, load_settings
+from bus.config.settings import DAY, MIB, NAMES, Settings, describe, parse_setting
 from bus.config.trust import trust
 from bus.directories import directories
 from bus.errors import ConfigError

@@ -40,7 +40,8 @@ from workers.cli.output import (
 
 if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
     from bus.acl import Role
-    from bus.config.settings import Loaded, Settings
+    from bus.config.loading import Loaded
+    from bus.config.settings import Settings
     from bus.connections import Links
     from bus.directories import Directories
     from bus.keys import Keys
@@ -128,7 +129,7 @@ class Context:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        from bus.config.settings import load_settings
+        from bus.config.loading import load_settings
 
         found = load_settings({"namespace": self.namespace, **self.flags})
         for warning in found.warnings:

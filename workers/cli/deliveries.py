@@ -258,7 +258,7 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
     now = time.time()
     event = Event(type="notification", id=event_id(), source="generic", native="test", time=int(now * 1000),
                   host=host_name(), data={"test": True, "message": "a test from `fleethook webhooks test`"})  # fmt: skip
-    body, reply = render_body(event, None), Reply()
+    body, reply = render_body(event, None, endpoint.dialect), Reply()
     try:
         headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
         async with Poster(hooks.network) as poster:

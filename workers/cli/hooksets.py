@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -223,14 +224,16 @@ def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
     Nothing is redacted: what looks like a secret may hide a command from whoever is about to trust it, and the file
     is the reader's own. Control characters are written out.
     """
-    from bus.config.documents import loads, read_file
-    from bus.config.trust import named_files
+    from bus.config.documents import read_file
+    from bus.config.trust import covered_files, imported_files
 
-    text = read_file(path)
-    fleet.say(f"--- {path}")
-    fleet.say(text.rstrip("\n"))
-    for name in sorted(set(named_files(loads(text, file=str(path)).value, str(path.parent.resolve())))):
-        fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
+    imported = imported_files(path)
+    for one in (path, *map(Path, imported)):
+        fleet.say(f"--- {one}" + ("" if one == path else " is imported"))
+        fleet.say(read_file(one).rstrip("\n"))
+    for name in covered_files(path):
+        if os.path.realpath(path.parent / name) not in imported and os.path.isfile(path.parent / name):
+            fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
     fleet.say("---")
     for hook in read.hooks:
         what = hook.command or (hook.http.url if hook.http is not None else "rule")
