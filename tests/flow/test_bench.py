@@ -21,6 +21,7 @@ COMPARED = {
     "request p50, synchronous face": "at most",
     "request p50, 50 other hooks": "at most",
     "command hook minus rule hook": "at most",
+    "verdict through the heaviest dialect": "at most",
     "shim, spawn to exit with a verdict": "at most",
     "publish, pipelined": "at least",
     "deliveries per CPU-second of the carrier": "at least",

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from workers.bench.dialects import dialect_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
@@ -19,6 +20,7 @@ Say = Callable[[str], None]
 PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = {
     "request": request_figures,
     "command": command_figures,
+    "dialects": dialect_figures,
     "shim": shim_figures,
     "publish": publish_figures,
     "deliveries": delivery_figures,

@@ -1,0 +1,76 @@
+"""Dialects: a verdict on an agent's own payload, through each agent dialect, against the generic one."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from typing import Final
+
+from bus.codec import encode_payload
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.dialects import find
+from bus.events import PRE_TOOL, SOURCES
+from bus.hooksets import apply
+from bus.ids import event_id, reply_token
+from bus.keys import Keys
+from bus.streams import checked
+from bus.tools import tool_for
+from workers.bench.request import RULE, process
+from workers.bench.rounds import Figure, Sizes, figure
+
+MOST_MORE_US: Final = 60.0
+"""What the heaviest dialect may cost beyond the generic one."""
+
+
+def payload(agent: str, native: str) -> bytes:
+    """A shell call of about 1 KB in the fields of every family at once: each dialect reads its own."""
+    said = {"command": "ls -la", "description": "d" * 700}
+    tool = tool_for(agent, "bash")
+    return json.dumps({
+        "session_id": "bench", "conversation_id": "bench", "sessionId": "bench", "sessionID": "bench", "cwd": "/srv",
+        "hook_event_name": native, "type": "tool:pre_execute", "tool": tool, "tool_name": tool, "toolName": tool,
+        "tool_input": said, "toolArgs": said, "input": said, "tool_info": {"command_line": "ls -la", "cwd": "/srv"},
+        "tool_use_id": event_id(),
+    }).encode()  # fmt: skip
+
+
+async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
+    """The p50 of each dialect beside the generic one's, slices taken in turn; the figure is the heaviest."""
+    keys, links = Keys("bench"), Links(url)
+    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    events = {
+        agent: next((name for name, can in find(agent).capabilities.items() if can.type in PRE_TOOL), "")
+        for agent in SOURCES
+    }
+    agents = [agent for agent in SOURCES if events[agent] and (agent == "generic" or find(agent).name == agent)]
+    series: dict[str, list[float]] = {agent: [] for agent in agents}
+    async with process(url, "-m", "workers.cli", "worker", "evaluator"):
+        for turn in range(rounds + 1):
+            slices: dict[str, list[float]] = {agent: [] for agent in agents}
+            for _ in range(sizes.slices):
+                for agent in agents:
+                    slices[agent].append(await _latency(links, keys, agent, events[agent], sizes.requests))
+            for agent in agents if turn else ():
+                series[agent].append(statistics.median(slices[agent]))
+    await links.close()
+    generic = series.pop("generic")
+    base = statistics.median(generic)
+    heaviest = max(series, key=lambda agent: statistics.median(series[agent]))
+    return [figure("verdict through the heaviest dialect", "the generic dialect", "us", series[heaviest], generic,
+                   bar=1 + MOST_MORE_US / base, note=f"{heaviest}; the bar is {MOST_MORE_US:.0f} us more")]  # fmt: skip
+
+
+async def _latency(links: Links, keys: Keys, agent: str, native: str, requests: int) -> float:
+    took = []
+    for _ in range(requests):
+        reply, body = keys("reply", reply_token()), encode_payload(payload(agent, native))
+        add = ("XADD", keys("requests"), "*", "id", event_id(), "reply", reply, "budget", 10_000, "source", agent,
+               "event", native, "host", "", "body", body)  # fmt: skip
+        start = time.perf_counter()
+        async with links.link() as link:
+            replies = await link.exchange([add, ("BLMOVE", reply, reply, "LEFT", "LEFT", "10")], seconds=11)
+        took.append(time.perf_counter() - start)
+        checked(replies[1], f"asking through {agent}")
+    return statistics.median(took) * 1e6
