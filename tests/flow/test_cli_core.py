@@ -122,7 +122,13 @@ def test_up_says_what_it_started_and_with_what(up: tuple[Place, Done]) -> None:
     assert started.code == 0, started.err
     said = started.json
     assert said["ready"]
-    assert [child["name"] for child in said["processes"]] == ["evaluator.1", "dispatcher.1", "host.1", "carrier.1", "chores.1"]
+    assert [child["name"] for child in said["processes"]] == [
+        "evaluator.1",
+        "dispatcher.1",
+        "host.1",
+        "carrier.1",
+        "chores.1",
+    ]
     assert said["server"].startswith(("valkey ", "redis "))
     assert said["created"]
     config = Path(said["config"])
@@ -167,12 +173,33 @@ def test_logs_show_the_lines_of_one_process(up: tuple[Place, Done]) -> None:
     lines = [json.loads(line) for line in place.run("logs", "--process", "evaluator", "--json").out.splitlines()]
     assert {line["process"] for line in lines} == {"evaluator.1"}
     assert "fleethook evaluator ready" in [line["text"] for line in lines]
-    followed = place.popen("logs", "--follow", "--process", "dispatcher.1")
-    assert followed.stdout is not None
-    assert "dispatcher.1 | " in followed.stdout.readline()
-    followed.send_signal(signal.SIGINT)
-    assert followed.communicate(timeout=20)[1].strip() == ""  # click ends the line that ^C stands in
-    assert followed.returncode == 130
+
+
+def test_logs_follow_a_file_over_its_change(place: Place) -> None:
+    """What is added is shown, also after the supervisor has begun a new file, until Ctrl-C."""
+    path = place.root / "fh/state/log/fleethook.log"
+    nothing = place.run("logs")
+    assert nothing.code == 3
+    assert f"there is no log at {path}" in nothing.err
+    path.parent.mkdir(parents=True)
+    path.with_name("fleethook.log.1").write_text("T1 carrier.1 | one\nT2 dispatcher.1 | two\n", "utf-8")
+    path.write_text("T3 dispatcher.1 | three\nT4 dispatcher.10 | four\n", "utf-8")
+    assert place.run("logs", "--lines", "3").out.splitlines()[0] == "T2 dispatcher.1 | two"
+    with place.popen("logs", "--follow", "--lines", "1", "--process", "dispatcher.1") as followed:
+        assert followed.stdout is not None
+        assert followed.stdout.readline() == "T3 dispatcher.1 | three\n"
+        with path.open("a", encoding="utf-8") as file:
+            file.write("T5 carrier.1 | five\nT6 dispatcher.1 | six \x1b[2J\nT7 dispat")
+            file.flush()
+            assert followed.stdout.readline() == "T6 dispatcher.1 | six \\x1b[2J\n"
+            file.write("cher.1 | seven\n")
+        assert followed.stdout.readline() == "T7 dispatcher.1 | seven\n"
+        path.replace(path.with_name("fleethook.log.1"))
+        path.write_text("T8 dispatcher.1 | eight\n", "utf-8")
+        assert followed.stdout.readline() == "T8 dispatcher.1 | eight\n"
+        followed.send_signal(signal.SIGINT)
+        assert followed.communicate(timeout=20)[1].strip() == ""  # click ends the line that ^C stands in
+        assert followed.returncode == 130
 
 
 def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> None:

@@ -129,7 +129,10 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     if verdict.updated_input is not None:
         changed = json.dumps(verdict.updated_input, ensure_ascii=False, default=str)
         yield f"  changed input: {fleet.style(short(changed, 400), 'yellow')}"
-    for note in verdict.notes:
+    for one in verdict.lost:
+        yield f"  lost: {fleet.style(plain(one, _TEXT), 'yellow')}"
+    again = ("the evaluator that had it first died: its hooks may have run twice",) if verdict.repeated else ()
+    for note in (*verdict.notes, *again):
         yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
 
 

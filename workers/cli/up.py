@@ -279,6 +279,7 @@ def _followed(path: Path) -> Iterator[str]:
             continue
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
+                rest += file.read()  # what came between our last look and the change
                 file.close()
                 file = path.open(encoding="utf-8", errors="replace")
                 continue
