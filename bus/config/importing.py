@@ -76,6 +76,10 @@ def read_imports(
     ids = set(taken)
     for number, raw in enumerate(entries):
         path = ("import", number)
+        if not isinstance(raw, (str, dict)):
+            hint = "write e.g. `- ~/.pigo/config.json`, or {path, dialect, on_failure, enabled}"
+            found.problems.append(document.error(path, "an import is a path, or a mapping with one", hint=hint))
+            continue
         entry, problems = convert(document, path, {"path": raw} if isinstance(raw, str) else raw, ImportEntry)
         found.problems.extend(problems)
         if entry is None:
