@@ -1,0 +1,68 @@
+"""Where pigo and Forge keep their hook files, and what Forge takes for a project's root (F-09, F-13)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+FORGE_PROJECT: Final = (Path(".src/forge/hooks.json"), Path(".forge/hooks.json"))
+"""Below a project's root, in their order."""
+
+_GLOBAL: Final = (Path("src/forge/hooks.json"), Path("forge/hooks.json"))
+_ROOT_MARKS: Final = (".forge", ".src", ".git")
+_MOST_LEVELS: Final = 64
+
+
+def pigo_file(environ: Mapping[str, str] | None = None) -> Path:
+    """pigo's config: `config.json` in `$PIGO_HOME`, else in `~/.pigo`."""
+    environ = os.environ if environ is None else environ
+    home = environ.get("PIGO_HOME", "")
+    return (Path(os.path.expanduser(home)) if home else _home(environ) / ".pigo") / "config.json"
+
+
+def forge_global_files(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Forge's global files in their order, whether they are there or not: below `$XDG_CONFIG_HOME`, else `~/.config`."""
+    environ = os.environ if environ is None else environ
+    given = environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if os.path.isabs(given) else _home(environ) / ".config"
+    return tuple(base / name for name in _GLOBAL)
+
+
+def forge_project_files(root: Path) -> tuple[Path, ...]:
+    """A project's own files in their order, whether they are there or not."""
+    return tuple(root / name for name in FORGE_PROJECT)
+
+
+def forge_project_root(cwd: str | Path) -> Path:
+    """The nearest folder upward with `.forge`, `.src` or `.git`, else the folder itself (F-09).
+
+    The home directory and `/` are nobody's project, and no other file system is looked at.
+    """
+    start = Path(os.path.abspath(cwd))
+    home = os.path.realpath(os.path.expanduser("~"))
+    try:
+        device = os.stat(start).st_dev
+        for folder in (start, *start.parents)[:_MOST_LEVELS]:
+            if folder == folder.parent or os.path.realpath(folder) == home or os.stat(folder).st_dev != device:
+                break
+            if any(os.path.lexists(folder / mark) for mark in _ROOT_MARKS):
+                return folder
+    except (OSError, ValueError):  # a folder that is gone or closed to us; ValueError: a NUL in it
+        pass
+    return start
+
+
+def forge_files(cwd: str | Path, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """The hook files of Forge that are there for somebody who works in `cwd`: global ones first, then the project's."""
+    return existing((*forge_global_files(environ), *forge_project_files(forge_project_root(cwd))))
+
+
+def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Those that are there."""
+    return tuple(path for path in paths if path.is_file())
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or os.path.expanduser("~"))
