@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from bus.answerfile import hook_command
 from bus.answers import Answer
-from bus.codec import read_json, write_json
+from bus.codec import write_json
 from bus.dialects import Capability
+from bus.dialects.payloads import mapping, opened, text, without
 from bus.dialects.settling import Agent, settle, told
 from bus.errors import DecodeError
 from bus.events import GATES, Event, EventType, native_type
@@ -44,6 +45,7 @@ def _can(type_: str, *answers: str) -> Capability:
         type=str(type_),
         waits=bool(answers),
         block="block" in answers,
+        allow="allow" in answers,
         ask_else="deny" if "before" in answers else "abstain",
         asks_anyway="asks" in answers,
         rewrite="rewrite" in answers,
@@ -68,7 +70,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "tool.execute.before": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"),
     "tool.execute.after": _can(EventType.TOOL_POST_EXECUTE, "block", "context"),
     "message.part.updated": _can(EventType.TOOL_ERROR),  # the plugin sends failed calls of tools only
-    "permission.asked": _can(EventType.PERMISSION_REQUEST, "block", "asks"),
+    "permission.asked": _can(EventType.PERMISSION_REQUEST, "block", "allow", "asks"),
     "permission.replied": _can(EventType.PERMISSION_GRANTED),
     "experimental.session.compacting": _can(EventType.CONTEXT_PRE_COMPACT, "context"),
     "session.compacted": _can(EventType.CONTEXT_POST_COMPACT),
@@ -98,21 +100,30 @@ class _Dialect:
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in what the plugin sent; what has no field of its own stands in `data`, and all of it in `raw`."""
-        given = read_json(payload)
-        if not isinstance(given, dict):
-            raise DecodeError(f"payload of OpenCode's plugin is not a JSON object but a {type(given).__name__}")
-        asked, answered = _map(given, "input"), _map(given, "output")
+        given = opened("OpenCode's plugin", payload)
+        asked, answered = mapping(given.get("input")), mapping(given.get("output"))
         if given.get("hook") == "event":
-            event = _map(asked, "event")
-            native, asked = native or _text(event, "type"), _map(event, "properties")
+            event = mapping(asked.get("event"))
+            native, asked = native or text(event, "type"), mapping(event.get("properties"))
         else:
-            native = native or _text(given, "hook")
+            native = native or text(given, "hook")
         if not native:
             raise DecodeError("payload of OpenCode's plugin names no event (hook)")
-        info, part = _map(asked, "info"), _map(asked, "part")
+        info, part = mapping(asked.get("info")), mapping(asked.get("part"))
         tool, arguments, output = _call(native, asked, answered, part)
-        server = _text(given, "server")
-        data = {**_without(asked, "sessionID", "tool", "callID", "args"), **_without(answered, "args")}
+        server = text(given, "server")
+        data = {
+            **without(
+                asked,
+                (
+                    "sessionID",
+                    "tool",
+                    "callID",
+                    "args",
+                ),
+            ),
+            **without(answered, ("args",)),
+        }
         data |= {name: given[name] for name in ("worktree", "parent", "goes") if name in given}
         if native == "chat.message":
             data["prompt"] = "\n".join(_texts(answered.get("parts")))
@@ -120,15 +131,12 @@ class _Dialect:
             type=_type(native, given, asked, info),
             source=NAME,
             native=native,
-            session=_text(asked, "sessionID")
-            or _text(part, "sessionID")
-            or _text(info, "sessionID")
-            or _text(info, "id"),
+            session=text(asked, "sessionID") or text(part, "sessionID") or text(info, "sessionID", "id"),
             host=host,
-            cwd=_text(given, "directory"),
+            cwd=text(given, "directory"),
             tool=canonical_tool(NAME, tool, server=server) if tool else "",
             native_tool=tool,
-            call=_text(asked, "callID") or _text(part, "callID") or _text(_map(asked, "tool"), "callID"),
+            call=text(asked, "callID") or text(part, "callID") or text(mapping(asked.get("tool")), "callID"),
             input=canonical_input(NAME, tool, arguments),
             output=output,
             data=data,
@@ -169,8 +177,8 @@ def plugin_text(
         "timeout": int(TIMEOUT * 1000),
         "events": {native: _mode(native, fail_closed=fail_closed) for native in events},
     }
-    text = PLUGIN.read_text(encoding="utf-8")
-    before, found, after = text.partition(_SETUP)
+    source = PLUGIN.read_text(encoding="utf-8")
+    before, found, after = source.partition(_SETUP)
     if not found:
         raise DecodeError(f"{PLUGIN} has no place for its setup; install Fleethook again")
     return f"{before}const SETUP = {json.dumps(setup, indent=2)}\n{after}"
@@ -202,12 +210,12 @@ def _call(
     if native in _TOOL_HOOKS:
         before = native == "tool.execute.before"
         output = None if before else answered.get("output", answered.get("content"))
-        return _text(asked, "tool"), _map(answered if before else asked, "args"), output
+        return text(asked, "tool"), mapping((answered if before else asked).get("args")), output
     if native == "permission.asked":
-        return _text(asked, "permission"), _map(asked, "metadata"), None
+        return text(asked, "permission"), mapping(asked.get("metadata")), None
     if part:
-        state = _map(part, "state")
-        return _text(part, "tool"), _map(state, "input"), state.get("error", state.get("output"))
+        state = mapping(part.get("state"))
+        return text(part, "tool"), mapping(state.get("input")), state.get("error", state.get("output"))
     return "", {}, None
 
 
@@ -215,23 +223,9 @@ def _original(event: Event | None) -> dict[str, Any] | None:
     """The arguments as OpenCode has them."""
     if event is None or event.raw is None:
         return None
-    given = _map(event.raw, "output").get("args")
+    given = mapping(event.raw.get("output")).get("args")
     return given if isinstance(given, dict) else None
 
 
 def _texts(parts: object) -> list[str]:
-    return [_text(part, "text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def _map(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = given.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _without(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names}
+    return [text(part, "text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
