@@ -33,7 +33,7 @@ demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow and not agents'
+	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 3 --dist loadfile
 
 # Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
 test-agents: $(VENV)/.dev

@@ -6,25 +6,29 @@ from collections import defaultdict
 
 import pytest
 
-NAMED = (*(f"B-{n:02d}" for n in range(1, 8)), "F-01", "F-04", "F-12", "G-20", "X-01", "X-06", "X-08")
-"""The requirements that the spine has to prove."""
+NAMED = (
+    *(f"B-{n:02d}" for n in range(1, 9)), *(f"P-{n:02d}" for n in range(1, 15)), *(f"F-{n:02d}" for n in range(1, 19)),
+    "G-01", "G-20", "G-23", *(f"I-{n:02d}" for n in range(1, 10)), "I-13", "X-01", "X-02", "X-06", "X-08",
+)  # fmt: skip
+"""The requirements that what is built so far has to prove."""
 
 
 class Requirements:
     """A pytest plugin that lists every requirement id with the tests that passed for it, and those with none."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, tuple[str, ...]] = {}
         self._passed: dict[str, int] = defaultdict(int)
         self._failed: dict[str, int] = defaultdict(int)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
-            self._ids[item.nodeid] = tuple(str(name) for mark in item.iter_markers("req") for name in mark.args)
+            names = [str(name) for mark in item.iter_markers("req") for name in mark.args]
+            item.user_properties.append(("req", names))  # goes along with the report, from other processes too
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
-            for name in self._ids.get(report.nodeid, ()):
+            names = {name for key, value in report.user_properties if key == "req" for name in value}
+            for name in names:
                 (self._passed if report.passed else self._failed)[name] += 1
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
