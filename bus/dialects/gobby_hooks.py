@@ -288,8 +288,8 @@ class _Gobby:
             tool = event.native_tool if event.source == "claude" else tool_for("claude", event.tool)
             given = input_for("claude", tool, event.source, event.native_tool, event.input)
             data |= {"tool_name": tool, "tool_input": given}
-            if event.output is not None:
-                data["tool_output"] = event.output
+        if event.output is not None:
+            data["tool_output"] = event.output
         body = {
             "event": _NAMES.get(event.type, event.type.replace(":", "_")), "timestamp": moment.replace("+00:00", "Z"),
             "session_id": event.session, "source": event.source,

@@ -1,0 +1,86 @@
+"""The Gobby example end to end: a policy server that blocks any agent's call, and an audit that is tried again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.codec import pack
+from bus.connections import Links
+from bus.events import Event
+from bus.keys import Keys
+from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
+from tests.support.receivers import Answer, Receiver, receiving
+from tests.support.running import bash, evaluating, put, stream, verdict
+from tests.support.servers import Server
+from tests.support.waiting import until
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gobby" / "config.yaml"
+
+
+def imported(folder: Path, receiver: Receiver) -> Path:
+    """A user's file that imports the example, which asks this receiver; its waits are short."""
+    text = EXAMPLE.read_text(encoding="utf-8").replace("localhost:8920", f"127.0.0.1:{receiver.port}")
+    (folder / "config.yaml").write_text(text.replace("retry_count: 3", "retry_count: 3\n        retry_delay: 0.02"))
+    user = folder / "fleethook.yaml"
+    user.write_text(f"import: [config.yaml]\nnetwork: {{allow: ['127.0.0.1:{receiver.port}']}}\n", encoding="utf-8")
+    return user
+
+
+@pytest.mark.req("G-06", "G-07", "G-08", "G-20", "X-01")
+async def test_a_policy_webhook_blocks_the_call_of_any_agent(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLICY_TOKEN", "t0k")
+    async with receiving() as receiver:
+        receiver.by_path["/policy"] = Answer(200, b'{"decision": "deny", "reason": "Destructive command"}')
+        async with evaluating(server.url, keys, user_file=imported(tmp_path, receiver)):
+            claude = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/p", "tool_name": "Bash",
+                      "tool_input": {"command": "rm -rf /"}}  # fmt: skip
+            _, reply = await put(links, keys, bash("rm -rf /", source="gemini", native_tool="run_shell_command"))
+            said = await verdict(links, reply)
+            assert (said.decision, said.reason) == ("deny", "Destructive command")
+            assert said.parts[0].origin == f"{tmp_path}/config.yaml:16"
+            await put(links, keys, pack(json.dumps(claude).encode()), source="claude", event="PreToolUse")
+
+            async def two() -> bool:
+                return len(receiver.got) == 2
+
+            await until(two, "both have been asked")
+            for got in receiver.got:
+                assert got.headers["authorization"] == "Bearer t0k"
+                assert (got.json["event"], got.json["data"]["tool_name"]) == ("before_tool", "Bash")
+                assert got.json["data"]["tool_input"] == {"command": "rm -rf /"}
+
+            receiver.by_path["/policy"] = Answer(500, b"broken")
+            _, reply = await put(links, keys, bash("ls"))
+            open_ = await verdict(links, reply)
+            assert open_.decision == "abstain", "fail-open unless told otherwise"
+            assert any("was answered 500" in note for note in open_.notes), "and loud"
+            receiver.by_path["/policy"] = Answer(200, b'{"decision": "allow"}')
+            _, reply = await put(links, keys, bash("ls"))
+            assert (await verdict(links, reply)).decision == "abstain", "Gobby's allow is no allow of the prompt"
+            assert len(await stream(links, keys)) >= 3
+
+
+@pytest.mark.req("G-07", "G-09", "G-10")
+async def test_the_audit_is_told_and_tried_again(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+    async with receiving() as receiver:
+        user = imported(tmp_path, receiver)
+        receiver.fail(2)
+        receiver.usual = Answer(200, b'{"secret": "of the receiver"}')
+        async with dispatching(server.url, keys, user_file=user), carrying(server.url, keys, user_file=user):
+            event = turn_end(type="session:end", source="claude", session="s9")
+            await publish(links, keys, event)
+            (done,) = await settled(links, keys, event.id, "delivered")
+            assert [attempt.status for attempt in done.log] == [503, 503, 200]
+            assert done.log[-1].output == "", "log_deliveries is off in Gobby's files: no bodies, every attempt"
+            assert {one.json["event"] for one in receiver.got} == {"session_end"}
+            assert receiver.got[0].json["session_id"] == "s9"
+            receiver.fail(9)
+            failing: Event = turn_end(type="session:start")
+            await publish(links, keys, failing)
+            (dead,) = await settled(links, keys, failing.id, "dead")
+            assert dead.attempts == 4, "one, and after 1, 2 and 4 steps"
