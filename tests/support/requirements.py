@@ -27,7 +27,12 @@ class Requirements:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
-            names = {name for key, value in report.user_properties if key == "req" for name in value}
+            names = {
+                str(name)
+                for key, value in report.user_properties
+                if key == "req" and isinstance(value, list)
+                for name in value
+            }
             for name in names:
                 (self._passed if report.passed else self._failed)[name] += 1
 
