@@ -1,0 +1,327 @@
+"""What stands in a plugin's folder: its manifest, where its hooks are, its commands, skills, agents and MCP servers.
+
+Everything that a plugin names lies inside its folder: a path with `..`, an absolute one, or a link that leads out is
+refused in words, since a cloned plugin could otherwise make the bus read and list what is none of its business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from bus.config.documents import Document, PathParts, Plain, load, loads, read_file
+from bus.errors import ConfigError
+from bus.places import within
+
+MANIFEST: Final = Path(".claude-plugin", "plugin.json")
+HOOKS: Final = Path("hooks", "hooks.json")
+_MARKS: Final = (
+    MANIFEST,
+    HOOKS,
+    Path(".mcp.json"),
+    Path("mcp", "mcp.json"),
+    Path("commands"),
+    Path("skills"),
+    Path("agents"),
+)
+_ROOT: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
+_SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_FRONT: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+_MOST: Final = 500
+"""Files of one kind that are listed; what has more is no plugin."""
+
+
+class Item(NamedTuple):
+    """A command (`review`, in a folder `git:review`), a skill or an agent of a plugin (I-13)."""
+
+    name: str
+    description: str
+    file: str
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server of a plugin, with the plugin's root filled in (I-10); `env` and `headers` may hold secrets."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    origin: str = ""
+    """`file:line` where it stands."""
+
+
+class HookSource(NamedTuple):
+    """One mapping of events to hooks: in which document, and where in it."""
+
+    document: Document
+    at: PathParts
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin's folder, read (I-05)."""
+
+    name: str
+    root: str
+    """Absolute."""
+    version: str = ""
+    description: str = ""
+    hooks: tuple[HookSource, ...] = ()
+    commands: tuple[Item, ...] = ()
+    skills: tuple[Item, ...] = ()
+    agents: tuple[Item, ...] = ()
+    mcp_servers: tuple[McpServer, ...] = ()
+    problems: tuple[ConfigError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        """The name with nothing in it but letters, digits, `_` and `-`."""
+        return _SLUG.sub("-", self.name).strip("-")[:40] or "plugin"
+
+
+def is_plugin(path: Path) -> bool:
+    """Whether a folder looks like a plugin."""
+    return any((path / mark).exists() or (path / mark).is_symlink() for mark in _MARKS)
+
+
+def plugin_contents(path: Path, *, hooks_only: bool = False) -> Plugin:
+    """What a plugin's folder holds, hooks included; what is wrong stands in `problems`. ConfigError: no such folder.
+
+    `hooks_only` reads no file that has nothing to do with hooks.
+    """
+    root = Path(os.path.realpath(os.path.expanduser(path)))
+    if not root.is_dir():
+        raise ConfigError(
+            "this is no folder", file=str(path), hint="name the folder that holds .claude-plugin or hooks"
+        )
+    return _Reader(root).read(hooks_only=hooks_only)
+
+
+def inside(root: str, given: str) -> str:
+    """The real path of something that a plugin names; ConfigError (without a place) where it lies outside."""
+    if os.path.isabs(given) or given.startswith("~"):
+        raise ConfigError(
+            f"the path {given[:80]!r} is not inside the plugin", hint="write it from the plugin's folder: ./…"
+        )
+    if ".." in given.split("/"):
+        raise ConfigError(f"the path {given[:80]!r} leads out of its folder (..)", hint="move the file into the plugin")
+    found = os.path.realpath(os.path.join(root, given))
+    if "\0" in given or not within(found, root):
+        raise ConfigError(
+            f"the path {given[:80]!r} is a link that leads out of the plugin", hint="copy the file into it"
+        )
+    return found
+
+
+class _Reader:
+    """Reads one plugin's folder, and collects what is wrong with it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.problems: list[ConfigError] = []
+        self.warnings: list[str] = []
+
+    def read(self, *, hooks_only: bool) -> Plugin:
+        manifest = self.document(MANIFEST)
+        value: Mapping[str, Plain] = {}
+        if manifest is not None:
+            if isinstance(manifest.value, dict):
+                value = manifest.value
+            else:
+                self.problems.append(manifest.error((), "a manifest is an object", hint='write {"name": "…"}'))
+                manifest = None
+        name = self.text(manifest, "name").strip()
+        if manifest is not None and not name and not value.get("name"):
+            self.problems.append(manifest.error((), '"name" is missing', hint=f'add "name": "{self.root.name}"'))
+        known = name or self.root.name
+        hooks = tuple(self.hooks(manifest))
+        commands: tuple[Item, ...] = ()
+        skills: tuple[Item, ...] = ()
+        agents: tuple[Item, ...] = ()
+        servers: tuple[McpServer, ...] = ()
+        if not hooks_only:
+            commands, agents = tuple(self.files(manifest, "commands")), tuple(self.files(manifest, "agents"))
+            skills, servers = tuple(self.skills(manifest)), tuple(self.servers(manifest, known))
+        return Plugin(
+            name=known, root=str(self.root), version=self.text(manifest, "version"),
+            description=self.text(manifest, "description"), hooks=hooks, commands=commands, skills=skills, agents=agents,
+            mcp_servers=servers, problems=tuple(self.problems), warnings=tuple(self.warnings),
+        )  # fmt: skip
+
+    def document(self, given: Path | str, *, at: tuple[Document, PathParts] | None = None) -> Document | None:
+        """A file of the plugin; None where it is not there, or is not to be read (which is then a problem)."""
+        try:
+            path = Path(inside(str(self.root), str(given)))
+            return load(path) if at is not None or path.exists() else None
+        except ConfigError as error:
+            self.report(error, at, str(self.root / given))
+            return None
+
+    def report(self, error: ConfigError, at: tuple[Document, PathParts] | None, file: str) -> None:
+        if error.file:
+            self.problems.append(error)
+        elif at is not None:
+            self.problems.append(at[0].error(at[1], error.message, hint=error.hint))
+        else:
+            self.problems.append(ConfigError(error.message, file=file, hint=error.hint))
+
+    def text(self, manifest: Document | None, key: str) -> str:
+        value = manifest.value.get(key) if manifest is not None else None
+        if value is None or isinstance(value, str):
+            return value or ""
+        if manifest is not None:
+            self.problems.append(manifest.error((key,), f"{key} has to be text", hint="put it in quotes"))
+        return ""
+
+    def hooks(self, manifest: Document | None) -> Iterator[HookSource]:
+        """The plugin's own hooks.json, then what its manifest adds: paths, or the hooks themselves."""
+        seen = set()
+        usual = self.document(HOOKS)
+        if usual is not None:
+            seen.add(usual.file)
+            yield HookSource(usual, ())
+        for at, entry in self.entries(manifest, "hooks"):
+            if isinstance(entry, dict) and manifest is not None:
+                yield HookSource(manifest, at)
+            elif isinstance(entry, str) and manifest is not None:
+                found = self.document(entry, at=(manifest, at))
+                if found is not None and found.file not in seen:
+                    seen.add(found.file)
+                    yield HookSource(found, ())
+            elif manifest is not None:
+                self.problems.append(manifest.error(at, "hooks has to be a path or a mapping of events"))
+
+    def entries(self, manifest: Document | None, key: str) -> Iterator[tuple[PathParts, Plain]]:
+        value = manifest.value.get(key) if manifest is not None else None
+        if isinstance(value, list):
+            for number, entry in enumerate(value):
+                yield (key, number), entry
+        elif value is not None:
+            yield (key,), value
+
+    def folders(self, manifest: Document | None, key: str) -> Iterator[Path]:
+        """The usual folder (or file), and those that the manifest names."""
+        named = [((), key), *((at, entry) for at, entry in self.entries(manifest, key))]
+        for at, entry in named:
+            if not isinstance(entry, str):
+                continue
+            try:
+                path = Path(inside(str(self.root), entry))
+            except ConfigError as error:
+                self.report(error, (manifest, at) if at and manifest is not None else None, str(self.root / entry))
+                continue
+            if path.exists():
+                yield path
+            elif at and manifest is not None:
+                self.warnings.append(str(manifest.error(at, f"{entry[:80]!r} is not there")))
+
+    def files(self, manifest: Document | None, key: str) -> Iterator[Item]:
+        """Markdown files, those of folders with the folder's name in front."""
+        for base in self.folders(manifest, key):
+            found = [base] if base.is_file() else sorted(base.rglob("*.md"))[:_MOST]
+            for path in found:
+                real = self.contained(path)
+                if real is not None:
+                    name = ":".join(path.relative_to(base).with_suffix("").parts) if path != base else path.stem
+                    yield Item(name, self.front(real).get("description", ""), str(path))
+
+    def skills(self, manifest: Document | None) -> Iterator[Item]:
+        """Folders with a SKILL.md, by the name that it gives itself."""
+        for base in self.folders(manifest, "skills"):
+            found = [base / "SKILL.md"] if (base / "SKILL.md").is_file() else sorted(base.glob("*/SKILL.md"))[:_MOST]
+            for path in found:
+                real = self.contained(path)
+                if real is not None:
+                    front = self.front(real)
+                    yield Item(front.get("name") or path.parent.name, front.get("description", ""), str(path))
+
+    def contained(self, path: Path) -> Path | None:
+        try:
+            return Path(inside(str(self.root), str(path.relative_to(self.root))))
+        except ConfigError as error:
+            self.report(error, None, str(path))
+            return None
+
+    def front(self, path: Path) -> dict[str, str]:
+        """The texts of a file's front matter; one that cannot be read is named, and the file still listed."""
+        try:
+            found = _FRONT.match(read_file(path).replace("\r\n", "\n"))
+            value = loads(found[1], file=str(path)).value if found is not None else None
+        except ConfigError as error:
+            self.warnings.append(str(error))
+            return {}
+        return {k: v.strip() for k, v in value.items() if isinstance(v, str)} if isinstance(value, dict) else {}
+
+    def servers(self, manifest: Document | None, plugin: str) -> Iterator[McpServer]:
+        """The servers of .mcp.json, mcp/mcp.json and the manifest, in the forms of Claude Code and of ion."""
+        for given in (Path(".mcp.json"), Path("mcp", "mcp.json")):
+            document = self.document(given)
+            if document is not None:
+                yield from self.server_file(document, (), document.value, plugin)
+        if manifest is None:
+            return
+        for at, entry in self.entries(manifest, "mcpServers"):
+            if isinstance(entry, str):
+                document = self.document(entry, at=(manifest, at))
+                if document is not None:
+                    yield from self.server_file(document, (), document.value, plugin)
+            else:
+                yield from self.server_map(manifest, at, entry)
+        if "mcp" in manifest.value:
+            yield from self.server_map(manifest, (), {"mcp": manifest.value["mcp"]}, plugin)
+
+    def server_file(self, document: Document, at: PathParts, value: Plain, plugin: str) -> Iterator[McpServer]:
+        if isinstance(value, dict) and "mcpServers" in value:
+            yield from self.server_map(document, (*at, "mcpServers"), value["mcpServers"])
+        elif isinstance(value, dict) and isinstance(value.get("mcp"), dict):
+            yield from self.server_map(document, at, {"mcp": value["mcp"]}, plugin)
+        else:
+            yield from self.server_map(document, at, value)
+
+    def server_map(self, document: Document, at: PathParts, value: Plain, plugin: str = "") -> Iterator[McpServer]:
+        if not isinstance(value, dict):
+            self.problems.append(document.error(at, "MCP servers are an object of names and their servers"))
+            return
+        for name, entry in value.items():
+            place = (*at, name)
+            if not isinstance(entry, dict) or not isinstance(entry.get("command", entry.get("url")), str):
+                hint = 'write {"command": "…", "args": […]} or {"url": "…"}'
+                self.problems.append(
+                    document.error(place, f"the MCP server {name[:64]!r} has no command and no url", hint=hint)
+                )
+                continue
+            try:
+                filled = {key: self.filled(part) for key, part in entry.items()}
+                given = msgspec.convert(filled, _ServerEntry)
+            except msgspec.ValidationError as error:
+                self.problems.append(document.error(place, f"the MCP server {name[:64]!r} does not fit: {error}"))
+                continue
+            origin = f"{document.file}:{document.place(place)[0]}"
+            yield McpServer(
+                name=plugin or name, command=given.command, args=tuple(given.args), env=given.env, url=given.url,
+                headers=given.headers, origin=origin,
+            )  # fmt: skip
+
+    def filled(self, value: Any) -> Any:  # noqa: ANN401 - whatever stands in the file
+        if isinstance(value, str):
+            return _ROOT.sub(lambda _match: str(self.root), value)
+        if isinstance(value, list):
+            return [self.filled(one) for one in value]
+        if isinstance(value, dict):
+            return {key: self.filled(one) for key, one in value.items()}
+        return value
+
+
+class _ServerEntry(msgspec.Struct, frozen=True):
+    command: str = ""
+    args: list[str] = msgspec.field(default_factory=list)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
