@@ -198,8 +198,13 @@ def unreachable_text(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     if isinstance(error, TimeoutError | asyncio.TimeoutError) or "Timeout" in type(error).__name__:
         return f"redis did not answer in time ({text})"
-    if "NOAUTH" in text or "WRONGPASS" in text or "NOPERM" in text:
+    # Where the client has a class for it, the server's own word is cut off; and a failed log-in is wrapped once more.
+    inner = error.__cause__ or error.__context__
+    known = f"{type(error).__name__} {type(inner).__name__} {text}"
+    if any(word in known for word in ("NOAUTH", "WRONGPASS", "NOPERM", "Authentication", "NoPermission")):
         return f"redis refused the credentials ({text}); see `fleethook acl`"
-    if "OOM" in text or "MISCONF" in text or "READONLY" in text or "LOADING" in text:
+    if any(
+        word in known for word in ("OOM", "MISCONF", "READONLY", "LOADING", "OutOfMemory", "ReadOnly", "BusyLoading")
+    ):
         return f"redis does not take writes ({text})"
     return f"redis cannot be reached ({text}); is it running? `fleethook up` starts one"

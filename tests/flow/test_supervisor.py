@@ -314,7 +314,12 @@ def test_pauses_double_up_to_ten_seconds_and_begin_anew_after_a_steady_run() -> 
 
 def test_the_processes_are_the_procfiles_in_the_numbers_that_are_set() -> None:
     specs = process_specs(Settings(evaluators=3, carriers=0, chores=1))
-    assert [(spec.name, spec.count) for spec in specs] == [("evaluator", 3), ("dispatcher", 1), ("host", 1), ("chores", 1)]
+    assert [(spec.name, spec.count) for spec in specs] == [
+        ("evaluator", 3),
+        ("dispatcher", 1),
+        ("host", 1),
+        ("chores", 1),
+    ]
     assert specs[0].argv == (sys.executable, "-P", "-m", "workers.cli", "worker", "evaluator")
 
 

@@ -1,0 +1,109 @@
+"""Settings, rights, the schema and the doctor on the command line, in the test's own process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.spool import append, spool_status
+from tests.cli_kit import fleethook
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository to work in, of a person who has nothing yet."""
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    monkeypatch.chdir(project)
+    return project
+
+
+def test_settings_are_shown_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "rediss://worker:canary1@h:6379/2")
+    monkeypatch.setenv("FLEETHOOK_BUDGET", "2.5")
+    shown = fleethook("config", "show")
+    assert shown.code == 0
+    rows = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+    assert (rows["setting"], rows["redis_url"], rows["budget"]) == ("value", "rediss://[redacted]@h:6379/2", "2.5")
+    assert (rows["url"], rows["namespace"]) == ("-", "default")
+    origins = fleethook("config", "show", "--origin", "-n", "mine")
+    (line,) = [line for line in origins.out.splitlines() if line.startswith("namespace ")]
+    assert line.split()[:3] == ["namespace", "mine", "--namespace"]
+    assert "canary1" not in shown.out + origins.out
+    assert fleethook("config", "show", "--json").json["budget"] == 2.5
+
+
+def test_what_is_checked_is_named_and_what_is_wrong_has_its_place(nowhere: Path, tmp_path: Path) -> None:
+    nothing = fleethook("config", "check")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "no hook file here" in nothing.err
+    missing = fleethook("config", "check", "gone.yaml")
+    assert (missing.code, "gone.yaml does not exist" in missing.err) == (1, True)
+    mine = nowhere / "fleethook.yaml"
+    mine.write_text("hooks: [{id: a, on: tool:pre_execute, command: x, tool: '('}, {id: b}]\n", "utf-8")
+    found = fleethook("config", "check", "--json")
+    assert found.code == 4
+    assert found.json["files"] == [str(mine)]
+    assert [(one["line"], one["column"]) for one in found.json["problems"]] == [(1, 57), (1, 63)]
+    assert json.loads(found.err)["error"]["message"] == "2 problems found"
+    mine.write_text("a: [", "utf-8")
+    broken = fleethook("config", "check")
+    assert broken.code == 4
+    assert broken.out.startswith(f"{mine}:2:1: did not find expected node content")
+
+
+def test_the_schema_is_one_and_the_same_for_people_and_programs() -> None:
+    assert json.loads(fleethook("config", "schema").out) == fleethook("config", "schema", "--json").json
+
+
+@pytest.mark.req("B-07")
+def test_the_roles_with_passwords_of_their_own() -> None:
+    """Stored as hashes, so the file gives none away; Redis 6.2 gets lines without selectors."""
+    made = fleethook("acl", "--passwords", "--json", "-n", "mine").json
+    assert [one["role"] for one in made["users"]] == ["shim", "agent", "worker", "admin"]
+    for one in made["users"]:
+        assert one["password"] not in one["line"]
+        assert f"#{hashlib.sha256(one['password'].encode()).hexdigest()}" in one["line"]
+    new, old = fleethook("acl").out, fleethook("acl", "--redis-6").out
+    assert ("(" in new, "(" in old) == (True, False)
+    assert [line.split()[1] for line in new.splitlines()] == [line.split()[1] for line in old.splitlines()]
+
+
+@pytest.mark.req("G-20")
+def test_the_doctor_without_a_server_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finding on a line of its own with its fix below; a canary is not sent to nobody."""
+    none = fleethook("doctor")
+    assert none.code == 1
+    lines = none.out.splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("FAIL  server: ")]
+    assert lines[at + 1] == "          fix: fleethook up"
+    assert any(line.startswith(" !!   claude-installed: ") for line in lines)
+    assert none.err.splitlines()[-1].startswith(f"{sum(not line.startswith('   ') for line in lines)} checks: ")
+
+    assert fleethook("install", "claude", "--yes").code == 0
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "unix:///nowhere/s")
+    away = {one["id"]: one for one in fleethook("doctor", "--live", "--json").json["checks"]}
+    assert (away["server"]["status"], away["guards"]["status"], away["claude-live"]["status"]) == (
+        "fail", "unknown", "unknown"
+    )  # fmt: skip
+    assert "was not sent" in away["claude-live"]["what"]
+
+    monkeypatch.setenv("FLEETHOOK_BUDGET", "soon")
+    wrong = fleethook("doctor")
+    assert (wrong.code, "FAIL  settings: " in wrong.out) == (1, True)
+
+
+@pytest.mark.req("X-06")
+def test_what_still_waits_is_not_thrown_away_by_an_uninstall(tmp_path: Path) -> None:
+    assert fleethook("install", "claude", "--yes").code == 0
+    spool = Path(str(tmp_path), "home/state/spool/claude")
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    assert append(spool, "events", ["id", "e1", "source", "claude"])
+    gone = fleethook("uninstall", "claude", "--yes")
+    assert gone.code == 5
+    assert f"1 events of claude still wait in {spool}" in gone.err
+    assert spool_status(spool).records == 1

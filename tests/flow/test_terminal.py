@@ -1,0 +1,104 @@
+"""Commands in front of a person: a real terminal, with its questions, colours and width."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bus.keys import Keys
+from tests.cli_kit import fleethook, namespace
+from tests.support.servers import Server
+
+ROOT = Path(__file__).parents[2]
+NOBODY = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
+"""Variables that say that no person sits there, or what that person wants."""
+
+Typed = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """A function that runs a command line in a terminal of its own, types an answer, and returns exit code and screen."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person").mkdir()
+
+    def run(*words: str, answer: str = "", columns: int = 100) -> tuple[int, str]:
+        environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
+        environment |= {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)}
+        ours, theirs = pty.openpty()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "workers", *words], stdin=theirs, stdout=theirs, stderr=theirs,
+                cwd=tmp_path, env=environment, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(theirs)
+        screen = b""
+        os.write(ours, answer.encode())
+        while True:
+            try:
+                screen += (chunk := os.read(ours, 65536))
+            except OSError:  # Linux: EIO at the end
+                break
+            if not chunk:
+                break
+        os.close(ours)
+        return process.wait(20), screen.decode().replace("\r\n", "\n")
+
+    return run
+
+
+def test_a_person_is_shown_the_change_and_asked(typed: Typed, tmp_path: Path) -> None:
+    """Added lines are green, nothing is written before the yes, and the next steps are said after it."""
+    settings = tmp_path / "person/.claude/settings.json"
+    code, screen = typed("install", "claude", "--events", "PreToolUse, Stop", answer="n\n")
+    assert code == 0
+    assert "\x1b[32m+" in screen
+    assert "Write this? [y/N]: " in screen
+    assert screen.endswith("Nothing was changed.\n")
+    assert not settings.exists()
+    code, screen = typed("install", "claude", "--events", "PreToolUse, Stop", answer="y\n")
+    assert code == 0
+    assert "start a new session of the agent" in screen
+    assert list(json.loads(settings.read_bytes())["hooks"]) == ["PreToolUse", "Stop"]
+    assert "is installed already" in fleethook("install", "claude", "--events", "PreToolUse,Stop", "--yes").err
+    code, screen = typed("uninstall", "claude", answer="n\n")
+    assert screen.endswith("Nothing was changed.\n")
+    assert settings.exists()
+    code, screen = typed("--no-color", "uninstall", "claude", answer="y\n")
+    assert (code, "\x1b[" in screen) == (0, False)
+    assert "Sessions that run keep their hooks" in screen
+    assert not settings.exists()
+
+
+def test_a_table_fits_the_terminal(typed: Typed) -> None:
+    """Long cells are folded, not cut; in a pipe the same table has one line a row."""
+    piped = fleethook("config", "show", "--origin")
+    assert piped.code == 0, piped.err
+    code, screen = typed("config", "show", "--origin", columns=60)
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
+    assert max(map(len, plain.splitlines())) <= 60
+    assert len(plain.splitlines()) > len(piped.out.splitlines())
+    assert "\x1b[1m" in screen, "the names of the columns are bold"
+
+
+@pytest.mark.parametrize("command", [("events", "purge", "--all"), ("hooks", "apply", "hooks.yaml")])
+def test_no_is_an_answer(typed: Typed, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Whoever says no, or just presses Return, has changed nothing."""
+    (tmp_path / "hooks.yaml").write_text("hooks: [{id: a, on: tool:pre_execute, command: 'true'}]\n", "utf-8")
+    for answer in ("n\n", "\n"):
+        code, screen = typed(*command, answer=answer)
+        assert code == 0
+        assert "nothing was" in screen.splitlines()[-1]
+    assert fleethook("hooks", "history", "--json").json == []

@@ -1,0 +1,142 @@
+"""What the doctor sees of a server: how it keeps its data, who is alive on it, what an agent's credentials may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.answerfile import server_from_url, write_answer_file
+from bus.config.settings import Settings
+from bus.connections import Links, sync_client
+from bus.directories import directories
+from bus.keys import Keys
+from tests.support.servers import Server
+from workers import canary, doctor
+from workers.connecting import Installed, answers_for
+from workers.doctor import agent_checks, rights_checks, server_checks
+
+SETTINGS = Settings(chores=0)
+POOR = "reset on >p ~* &* +@all"
+"""Every right; what is taken away stands behind it."""
+
+
+@pytest.fixture(scope="module")
+def poor() -> Iterator[Server]:
+    """A server that keeps nothing and throws away what it likes."""
+    one = Server()
+    one.start()
+    with sync_client(one.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+    yield one
+    one.stop()
+
+
+async def statuses(url: str, keys: Keys) -> dict[str, str]:
+    """The checks of a server by id."""
+    links = Links(url, connect=1.0)
+    try:
+        return {one.id: one.status for one in await server_checks(links, links, keys, SETTINGS)}
+    finally:
+        await links.close()
+
+
+def user(server: Server, name: str, *rules: str) -> str:
+    """The server's URL for a user with these rights."""
+    with sync_client(server.url) as client:
+        client.execute_command("ACL", "SETUSER", name, *POOR.split(), *rules)
+    return server.url.replace("unix://", f"unix://{name}:p@")
+
+
+@pytest.mark.req("G-20")
+async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None:
+    """Whatever should be there and is not, is found; nobody is missed where nobody was wanted."""
+    assert await statuses(poor.url, Keys("t-doctor")) == {
+        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "evaluator": "fail", "dispatcher": "fail",
+        "host": "warn", "carrier": "fail", "chores": "warn", "hooks": "ok",
+    }  # fmt: skip
+
+
+async def test_what_cannot_be_seen_is_neither_well_nor_ill(poor: Server) -> None:
+    blind = await statuses(user(poor, "blind", "-config", "-info", "-smembers"), Keys("t-doctor"))
+    unknown = {name for name, status in blind.items() if status == "unknown"}
+    assert unknown == {"server", "appendonly", "maxmemory-policy", "carrier", "chores"}
+    away = await statuses("unix:///nowhere/s", Keys("t-doctor"))
+    assert away.pop("server") == "fail"
+    assert set(away.values()) == {"unknown"}
+
+
+@pytest.mark.parametrize("text", ["no json", "[1]", '{"version": 1, "hooks": 7}'])
+async def test_a_published_set_that_nobody_can_read_is_said_with_the_way_out(poor: Server, text: str) -> None:
+    keys, links = Keys("t-doctor-set"), Links(poor.url, connect=1.0)
+    with sync_client(poor.url) as client:
+        client.mset({keys("hookset", "current"): "4", keys("hookset", "4"): text})
+    (found,) = [one for one in await server_checks(links, links, keys, SETTINGS) if one.id == "hooks"]
+    await links.close()
+    assert found.status == "fail"
+    assert "hook set" in found.what
+    assert found.fix == "fleethook hooks rollback"
+
+
+@pytest.mark.parametrize(
+    ("brand", "version", "status"),
+    [("redis", "6.0.16", "fail"), ("redis", "6.2.14", "ok"), ("valkey", "7.2.0", "ok"), ("valkey", "7.1.9", "fail"),
+     ("redis", "10.0", "ok"), ("", "7.0", "ok"), ("redis", "", "unknown")],
+)  # fmt: skip
+def test_the_oldest_server_that_will_do(brand: str, version: str, status: str) -> None:
+    assert doctor._version_check(brand, version, "redis://h", 1.0).status == status
+
+
+@pytest.mark.req("B-07")
+async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> None:
+    """Too few of them is a fault, too many a warning, and only the role `shim` has neither."""
+    places = directories()
+    assert await rights_checks("claude", places) == []
+    path = places.answer_file("claude")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made, _ = answers_for("claude", Settings(), places, closed=False, environ={"FLEETHOOK_SHIM_URL": poor.url})
+    write_answer_file(path, made)
+    (wide,) = await rights_checks("claude", places)
+    assert (wide.status, wide.what) == (
+        "warn", "claude: its hook commands may also read hook sets, read events, read counters"
+    )  # fmt: skip
+    for url, says in (
+        (user(poor, "mute", "-xadd", "-eval"), "may not add requests, add events, drain the spool"),
+        (poor.url.replace("unix://", "unix://nobody:x@"), "redis refused the credentials"),
+        ("unix:///nowhere/s", "redis cannot be reached"),
+    ):
+        answers, _ = answers_for("claude", Settings(), places, closed=False, environ={"FLEETHOOK_SHIM_URL": url})
+        assert answers.server == server_from_url(url)
+        write_answer_file(path, answers)
+        (found,) = await rights_checks("claude", places)
+        assert found.status == "fail"
+        assert says in found.what
+
+
+async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) -> None:
+    places, links = directories(), Links("unix:///nowhere/s", connect=0.2)
+    assert await canary.expected(links, Keys("main"), Settings(), places, tmp_path) is None
+    await links.close()
+    assert canary.guard_check(None).status == "unknown"
+    stop = Installed(agent="claude", scope="user", path="/s.json", commands={"Stop": "true"})
+    (found,) = canary.live_checks(stop, places, None, tmp_path)
+    assert (found.status, found.fix) == ("warn", "fleethook install claude --scope user")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "says"),
+    [("echo '2.1.0 (Claude Code)'; echo more", "ok", "2.1.0 (Claude Code) at "), ("exit 3", "unknown", "does not say"),
+     ("", "unknown", "does not say"), (None, "unknown", "not on PATH")],
+)  # fmt: skip
+def test_the_agents_own_program_says_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, status: str, says: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if script is not None:
+        program = tmp_path / "claude"
+        program.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        program.chmod(0o700)
+    found = {one.id: one for one in agent_checks("claude", Settings(), directories(), tmp_path)}["claude-program"]
+    assert (found.status, says in found.what) == (status, True)
