@@ -25,7 +25,7 @@ _ERROR: Final = ("error", "error_message", "errorMessage", "message")
 
 def tool_call(agent: str, event: Event) -> tuple[str, dict[str, Any]]:
     """The name and input of the event's tool call as `agent` writes them; the canonical ones where it has none of its own."""
-    tool = tool_for(agent, event.tool)
+    tool = event.native_tool if event.source == agent and event.native_tool else tool_for(agent, event.tool)
     return tool, input_for(agent, tool, event.source, event.native_tool, event.input)
 
 

@@ -40,18 +40,20 @@ def forge_project_root(cwd: str | Path) -> Path:
 
     The home directory and `/` are nobody's project, and no other file system is looked at.
     """
-    start = Path(os.path.abspath(cwd))
-    home = os.path.realpath(os.path.expanduser("~"))
+    start = os.path.abspath(cwd)
     try:
-        device = os.stat(start).st_dev
-        for folder in (start, *start.parents)[:_MOST_LEVELS]:
-            if folder == folder.parent or os.path.realpath(folder) == home or os.stat(folder).st_dev != device:
+        home, device = os.stat(os.path.expanduser("~")), os.stat(start).st_dev
+        folder = start
+        for _ in range(_MOST_LEVELS):
+            here, above = os.stat(folder), os.path.dirname(folder)
+            if folder == above or here.st_dev != device or os.path.samestat(here, home):
                 break
-            if any(os.path.lexists(folder / mark) for mark in _ROOT_MARKS):
-                return folder
+            if any(os.path.lexists(f"{folder}/{mark}") for mark in _ROOT_MARKS):
+                return Path(folder)
+            folder = above
     except (OSError, ValueError):  # a folder that is gone or closed to us; ValueError: a NUL in it
         pass
-    return start
+    return Path(start)
 
 
 def forge_files(cwd: str | Path, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:

@@ -140,6 +140,8 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
     }  # fmt: skip
     assert args == {"command": "ls -la", "cwd": "sub"}
     assert PIGO.stdin(one(tmp_path), BASH) == b""
+    own = Event(type="tool:pre_execute", source="pigo", tool="glob", native_tool="find", input={"pattern": "*"})
+    assert PIGO.variables(one(tmp_path), own)["PIGO_TOOL_NAME"] == "find"
     write = Event(type="tool:pre_execute", source="claude", tool="write", native_tool="Write",
                   input={"file_path": "ä.txt", "path": "ä.txt", "content": "x"})  # fmt: skip
     given = dict(PIGO.variables(one(tmp_path), write))
