@@ -248,6 +248,19 @@ def test_json_on_stdout_is_the_changed_input(
 
 
 @pytest.mark.req("F-10")
+def test_a_field_of_the_tool_that_is_called_like_a_wrapper_is_the_field(tmp_path: Path) -> None:
+    event = Event(
+        type="tool:pre_execute",
+        source="claude",
+        tool="mcp__x__run",
+        native_tool="mcp__x__run",
+        input={"args": {"a": 1}},
+    )
+    got = FORGE.outcome(one(tmp_path), event, Finished(exit_code=0, stdout=b'{"args": {"a": 2}}'), 10)
+    assert got.updated_input == {"args": {"a": 2}}
+
+
+@pytest.mark.req("F-10")
 def test_a_changed_input_that_is_cut_is_a_failure_and_not_half_a_change(tmp_path: Path) -> None:
     got = FORGE.outcome(one(tmp_path), BASH, Finished(exit_code=0, stdout=b'{"command": "', stdout_cut=9), 10)
     assert got.failure.endswith("printed a changed input of 22 bytes; 13 are read")
