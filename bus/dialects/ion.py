@@ -1,0 +1,57 @@
+"""ion as an agent: Claude Code's hook protocol, with ion's own field names beside Claude Code's (I-01 to I-03)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from bus.answers import Answer
+from bus.codec import write_json
+from bus.dialects import Capability
+from bus.dialects.claude import DIALECT as CLAUDE
+from bus.dialects.claude_family import Family
+from bus.dialects.payloads import opened
+from bus.dialects.settling import Agent
+from bus.events import Event
+from bus.verdicts import Verdict
+
+NAME: Final = "ion"
+
+TIMEOUT: Final = 5.0
+"""Seconds that ion gives a hook that says nothing; its files write milliseconds (I-04)."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    native: msgspec.structs.replace(can, timeout=min(can.timeout, TIMEOUT), unit="ms")
+    for native, can in CLAUDE.capabilities.items()
+    if not can.type.startswith("claude:")
+}
+"""Claude Code's events, but for those that are about Claude Code itself."""
+
+_CLAUDES: Final = {"event": "hook_event_name", "tool_output": "tool_response"}
+"""ion's own names for what Claude Code calls otherwise (I-02); its other fields have one name."""
+
+_FAMILY: Final[Family] = replace(CLAUDE, agent=Agent(NAME, "ion", CLAUDE.agent.limit), capabilities=CAPABILITIES)
+
+
+class _Dialect:
+    """ion's hook protocol; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload of ion's, or of Claude Code's; where both names of a field stand, Claude Code's holds."""
+        given = opened("ion", payload)
+        renamed = {_CLAUDES.get(name, name): value for name, value in given.items() if name in _CLAUDES}
+        plain = renamed | {name: value for name, value in given.items() if name not in _CLAUDES}
+        event = _FAMILY.read(native, write_json(plain), host=host)
+        return msgspec.structs.replace(event, raw=given)
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """The answer in Claude Code's own JSON."""
+        return _FAMILY.render(native, verdict, event)
+
+
+DIALECT: Final = _Dialect()
