@@ -184,7 +184,8 @@ def _said(native: str, case: Case) -> dict[str, Any]:
     if native == "beforeSubmitPrompt":
         return {"continue": case.decision != "deny"}
     if native in _NEXT_MESSAGE:
-        following = "\n\n".join(part for part in (case.reason, case.context) if part)
+        said = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to go on
+        following = "\n\n".join(filter(None, said))
         return {"followup_message": following} if following else {}
     return {"additional_context": case.context} if case.context else {}
 
