@@ -1,8 +1,10 @@
-"""What is said of a server that refuses: the words tell a person what to do, and name no password."""
+"""What is said of a server that refuses: the words tell a person what to do, and name no password. And the bytes below."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from redis.exceptions import ResponseError
 
 from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import Unreachable
+from bus.wire import Wire
 from tests.support.servers import Server
+from tests.support.waiting import until
 
 
 def without_memory(client: Any) -> str:
@@ -58,3 +62,67 @@ async def test_wrong_credentials_are_not_a_server_that_is_away(server: Server) -
             await link.exchange([("PING",)])
     await links.close()
     assert "canary1" not in str(refusal.value)
+
+
+@asynccontextmanager
+async def wire(*answers: bytes) -> AsyncIterator[tuple[Wire, list[asyncio.StreamWriter]]]:
+    """A wire to a server that gives these answers, one a command; and the other end of it."""
+    ends: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(writer)
+        for answer in answers:
+            await reader.readuntil(b"PING\r\n")
+            writer.write(answer)
+
+    def parsed(text: str) -> Exception:
+        return ConnectionError(text) if text.startswith("LOADING") else ValueError(text)
+
+    door = await asyncio.start_server(serve, "127.0.0.1", 0)
+    made, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, *door.sockets[0].getsockname())
+    try:
+        yield Wire(made, parsed), ends
+    finally:
+        made.abort()
+        for end in ends:
+            end.close()
+        door.close()
+        await door.wait_closed()
+
+
+PING = (("PING",),)
+
+
+async def test_what_nobody_asked_for_ends_the_connection() -> None:
+    """Else whoever asks next would take it for the answer."""
+    async with wire(b"+ONE\r\n-no such thing\r\n", b"") as (one, ends):
+        assert [str(reply) for reply in await one.exchange([*PING, *PING], 5, None)] == ["b'ONE'", "no such thing"]
+        assert not one.lost
+        ends[0].write(b"+AGAIN\r\n")
+
+        async def lost() -> bool:
+            return one.lost
+
+        await until(lost, "the connection is given up")
+
+
+@pytest.mark.parametrize("answer", [b"-LOADING it reads its data\r\n", b"?what\r\n"])
+async def test_an_error_that_speaks_for_the_whole_connection_is_no_reply(answer: bytes) -> None:
+    async with wire(answer) as (one, _):
+        with pytest.raises(ConnectionError):
+            await one.exchange(PING, 5, None)
+
+
+async def test_a_first_reply_may_end_the_wait_for_the_others() -> None:
+    def look(reply: Any) -> None:
+        raise KeyError(reply)
+
+    async with wire(b":0\r\n") as (one, _):
+        with pytest.raises(KeyError, match="0"):
+            await one.exchange([*PING, *PING], 5, look)
+
+
+async def test_a_reply_that_never_comes_costs_the_time_that_was_given() -> None:
+    async with wire(b"$5\r\nhal") as (one, _):
+        with pytest.raises(TimeoutError):
+            await one.exchange(PING, 0.05, None)
