@@ -6,6 +6,7 @@ The parts: `claude_files` finds and reads the files, `claude_matching` and `clau
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +47,7 @@ class _Hooks:
         return rule is None or (name in TOOL_EVENTS and holds(rule, event))
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """CLAUDE_PROJECT_DIR, the plugin's roots, and ION_… for ion's hooks (I-07)."""
+        """CLAUDE_PROJECT_DIR, the plugin's folders (its data folder is made), and ION_… for ion's hooks (I-07)."""
         project = hook.own.get("project") or (place_of(event.cwd).project if event.cwd else "")
         found = {"CLAUDE_PROJECT_DIR": project} if project else {}
         if event.session:
@@ -60,7 +61,9 @@ class _Hooks:
         if root:
             found |= {"CLAUDE_PLUGIN_ROOT": root, "PLUGIN_ROOT": root}
         if data:
-            found["CLAUDE_PLUGIN_DATA"] = os.path.expanduser(data)
+            found["CLAUDE_PLUGIN_DATA"] = folder = os.path.expanduser(data)
+            with contextlib.suppress(OSError):  # scripts find it made; where it cannot be, theirs say it best
+                os.makedirs(folder, exist_ok=True)
         if self.name == ION:
             found |= _ion(event)
         return found

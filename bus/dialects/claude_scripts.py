@@ -18,6 +18,7 @@ _RUNTIME: Final = re.compile(
 )
 _SCRIPT: Final = re.compile(r"\$\{?(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|CLAUDE_PROJECT_DIR)\b\}?[\"']?(/[^\s\"'`;|&<>()$]*)")
 _UNSET: Final = re.compile(r"\$\{?(CLAUDE_ENV_FILE|CLAUDE_PLUGIN_OPTION_\w+|user_config\.\w+)")
+_INSTALLED: Final = re.compile(r"/\.claude/plugins/cache/([\w-]+)/([\w-]+)/[^/]+/?\Z")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
 _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
@@ -35,8 +36,7 @@ class Roots(NamedTuple):
     @classmethod
     def of(cls, file: Path, plugin: str, slug: str, dialect: str) -> Roots:
         """The roots of the commands in a file."""
-        base = "~/.local/share/ion/plugins/data" if dialect == "ion" else "~/.claude/plugins/data"
-        return cls(plugin, _project(Path(plugin or file)), f"{base}/{slug}" if plugin else "")
+        return cls(plugin, _project(Path(plugin or file)), _data(plugin, slug, dialect) if plugin else "")
 
     def own(self) -> dict[str, str]:
         """As plain data, for the hook."""
@@ -110,6 +110,18 @@ def _quoted(word: str) -> str:
     """A word for a shell that expands our placeholders in it, and nothing else."""
     parts = (f'"{part}"' if _RUNTIME.fullmatch(part) else shlex.quote(part) for part in _RUNTIME.split(word) if part)
     return "".join(parts) or "''"
+
+
+def _data(plugin: str, slug: str, dialect: str) -> str:
+    """The plugin's data folder: for an installed plugin of Claude Code the very one that it uses itself."""
+    if dialect == "ion":
+        return f"~/.local/share/ion/plugins/data/{slug}"
+    installed = _INSTALLED.search(plugin)
+    return (
+        f"~/.claude/plugins/data/{installed[2]}-{installed[1]}"
+        if installed
+        else f"~/.claude/plugins/data/{slug}-inline"
+    )
 
 
 def _project(path: Path) -> str:
