@@ -15,10 +15,10 @@ from bus.events import Event
 from bus.keys import Keys
 from bus.requests import call_key
 from bus.verdicts import Verdict
-from tests.golden import kit
+from tests.golden import matrix
 
 DIALECT = find("cursor-agent")
-RECORDED = kit.recorded("cursor")
+RECORDED = matrix.recorded("cursor")
 SILENT = Answer(0, b"{}")
 
 TYPES = {
@@ -66,79 +66,79 @@ def _no(reason: str, message: str) -> dict[str, Any]:
 def _gate(native: str) -> dict[str, dict[str, Any]]:
     """What a gate says that has a place for the model's reason."""
     return {
-        "deny": _no(kit.DENIED, kit.BLOCKED),
+        "deny": _no(matrix.DENIED, matrix.BLOCKED),
         "allow": {"permission": "allow"},
-        "context": {"user_message": kit.no_context(native)},
-        "fallback open": {"user_message": kit.OPEN},
-        "fallback closed": _no(kit.NO_VERDICT, kit.SHUT),
+        "context": {"user_message": matrix.no_context(native)},
+        "fallback open": {"user_message": matrix.OPEN},
+        "fallback closed": _no(matrix.NO_VERDICT, matrix.SHUT),
     }
 
 
 def _asking(native: str) -> dict[str, dict[str, Any]]:
     """What a gate says that can ask; a changed input went with preToolUse."""
-    asked = {"permission": "ask", "agent_message": kit.ASKED, "user_message": kit.ASKED}
-    fallback = {"permission": "ask", "agent_message": kit.NO_VERDICT_ASK, "user_message": kit.NO_VERDICT_ASK}
+    asked = {"permission": "ask", "agent_message": matrix.ASKED, "user_message": matrix.ASKED}
+    fallback = {"permission": "ask", "agent_message": matrix.NO_VERDICT_ASK, "user_message": matrix.NO_VERDICT_ASK}
     allowed = {"permission": "allow"}
     return {**_gate(native), "ask": asked, "ask+rewrite": asked, "allow+rewrite": allowed, "fallback ask": fallback}
 
 
 def _plain(native: str) -> dict[str, dict[str, Any]]:
     """What a gate says whose only text is the person's."""
-    asked = {"permission": "deny", "user_message": kit.unaskable("Cursor", native)}
+    asked = {"permission": "deny", "user_message": matrix.unaskable("Cursor", native)}
     return {
-        "deny": {"permission": "deny", "user_message": kit.DENIED},
+        "deny": {"permission": "deny", "user_message": matrix.DENIED},
         "ask": asked,
         "ask+rewrite": asked,
         "allow": {"permission": "allow"},
         "allow+rewrite": {"permission": "allow"},
-        "context": {"user_message": kit.no_context(native)},
-        "fallback open": {"user_message": kit.OPEN},
-        "fallback closed": {"permission": "deny", "user_message": kit.NO_VERDICT},
-        "fallback ask": {"permission": "deny", "user_message": kit.unaskable_fallback("Cursor", native)},
+        "context": {"user_message": matrix.no_context(native)},
+        "fallback open": {"user_message": matrix.OPEN},
+        "fallback closed": {"permission": "deny", "user_message": matrix.NO_VERDICT},
+        "fallback ask": {"permission": "deny", "user_message": matrix.unaskable_fallback("Cursor", native)},
     }
 
 
 _GO: dict[str, Any] = {"continue": True}
-_NEXT = {"deny": {"followup_message": kit.DENIED}, "context": {"followup_message": kit.CONTEXT}}
+_NEXT = {"deny": {"followup_message": matrix.DENIED}, "context": {"followup_message": matrix.CONTEXT}}
 
 ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     "preToolUse": {
         **_gate("preToolUse"),
-        "ask": _no(kit.unaskable("Cursor", "preToolUse"), kit.ASK_BLOCKED),
-        "rewrite": _no(kit.CALL_IT, kit.CHANGE_BLOCKED),
-        "allow+rewrite": {"permission": "allow", "updated_input": WRITTEN, "user_message": kit.INPUT_CHANGED},
-        "ask+rewrite": _no(kit.ASKED_CALL_IT, kit.ASK_BLOCKED),
-        "fallback ask": _no(kit.unaskable_fallback("Cursor", "preToolUse"), kit.SHUT),
+        "ask": _no(matrix.unaskable("Cursor", "preToolUse"), matrix.ASK_BLOCKED),
+        "rewrite": _no(matrix.CALL_IT, matrix.CHANGE_BLOCKED),
+        "allow+rewrite": {"permission": "allow", "updated_input": WRITTEN, "user_message": matrix.INPUT_CHANGED},
+        "ask+rewrite": _no(matrix.ASKED_CALL_IT, matrix.ASK_BLOCKED),
+        "fallback ask": _no(matrix.unaskable_fallback("Cursor", "preToolUse"), matrix.SHUT),
     },
     "beforeShellExecution": _asking("beforeShellExecution"),
     "beforeMCPExecution": _asking("beforeMCPExecution"),
     "beforeReadFile": _plain("beforeReadFile"),
     "beforeTabFileRead": {
         name: {"permission": "allow" if name == "allow" else "deny"}
-        for name in kit.VERDICTS if name not in ("abstain", "context", "fallback open")
+        for name in matrix.VERDICTS if name not in ("abstain", "context", "fallback open")
     },
     "subagentStart": {
         **_plain("subagentStart"),
-        "rewrite": {"user_message": kit.no_input("subagentStart")},
-        "allow+rewrite": {"permission": "allow", "user_message": kit.no_input("subagentStart")},
-        "fallback closed": {"user_message": kit.OPEN},  # no gate of ours: a failure holds no subagent up
-        "fallback ask": {"user_message": kit.OPEN},
+        "rewrite": {"user_message": matrix.no_input("subagentStart")},
+        "allow+rewrite": {"permission": "allow", "user_message": matrix.no_input("subagentStart")},
+        "fallback closed": {"user_message": matrix.OPEN},  # no gate of ours: a failure holds no subagent up
+        "fallback ask": {"user_message": matrix.OPEN},
     },
     "beforeSubmitPrompt": {
-        "deny": {"continue": False, "user_message": kit.DENIED},
-        "ask": {"continue": False, "user_message": kit.unaskable("Cursor", "beforeSubmitPrompt")},
-        "ask+rewrite": {"continue": False, "user_message": kit.unaskable("Cursor", "beforeSubmitPrompt")},
+        "deny": {"continue": False, "user_message": matrix.DENIED},
+        "ask": {"continue": False, "user_message": matrix.unaskable("Cursor", "beforeSubmitPrompt")},
+        "ask+rewrite": {"continue": False, "user_message": matrix.unaskable("Cursor", "beforeSubmitPrompt")},
         "allow": _GO,
         "abstain": _GO,
-        "context": {**_GO, "user_message": kit.no_context("beforeSubmitPrompt")},
-        "rewrite": {**_GO, "user_message": kit.no_input("beforeSubmitPrompt")},
-        "allow+rewrite": {**_GO, "user_message": kit.no_input("beforeSubmitPrompt")},
-        "fallback open": {**_GO, "user_message": kit.OPEN},
-        "fallback closed": {"continue": False, "user_message": kit.NO_VERDICT},
-        "fallback ask": {"continue": False, "user_message": kit.unaskable_fallback("Cursor", "beforeSubmitPrompt")},
+        "context": {**_GO, "user_message": matrix.no_context("beforeSubmitPrompt")},
+        "rewrite": {**_GO, "user_message": matrix.no_input("beforeSubmitPrompt")},
+        "allow+rewrite": {**_GO, "user_message": matrix.no_input("beforeSubmitPrompt")},
+        "fallback open": {**_GO, "user_message": matrix.OPEN},
+        "fallback closed": {"continue": False, "user_message": matrix.NO_VERDICT},
+        "fallback ask": {"continue": False, "user_message": matrix.unaskable_fallback("Cursor", "beforeSubmitPrompt")},
     },
-    "sessionStart": {"context": {"additional_context": kit.CONTEXT}},
-    "postToolUse": {"deny": {"additional_context": kit.DENIED}, "context": {"additional_context": kit.CONTEXT}},
+    "sessionStart": {"context": {"additional_context": matrix.CONTEXT}},
+    "postToolUse": {"deny": {"additional_context": matrix.DENIED}, "context": {"additional_context": matrix.CONTEXT}},
     "stop": _NEXT, "subagentStop": _NEXT,
     "sessionEnd": {}, "postToolUseFailure": {}, "afterShellExecution": {}, "afterMCPExecution": {}, "afterFileEdit": {},
     "afterTabFileEdit": {}, "preCompact": {}, "afterAgentResponse": {}, "afterAgentThought": {}, "workspaceOpen": {},
@@ -146,15 +146,15 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def _event(native: str) -> Event:
-    return kit.sample(DIALECT, "cursor", native, "schema-preToolUse-3" if native == "preToolUse" else "")
+    return matrix.sample(DIALECT, "cursor", native, "schema-preToolUse-3" if native == "preToolUse" else "")
 
 
 @pytest.mark.req("B-08", "X-01")
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_payload_becomes_an_event(path: Path) -> None:
-    sent, native = json.loads(path.read_bytes()), kit.native_of(path)
+    sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
-    kit.check_kept(event, sent)
+    matrix.check_kept(event, sent)
     assert DIALECT.read("", path.read_bytes()).native == native
 
     assert event.type == OTHER_TYPES.get(path.stem, TYPES[native])
@@ -172,7 +172,7 @@ def test_a_payload_becomes_an_event(path: Path) -> None:
 
 @pytest.mark.req("B-08")
 def test_every_event_is_known_and_has_a_payload() -> None:
-    assert {kit.native_of(path) for path in RECORDED} == set(TYPES) == set(cursor.CAPABILITIES) == set(ANSWERS)
+    assert {matrix.native_of(path) for path in RECORDED} == set(TYPES) == set(cursor.CAPABILITIES) == set(ANSWERS)
     assert {native: can.type for native, can in cursor.CAPABILITIES.items()} == TYPES
     asks = {native for native, can in cursor.CAPABILITIES.items() if can.ask}
     assert asks == {"beforeShellExecution", "beforeMCPExecution"}
@@ -184,28 +184,32 @@ def test_every_event_is_known_and_has_a_payload() -> None:
 
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", kit.VERDICTS)
+@pytest.mark.parametrize("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said)
-    kit.same(DIALECT.render(native, kit.VERDICTS[said], _event(native)), kit.line(expected) if expected else SILENT)
+    matrix.same(
+        DIALECT.render(native, matrix.VERDICTS[said], _event(native)), matrix.line(expected) if expected else SILENT
+    )
 
 
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("name", ["documented-preToolUse-1", "schema-preToolUse-1"])
 def test_an_ask_waits_for_the_event_that_can_ask(name: str) -> None:
     """A shell or MCP call comes again, as beforeShellExecution or beforeMCPExecution, where Cursor asks the person."""
-    event = kit.sample(DIALECT, "cursor", "preToolUse", name)
-    assert DIALECT.render("preToolUse", kit.VERDICTS["ask"], event) == SILENT
-    assert DIALECT.render("preToolUse", kit.VERDICTS["fallback ask"], event) == kit.line({"user_message": kit.OPEN})
-    assert b'"permission":"deny"' in DIALECT.render("preToolUse", kit.VERDICTS["deny"], event).stdout
-    blind = DIALECT.render("preToolUse", kit.VERDICTS["ask"])  # nobody knows which tool it is
+    event = matrix.sample(DIALECT, "cursor", "preToolUse", name)
+    assert DIALECT.render("preToolUse", matrix.VERDICTS["ask"], event) == SILENT
+    assert DIALECT.render("preToolUse", matrix.VERDICTS["fallback ask"], event) == matrix.line(
+        {"user_message": matrix.OPEN}
+    )
+    assert b'"permission":"deny"' in DIALECT.render("preToolUse", matrix.VERDICTS["deny"], event).stdout
+    blind = DIALECT.render("preToolUse", matrix.VERDICTS["ask"])  # nobody knows which tool it is
     assert b'"permission":"deny"' in blind.stdout
 
 
 @pytest.mark.req("B-08")
 def test_a_stop_that_is_none_is_not_held_up() -> None:
     for name in ("schema-stop-2", "schema-stop-3"):
-        answer = DIALECT.render("stop", kit.VERDICTS["deny"], kit.sample(DIALECT, "cursor", "stop", name))
+        answer = DIALECT.render("stop", matrix.VERDICTS["deny"], matrix.sample(DIALECT, "cursor", "stop", name))
         assert (answer.stdout, answer.lost) == (b"{}", ("a hook wanted to block, which stop cannot: Notes are frozen",))
     both = Verdict(decision="deny", reason="Go on", contexts=("Tests fail.",))
     assert json.loads(DIALECT.render("stop", both).stdout) == {"followup_message": "Go on. [fleethook]\n\nTests fail."}
@@ -213,26 +217,26 @@ def test_a_stop_that_is_none_is_not_held_up() -> None:
 
 @pytest.mark.req("B-08")
 def test_what_it_cannot_be_told_is_named() -> None:
-    assert DIALECT.render("beforeTabFileRead", kit.VERDICTS["deny"]).lost == (
+    assert DIALECT.render("beforeTabFileRead", matrix.VERDICTS["deny"]).lost == (
         "the reason was dropped: beforeTabFileRead takes none",
     )
-    assert DIALECT.render("postToolUse", kit.VERDICTS["deny"]).lost == (
+    assert DIALECT.render("postToolUse", matrix.VERDICTS["deny"]).lost == (
         "a block became context: postToolUse cannot block",
     )
-    assert DIALECT.render("beforeShellExecution", kit.VERDICTS["rewrite"]).lost == ()
-    assert DIALECT.render("sessionStart", kit.VERDICTS["deny"]).lost != ()
+    assert DIALECT.render("beforeShellExecution", matrix.VERDICTS["rewrite"]).lost == ()
+    assert DIALECT.render("sessionStart", matrix.VERDICTS["deny"]).lost != ()
 
 
 @pytest.mark.req("B-08")
 def test_a_call_that_is_delivered_twice_is_one_call() -> None:
     """preToolUse came twice with the same id (3.18.25); another id, or another event of the call, is another call."""
-    raw = (kit.HERE / "cursor" / "documented-preToolUse-1.json").read_bytes()
+    raw = (matrix.HERE / "cursor" / "documented-preToolUse-1.json").read_bytes()
     keys = Keys("test")
     first, again = (call_key(DIALECT.read("preToolUse", raw, host=host), keys) for host in ("a", "b"))
     assert first == again != ""
     other = raw.replace(b"25c45009", b"35c45009")
     assert call_key(DIALECT.read("preToolUse", other), keys) != first
-    shell = (kit.HERE / "cursor" / "documented-beforeShellExecution-1.json").read_bytes()
+    shell = (matrix.HERE / "cursor" / "documented-beforeShellExecution-1.json").read_bytes()
     # Without an id a second try cannot be told from a second delivery, and a denied call may be right by then.
     assert call_key(DIALECT.read("beforeShellExecution", shell), keys) == ""
 
@@ -245,17 +249,17 @@ def test_mcp_tools_have_one_name_where_the_server_is_known() -> None:
     assert tool(tool_name="echo", mcp_server_name="lab") == "mcp__lab__echo"
     assert tool(tool_name="MCP:lab:echo") == "mcp__lab__echo"
     assert tool(tool_name="echo") == "MCP:echo"
-    assert "command" not in kit.sample(DIALECT, "cursor", "beforeMCPExecution").input  # that is the server's own
+    assert "command" not in matrix.sample(DIALECT, "cursor", "beforeMCPExecution").input  # that is the server's own
 
 
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("native", [name for name, can in cursor.CAPABILITIES.items() if can.block])
 def test_odd_and_long_texts(native: str) -> None:
-    said = json.loads(DIALECT.render(native, kit.ODD).stdout)
+    said = json.loads(DIALECT.render(native, matrix.ODD).stdout)
     if native != "beforeTabFileRead":
-        assert kit.ODD_REASON in said.values()
-    long = DIALECT.render(native, kit.oversized(20_000)).stdout
-    limits = [len(text.encode("utf-16-le")) // 2 for text in kit.texts(json.loads(long))]
+        assert matrix.ODD_REASON in said.values()
+    long = DIALECT.render(native, matrix.oversized(20_000)).stdout
+    limits = [len(text.encode("utf-16-le")) // 2 for text in matrix.texts(json.loads(long))]
     assert max(limits) <= cursor.TEXT_LIMIT * (2 if "top" in native else 1) + 2
 
 
@@ -263,7 +267,7 @@ def test_odd_and_long_texts(native: str) -> None:
 def test_the_unknown_passes_and_the_unreadable_is_refused() -> None:
     later = DIALECT.read("eventOfTomorrow", b'{"conversation_id":"s","brand_new":{"x":1}}')
     assert (later.type, later.data) == ("cursor:eventOfTomorrow", {"brand_new": {"x": 1}})
-    assert DIALECT.render("eventOfTomorrow", kit.VERDICTS["deny"], later) == SILENT
+    assert DIALECT.render("eventOfTomorrow", matrix.VERDICTS["deny"], later) == SILENT
     marked = b'\xef\xbb\xbf{"hook_event_name":"preToolUse","tool_name":"Shell","tool_input":{"command":"a \\ud83d"}}'
     assert DIALECT.read("", marked).input["command"] == "a \ud83d"
     odd = DIALECT.read("preToolUse", b'{"tool_name":7,"tool_input":"[1]","workspace_roots":"x","cwd":1}')

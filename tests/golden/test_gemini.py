@@ -13,10 +13,10 @@ from bus.dialects import find, gemini
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.verdicts import Verdict
-from tests.golden import kit
+from tests.golden import matrix
 
 DIALECT = find("gemini-cli")
-RECORDED = kit.recorded("gemini")
+RECORDED = matrix.recorded("gemini")
 
 TYPES = {
     "SessionStart": "session:start", "SessionEnd": "session:end", "BeforeAgent": "user:prompt_submit",
@@ -43,88 +43,88 @@ def _own(native: str, **said: object) -> dict[str, Any]:
 def _after(native: str) -> dict[str, dict[str, Any]]:
     """What an event says that blocks what has happened: an ask is dropped and named, and no failure blocks."""
     return {
-        "deny": _deny(kit.DENIED, kit.BLOCKED),
-        "ask": {"systemMessage": kit.no_ask(native)},
-        "rewrite": {"systemMessage": kit.no_input(native)},
-        "allow+rewrite": {"systemMessage": kit.no_input(native)},
-        "ask+rewrite": {"systemMessage": kit.no_input(native).replace(
-            " (fleethook trace", "; " + kit.no_ask(native).removeprefix("fleethook: ").rpartition(" (")[0]
+        "deny": _deny(matrix.DENIED, matrix.BLOCKED),
+        "ask": {"systemMessage": matrix.no_ask(native)},
+        "rewrite": {"systemMessage": matrix.no_input(native)},
+        "allow+rewrite": {"systemMessage": matrix.no_input(native)},
+        "ask+rewrite": {"systemMessage": matrix.no_input(native).replace(
+            " (fleethook trace", "; " + matrix.no_ask(native).removeprefix("fleethook: ").rpartition(" (")[0]
             + " (fleethook trace"
         )},
-        "fallback open": {"systemMessage": kit.OPEN},
-        "fallback closed": {"systemMessage": kit.OPEN},
-        "fallback ask": {"systemMessage": kit.OPEN},
+        "fallback open": {"systemMessage": matrix.OPEN},
+        "fallback closed": {"systemMessage": matrix.OPEN},
+        "fallback ask": {"systemMessage": matrix.OPEN},
     }  # fmt: skip
 
 
 def _before(native: str) -> dict[str, dict[str, Any]]:
     """What an event says that prevents what would happen: an ask that it cannot ask prevents it too."""
-    unasked = _deny(kit.unaskable("Gemini CLI", native), kit.ASK_BLOCKED)
+    unasked = _deny(matrix.unaskable("Gemini CLI", native), matrix.ASK_BLOCKED)
     dropped = f"blocked by careful (fleethook.yaml:20); a changed input was dropped: {native} carries none"
     return {
         **_after(native),
         "ask": unasked,
-        "ask+rewrite": {**unasked, "systemMessage": kit.note(dropped)},
-        "fallback closed": _deny(kit.NO_VERDICT, kit.SHUT),
-        "fallback ask": _deny(kit.unaskable_fallback("Gemini CLI", native), kit.SHUT),
+        "ask+rewrite": {**unasked, "systemMessage": matrix.note(dropped)},
+        "fallback closed": _deny(matrix.NO_VERDICT, matrix.SHUT),
+        "fallback ask": _deny(matrix.unaskable_fallback("Gemini CLI", native), matrix.SHUT),
     }
 
 
 ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     "BeforeTool": {
-        "deny": _deny(kit.DENIED, kit.BLOCKED),
+        "deny": _deny(matrix.DENIED, matrix.BLOCKED),
         "ask": {
-            "decision": "ask", "reason": kit.ASKED,
-            "systemMessage": kit.note("asked for by careful (fleethook.yaml:20); Notes are shared."),
+            "decision": "ask", "reason": matrix.ASKED,
+            "systemMessage": matrix.note("asked for by careful (fleethook.yaml:20); Notes are shared."),
         },
-        "context": {"systemMessage": kit.no_context("BeforeTool")},
+        "context": {"systemMessage": matrix.no_context("BeforeTool")},
         "rewrite": _own("BeforeTool", **WRITTEN),
-        "allow+rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": kit.INPUT_CHANGED},
+        "allow+rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": matrix.INPUT_CHANGED},
         "ask+rewrite": {
-            "decision": "ask", "reason": kit.ASKED, **_own("BeforeTool", **WRITTEN),
-            "systemMessage": kit.note(
+            "decision": "ask", "reason": matrix.ASKED, **_own("BeforeTool", **WRITTEN),
+            "systemMessage": matrix.note(
                 "asked for by careful (fleethook.yaml:20); the tool's input was changed; Notes are shared."
             ),
         },
-        "fallback open": {"systemMessage": kit.OPEN},
-        "fallback closed": _deny(kit.NO_VERDICT, kit.SHUT),
+        "fallback open": {"systemMessage": matrix.OPEN},
+        "fallback closed": _deny(matrix.NO_VERDICT, matrix.SHUT),
         "fallback ask": {
-            "decision": "ask", "reason": kit.NO_VERDICT_ASK,
-            "systemMessage": kit.note(
+            "decision": "ask", "reason": matrix.NO_VERDICT_ASK,
+            "systemMessage": matrix.note(
                 "no hook answered (timeout): asking by failure policy; "
                 "fleethook could not get a verdict (timeout); its failure policy is ask."
             ),
         },
     },
-    "AfterTool": {**_after("AfterTool"), "context": _own("AfterTool", additionalContext=kit.CONTEXT)},
-    "BeforeAgent": {**_before("BeforeAgent"), "context": _own("BeforeAgent", additionalContext=kit.CONTEXT)},
-    "AfterAgent": {**_after("AfterAgent"), "context": {"systemMessage": kit.no_context("AfterAgent")}},
+    "AfterTool": {**_after("AfterTool"), "context": _own("AfterTool", additionalContext=matrix.CONTEXT)},
+    "BeforeAgent": {**_before("BeforeAgent"), "context": _own("BeforeAgent", additionalContext=matrix.CONTEXT)},
+    "AfterAgent": {**_after("AfterAgent"), "context": {"systemMessage": matrix.no_context("AfterAgent")}},
     "BeforeModel": {
         **_before("BeforeModel"),
-        "context": {"systemMessage": kit.no_context("BeforeModel")},
-        "fallback closed": {"systemMessage": kit.OPEN},  # no gate: a failure never ends a turn
-        "fallback ask": {"systemMessage": kit.OPEN},
+        "context": {"systemMessage": matrix.no_context("BeforeModel")},
+        "fallback closed": {"systemMessage": matrix.OPEN},  # no gate: a failure never ends a turn
+        "fallback ask": {"systemMessage": matrix.OPEN},
     },
-    "AfterModel": {**_after("AfterModel"), "context": {"systemMessage": kit.no_context("AfterModel")}},
+    "AfterModel": {**_after("AfterModel"), "context": {"systemMessage": matrix.no_context("AfterModel")}},
     "SessionStart": {
         **_after("SessionStart"),
-        "deny": {"systemMessage": kit.no_block("SessionStart")},
-        "context": _own("SessionStart", additionalContext=kit.CONTEXT),
+        "deny": {"systemMessage": matrix.no_block("SessionStart")},
+        "context": _own("SessionStart", additionalContext=matrix.CONTEXT),
     },
     "SessionEnd": {}, "BeforeToolSelection": {}, "PreCompress": {}, "Notification": {},
 }  # fmt: skip
 
 
 def _event(native: str) -> Event:
-    return kit.sample(DIALECT, "gemini", native, "captured-BeforeTool-2" if native == "BeforeTool" else "")
+    return matrix.sample(DIALECT, "gemini", native, "captured-BeforeTool-2" if native == "BeforeTool" else "")
 
 
 @pytest.mark.req("B-08", "X-01")
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
-    sent, native = json.loads(path.read_bytes()), kit.native_of(path)
+    sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
-    kit.check_kept(event, sent)
+    matrix.check_kept(event, sent)
 
     failed = "error" in sent.get("tool_response", {})
     assert event.type == ("tool:error" if failed else TYPES[native])
@@ -140,7 +140,7 @@ def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
 
 @pytest.mark.req("B-08")
 def test_every_event_is_known_and_was_read() -> None:
-    assert {kit.native_of(path) for path in RECORDED} == set(TYPES) == set(gemini.CAPABILITIES)
+    assert {matrix.native_of(path) for path in RECORDED} == set(TYPES) == set(gemini.CAPABILITIES)
     assert {native: can.type for native, can in gemini.CAPABILITIES.items()} == TYPES
     assert {can.unit for can in gemini.CAPABILITIES.values()} == {"ms"}
     assert {can.timeout for can in gemini.CAPABILITIES.values()} == {60.0}
@@ -151,7 +151,7 @@ def test_every_event_is_known_and_was_read() -> None:
 @pytest.mark.req("B-08", "X-01")
 def test_canonical_fields() -> None:
     assert _event("BeforeTool").input["path"] == "/home/dev/project/lab-note.txt"
-    shell = kit.sample(DIALECT, "gemini", "BeforeTool", "captured-BeforeTool-1")
+    shell = matrix.sample(DIALECT, "gemini", "BeforeTool", "captured-BeforeTool-1")
     assert shell.input["command"] == "echo hook-lab | tee -a ran.txt"
     fetch = b'{"tool_name":"web_fetch","tool_input":{"prompt":"Read http://10.0.0.1/ and sum up"}}'
     assert DIALECT.read("BeforeTool", fetch).input["url"] == "Read http://10.0.0.1/ and sum up"
@@ -159,16 +159,18 @@ def test_canonical_fields() -> None:
 
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", kit.VERDICTS)
+@pytest.mark.parametrize("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said)
-    kit.same(DIALECT.render(native, kit.VERDICTS[said], _event(native)), kit.line(expected) if expected else Answer())
+    matrix.same(
+        DIALECT.render(native, matrix.VERDICTS[said], _event(native)), matrix.line(expected) if expected else Answer()
+    )
 
 
 @pytest.mark.req("B-08")
 def test_a_changed_input_is_always_the_whole_input() -> None:
     """Gemini 0.61 runs what the hook gives and nothing beside it (AfterTool-2 was captured after such a change)."""
-    shell = kit.sample(DIALECT, "gemini", "BeforeTool", "captured-BeforeTool-1")
+    shell = matrix.sample(DIALECT, "gemini", "BeforeTool", "captured-BeforeTool-1")
     answer = DIALECT.render("BeforeTool", Verdict(updated_input={"command": "ls"}), shell)
     assert json.loads(answer.stdout)["hookSpecificOutput"]["tool_input"] == {
         "command": "ls", "description": "Print a marker for the hook lab", "is_background": False,
@@ -181,21 +183,21 @@ def test_a_changed_input_is_always_the_whole_input() -> None:
 @pytest.mark.req("B-08")
 def test_what_it_cannot_be_told_is_named() -> None:
     event = _event("BeforeTool")
-    assert DIALECT.render("BeforeTool", kit.VERDICTS["allow"], event).lost == (
+    assert DIALECT.render("BeforeTool", matrix.VERDICTS["allow"], event).lost == (
         "an allow became silence: BeforeTool has none, so Gemini CLI's own rules decide",
     )
-    assert DIALECT.render("BeforeAgent", kit.VERDICTS["ask"]).lost == ("ask became deny: BeforeAgent cannot ask",)
-    assert DIALECT.render("AfterTool", kit.VERDICTS["ask"]).lost[0].startswith("a hook wanted a person's approval")
-    assert DIALECT.render("BeforeTool", kit.VERDICTS["deny"], event).lost == ()
+    assert DIALECT.render("BeforeAgent", matrix.VERDICTS["ask"]).lost == ("ask became deny: BeforeAgent cannot ask",)
+    assert DIALECT.render("AfterTool", matrix.VERDICTS["ask"]).lost[0].startswith("a hook wanted a person's approval")
+    assert DIALECT.render("BeforeTool", matrix.VERDICTS["deny"], event).lost == ()
 
 
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("native", [name for name, can in gemini.CAPABILITIES.items() if can.block])
 def test_odd_and_long_texts(native: str) -> None:
-    said = json.loads(DIALECT.render(native, kit.ODD).stdout)
-    assert (said["decision"], said["reason"]) == ("deny", kit.ODD_REASON)
-    long = json.loads(DIALECT.render(native, kit.oversized(30_000)).stdout)
-    assert all(len(text.encode("utf-16-le")) // 2 <= gemini.TEXT_LIMIT for text in kit.texts(long))
+    said = json.loads(DIALECT.render(native, matrix.ODD).stdout)
+    assert (said["decision"], said["reason"]) == ("deny", matrix.ODD_REASON)
+    long = json.loads(DIALECT.render(native, matrix.oversized(30_000)).stdout)
+    assert all(len(text.encode("utf-16-le")) // 2 <= gemini.TEXT_LIMIT for text in matrix.texts(long))
     assert long["reason"].endswith(" characters] [fleethook: " + "h" * 500 + "; fleethook trace e1]")
 
 
@@ -203,7 +205,7 @@ def test_odd_and_long_texts(native: str) -> None:
 def test_the_unknown_passes_and_the_unreadable_is_refused() -> None:
     later = DIALECT.read("EventOfTomorrow", b'{"session_id":"s","brand_new":{"x":1}}')
     assert (later.type, later.data) == ("gemini:EventOfTomorrow", {"brand_new": {"x": 1}})
-    assert DIALECT.render("EventOfTomorrow", kit.VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("EventOfTomorrow", matrix.VERDICTS["deny"], later) == Answer()
     surrogate = rb'{"tool_name":"run_shell_command","tool_input":{"command":"echo \ud83d"}}'
     assert DIALECT.read("BeforeTool", surrogate).input["command"] == "echo \ud83d"
     odd = DIALECT.read("BeforeTool", b'{"tool_name":7,"tool_input":[1],"session_id":null,"mcp_context":3}')
