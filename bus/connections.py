@@ -177,11 +177,6 @@ def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float 
     return redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
 
 
-def blocking_client(url: str, block: float) -> redis_async.Redis:
-    """An asynchronous client for reads that block up to `block` seconds; one reader uses it at a time."""
-    return client(url, seconds=block + MARGIN_SECONDS)
-
-
 def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS) -> redis_sync.Redis:
     """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own."""
     import redis as redis_sync

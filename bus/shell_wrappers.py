@@ -105,11 +105,6 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterator[In
         yield from _interpreter(args, stdin)
 
 
-def is_wrapper(program: str) -> bool:
-    """Whether `program` does nothing but run its arguments."""
-    return program in _WRAPPERS
-
-
 def operand_index(args: Sequence[Arg], values: frozenset[str], start: int = 0) -> int:
     """The index of the first argument that is no option; `values` are the options that take the next argument."""
     place = start

@@ -130,10 +130,3 @@ async def sweep(links: Links, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -
         if not ids:
             return dropped
         dropped += await drop(links, keys, ids)
-
-
-async def count(links: Links, keys: Keys) -> int:
-    """How many dead letters there are."""
-    async with links.link() as link:
-        (reply,) = await link.exchange([("ZCARD", keys("dead"))])
-    return int(checked(reply, "counting dead letters"))
