@@ -68,6 +68,15 @@ class HttpDialect(Protocol):
         ...
 
 
+@runtime_checkable
+class RootedDialect(Protocol):
+    """A hook dialect whose commands run elsewhere than in the event's directory."""
+
+    def directory(self, hook: Hook, event: Event) -> str:
+        """Where the command runs; empty for the hook's own directory, else the event's."""
+        ...
+
+
 def find_http(name: str) -> HttpDialect | None:
     """The dialect's form for HTTP; None where it has none of its own."""
     dialect: object = find_hooks(name) if name != NATIVE else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from bus.dialects.hooking import find_hooks
+from bus.dialects.hooking import RootedDialect, find_hooks
 from bus.environment import base_env, fit_env
 from bus.events import Event
 from bus.hooks import Hook
@@ -58,6 +58,7 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
         "FLEETHOOK_EVENT": event.type, "FLEETHOOK_EVENT_ID": event.id, "FLEETHOOK_PARENT": event.id,
         "FLEETHOOK_TOOL": event.tool, "FLEETHOOK_SESSION": event.session, "FLEETHOOK_CWD": event.cwd,
         "FLEETHOOK_SOURCE": event.source, "FLEETHOOK_HOOK": hook.id,
+        "FLEETHOOK_NATIVE_EVENT": event.native, "FLEETHOOK_NATIVE_TOOL": event.native_tool,
     })  # fmt: skip
     if cut:
         env["FLEETHOOK_CUT"] = ",".join(cut)
@@ -65,7 +66,10 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
 
 
 def _directory(hook: Hook, event: Event) -> str:
-    """The hook's own directory (relative to the event's), else the event's if it is there, else home."""
+    """Where the dialect says, else the hook's own directory (relative to the event's), else the event's, else home."""
+    dialect: object = find_hooks(hook.dialect)
+    if isinstance(dialect, RootedDialect) and (own := dialect.directory(hook, event)):
+        return own
     home = os.path.expanduser("~")
     base = event.cwd if os.path.isabs(event.cwd) and os.path.isdir(event.cwd) else home
     return os.path.join(base, os.path.expanduser(hook.working_dir)) if hook.working_dir else base

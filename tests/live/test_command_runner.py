@@ -35,7 +35,8 @@ async def test_the_event_comes_on_stdin_and_in_the_environment(tmp_path: Path) -
     assert {name: value for name, value in env.items() if name.startswith("FLEETHOOK_")} == {
         "FLEETHOOK_EVENT": "tool:pre_execute", "FLEETHOOK_EVENT_ID": "e0123", "FLEETHOOK_PARENT": "e0123",
         "FLEETHOOK_TOOL": "shell", "FLEETHOOK_SESSION": "s1", "FLEETHOOK_CWD": str(tmp_path),
-        "FLEETHOOK_SOURCE": "claude", "FLEETHOOK_HOOK": "guard", "FLEETHOOK_RUN": env["FLEETHOOK_RUN"],
+        "FLEETHOOK_SOURCE": "claude", "FLEETHOOK_HOOK": "guard", "FLEETHOOK_NATIVE_EVENT": EVENT.native,
+        "FLEETHOOK_NATIVE_TOOL": EVENT.native_tool, "FLEETHOOK_RUN": env["FLEETHOOK_RUN"],
     }  # fmt: skip
     assert env["MINE"] == "1"
     assert Path((tmp_path / "pwd").read_text().strip()) == tmp_path.resolve()
