@@ -174,7 +174,7 @@ TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
         "create": _use("write", content="file_text"),
         "edit": _use("edit", old="old_str", new="new_str"),
         "str_replace": _use("edit", old="old_str", new="new_str"),
-        "str_replace_editor": _use("edit", old="old_str", new="new_str", content="file_text"),
+        "str_replace_editor": _use("edit", old="old_str", new="new_str|file_text"),
         "apply_patch": _use("edit", patch="input|patch"),
         "rg": _use("grep"),
         "task": _use("task", agent="agent_type"),
