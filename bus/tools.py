@@ -193,7 +193,7 @@ def _items(value: object) -> list[Any]:
 def _like(field: str, before: object, value: object) -> object:
     """A changed command text in the form that the agent sent: an argument list stays one."""
     if field in _SEVERAL:
-        return [value] if isinstance(value, str) else value
+        return value if isinstance(before, str) or not isinstance(value, str) else [value]
     if not (isinstance(before, list) and isinstance(value, str)):
         return value
     if len(before) == 3 and _command_text(before) == str(before[2]):
