@@ -198,8 +198,8 @@ def test_logs_follow_a_file_over_its_change(place: Place) -> None:
         path.write_text("T8 dispatcher.1 | eight\n", "utf-8")
         assert followed.stdout.readline() == "T8 dispatcher.1 | eight\n"
         followed.send_signal(signal.SIGINT)
-        assert followed.communicate(timeout=20)[1].strip() == ""  # click ends the line that ^C stands in
-        assert followed.returncode == 130
+        assert followed.communicate(timeout=20) == ("", "")
+        assert followed.returncode == 0
 
 
 def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> None:

@@ -94,6 +94,25 @@ def publish(kind: str = "session:start") -> str:
     return fleethook("publish", stdin=json.dumps({"type": kind})).out.strip()
 
 
+def test_lists_as_a_person_reads_them(server: Server, keys: Keys, home: Path, receiver: Receiver) -> None:
+    assert fleethook("deliveries", "list").err.strip() == "no deliveries"
+    assert fleethook("dead", "list", "--group").err.strip() == "no dead letters"
+    with workers(server.url, keys, home, "dispatcher", "carrier"):
+        name = f"{publish('session:end')}.gone"  # its receiver answers 410
+        wait_until(lambda: state_of(name) == "dead", "it is given up")
+    head, row = fleethook("deliveries", "list", "--state", "dead").out.splitlines()
+    assert head.split() == ["TIME", "ID", "TARGET", "STATE", "ATTEMPTS", "NOTE"]
+    assert row.split()[2:6] == [name, "endpoint:gone", "dead", "1"]
+    head, row = fleethook("dead", "list").out.splitlines()
+    assert head.split() == ["TIME", "ID", "TARGET", "ATTEMPTS", "REASON"]
+    assert row.split()[2:5] == [name, "endpoint:gone", "1"]
+    head, row = fleethook("dead", "list", "--group").out.splitlines()
+    assert head.split() == ["COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"]
+    assert (row.split()[0], "410" in row) == ("1", True)
+    table = {line.split()[0]: line for line in fleethook("webhooks", "list").out.splitlines()}
+    assert ("unsigned" in table["gone"], "abcdef123456" in table["log"]) == (True, False)
+
+
 def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
     server: Server, keys: Keys, home: Path, receiver: Receiver
 ) -> None:

