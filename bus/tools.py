@@ -157,7 +157,7 @@ def _bare(native: str) -> str:
 def _derived(use: Use, original: Mapping[str, Any]) -> frozenset[str]:
     if "patch" in use.fields and "path" not in use.fields and "path" not in original:
         return frozenset({"path", "paths"})
-    if "requests" in original:
+    if isinstance(original.get("requests"), list | dict):
         return frozenset({"url"})
     if "args" in original or any(isinstance(item, dict) for item in _items(original.get("commands"))):
         return frozenset({"command"})
