@@ -54,6 +54,7 @@ class HookSet:
     def __init__(self, layers: Sequence[Layered]) -> None:
         self.version = " ".join(f"{one.layer}@{one.version}" for one in layers) or "none"
         self.layers = tuple(one.layer for one in layers)
+        self.files = tuple(layers)
         self.hooks: dict[str, Hook] = {}
         self.endpoints: dict[str, Endpoint] = {}
         taken: dict[str, Hook | Endpoint] = {}

@@ -31,6 +31,9 @@ MOST_FILES: Final = 100
 
 _ID: Final = re.compile(ID_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_OURS: Final = "# fleethook"
+"""The end of every command that `fleethook install` writes into an agent's settings."""
+
 _WATCHED_DEPTH: Final = 3
 _WATCHED_FOLDERS: Final = 200
 
@@ -200,7 +203,14 @@ def _add(
     """Take one import's part over: ids made unique, the failure policy of the entry or the file laid in."""
     policy = entry.on_failure or on_failure
     hooks = []
+    own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_OURS)]
+    if own:
+        found.warnings.append(
+            f"{own[0].origin}: {len(own)} hooks of Fleethook itself are left out: they would ask in a loop"
+        )
     for hook in file.hooks:
+        if hook in own:
+            continue
         wrong = _wrong(hook.on, hook.tool, hook.when)
         if wrong is not None:
             found.problems.append(_at(wrong, hook.origin))

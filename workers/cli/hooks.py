@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
 from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.hooklist import record, short_origin
 from workers.cli.hooksets import in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.hooks import Hook
-
-
 COMMANDS: Final = {
-    "list": Lazy("workers.cli.hooks:list_hooks", "List the hooks in force here."),
+    "list": Lazy("workers.cli.hooklist:list_hooks", "List the hooks in force here, and when each ran last."),
     "test": Lazy("workers.cli.hooks:test", "Show what the hooks would say to an event; nothing is sent."),
     "check": Lazy("workers.cli.hooks:check", "Check a hook file and the tests of its guard packs."),
     "apply": Lazy("workers.cli.hooksets:apply", "Publish a hook file to the whole fleet, as a new version."),
     "diff": Lazy("workers.cli.hooksets:diff_hooks", "Show what a file or a version changes."),
     "history": Lazy("workers.cli.hooksets:history", "List the versions that were put in force."),
     "rollback": Lazy("workers.cli.hooksets:rollback", "Put an earlier version in force again."),
-    "trust": Lazy("workers.cli.hooksets:trust", "Show a project's hooks, and let them run."),
+    "import": Lazy(
+        "workers.cli.importing:import_hooks", "Read hooks of pigo, Forge, Gobby, Claude Code or ion in place."
+    ),
+    "templates": Lazy("workers.cli.templates:templates", "Ready hooks by name: show them, and put them in your file."),
+    "trust": Lazy("workers.cli.trusting:trust", "Show a project's hooks, and let them run."),
+    "untrust": Lazy("workers.cli.trusting:untrust", "Take the trust in a project back."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def hooks() -> None:
-    """List, test, check, apply, compare, roll back and trust hooks."""
-
-
-@click.command("list")
-@click.option("--event", "kind", default="", metavar="TYPE", help="Those of one event type, e.g. tool:pre_execute.")
-@click.option("--all", "whole", is_flag=True, help="Every rule of the guard packs too.")
-@common_options
-@pass_fleet
-def list_hooks(fleet: Context, kind: str, whole: bool) -> None:
-    """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder."""
-    here = in_force(fleet)
-    found = sorted(here.hooks.values(), key=lambda hook: hook.order)
-    if kind:
-        found = [hook for hook in found if _is_for(hook, kind)]
-    if fleet.json:
-        fleet.data({"version": here.version, "hooks": [_record(hook) for hook in found]})
-        return
-    packs = {} if whole else _packs()
-    rows = [_row(hook) for hook in found if hook.id not in packs]
-    folded = Counter((packs[hook.id], f"{hook.layer}@{hook.version}") for hook in found if hook.id in packs)
-    rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "-", "--all lists them")
-             for (pack, layer), count in folded.items()]  # fmt: skip
-    if rows:
-        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "PRIORITY", "ON FAILURE", "FROM"), rows)
-    else:
-        fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
-    fleet.say(f"in force: {here.version}")
+    """List, test, check, import, apply, compare, roll back and trust hooks."""
 
 
 @click.command()
@@ -123,6 +98,7 @@ def test(
 
     import msgspec
 
+    from bus.hooks import NATIVE
     from workers.trying import hooks_of, later, made_event, try_event
 
     here = (cwd or Path.cwd()).absolute()
@@ -136,7 +112,7 @@ def test(
     background = later(event, tried, verdict)
     if fleet.json:
         fleet.data({
-            "event": msgspec.to_builtins(event), "matched": [_record(hook) for hook in fitting],
+            "event": msgspec.to_builtins(event), "matched": [record(hook) for hook in fitting],
             "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
             "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)}, "background": background,
         })  # fmt: skip
@@ -145,6 +121,8 @@ def test(
             f"event    {plain(event.type)}  {plain(event.tool)}".rstrip(),
             f"  {fleet.style(about(event, 200), 'cyan')}",
         ]
+        lines += [f"  meets {fleet.style(hook.dialect, 'cyan')} {plain(hook.id)} from {plain(short_origin(hook.origin))}"
+                  for hook in fitting if hook.dialect != NATIVE]  # fmt: skip
         lines += verdict_lines(fleet, verdict)
         if not fitting:
             lines.append("  no blocking hook fits")
@@ -152,43 +130,3 @@ def test(
         fleet.data("\n".join(lines))
     if exit_code and verdict.blocks:
         raise Findings("")
-
-
-def _is_for(hook: Hook, kind: str) -> bool:
-    """Whether a hook is for an event type, whatever its tool; a third part (`tool:pre_execute:bash`) asks for the tool."""
-    from fnmatch import fnmatchcase
-
-    from bus.events import Event
-    from bus.matchers import Index, parse_pattern
-
-    wanted = parse_pattern(kind)
-    if any(one.tool for one in wanted):
-        index = Index([(hook, hook.on)])
-        return any(index.find(Event(type=one.type, tool=one.tool)) for one in wanted)
-    return any(
-        fnmatchcase(one.type, pattern.type) for one in wanted for text in hook.on for pattern in parse_pattern(text)
-    )
-
-
-def _packs() -> dict[str, str]:
-    """The pack of every guard rule's id."""
-    from bus.guards import load_pack, packs
-
-    return {rule.id: name for name in packs() for rule in load_pack(name).rules}
-
-
-def _row(hook: Hook) -> tuple[object, ...]:
-    on = ", ".join(hook.on) + (f" [{hook.tool}]" if hook.tool else "") + (" when …" if hook.when else "")
-    waits = "observes" if hook.observe else "blocking" if hook.blocking else "background"
-    return (hook.id, f"{hook.layer}@{hook.version}", on, hook.kind, waits, hook.priority, hook.on_failure or "-",
-            hook.origin)  # fmt: skip
-
-
-def _record(hook: Hook) -> dict[str, Any]:
-    """A hook as `--json` gives it; a secret in its command, its environment or its URL is redacted."""
-    import msgspec
-
-    from bus.redaction import redact
-
-    plain_hook: Any = redact(msgspec.to_builtins(hook))
-    return {**plain_hook, "kind": hook.kind, "blocking": hook.blocking, "layer": hook.layer, "priority": hook.priority}

@@ -1,8 +1,7 @@
-"""Sets of hooks on the command line: published, compared, rolled back; a project's trusted (B-04, X-08)."""
+"""Sets of hooks on the command line: published, compared, rolled back (B-04, X-08)."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.cli.showing import plain, when
+from workers.cli.showing import when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
@@ -46,7 +45,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     if not changes:
         fleet.say(f"version {version} is in force and says the same: nothing to publish")
     elif not fleet.json:
-        fleet.data(_shown_diff(fleet, changes))
+        fleet.data(shown_diff(fleet, changes))
     go_on = bool(changes) and not dry_run
     if go_on and not fleet.confirm(f"Publish {name} ({len(read.hooks)} hooks) to the fleet?", yes):
         fleet.say("nothing was published")
@@ -94,7 +93,7 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
     if fleet.json:
         fleet.data({"same": not changes, "diff": _redacted(changes)})
     elif changes:
-        fleet.data(_shown_diff(fleet, changes))
+        fleet.data(shown_diff(fleet, changes))
     else:
         fleet.say("no difference")
 
@@ -143,7 +142,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
 
     now, target, changes = fleet.run(compare)
     if not fleet.json:
-        fleet.data(_shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
+        fleet.data(shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
     if not fleet.confirm(f"Put version {target} in force again?", yes):
         fleet.say("nothing was changed")
         return
@@ -152,94 +151,6 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
         fleet.data({"version": made, "as": target, "before": now, "diff": _redacted(changes)})
     else:
         fleet.data(f"version {made} is in force, the same as version {target}")
-
-
-@click.command()
-@click.argument("folder", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("--list", "listing", is_flag=True, help="List what is trusted.")
-@click.option("--remove", is_flag=True, help="Take the trust back.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@common_options
-@pass_fleet
-def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes: bool) -> None:
-    """Show a project's hook file whole, and let its hooks run on this machine; changed content asks again.
-
-    A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
-    what they like as you.
-    """
-    from bus.config import trust as trusting
-    from bus.errors import ConfigError, NotFound
-
-    store = fleet.directories().trust_file
-    if listing:
-        _list_trusted(fleet, store)
-        return
-    place = (folder or Path.cwd()).absolute()
-    path = place if place.is_file() else trusting.project_file(place)
-    if path is None:
-        raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
-    if remove:
-        taken = trusting.untrust(path, store)
-        if fleet.json:
-            fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})
-        else:
-            fleet.data(f"{path} is {'not trusted any more' if taken else 'not trusted'}")
-        return
-    digest = trusting.content_digest(path)
-    read = load(fleet, path)[1]
-    if trusting.is_trusted(path, store):
-        fleet.say(f"{path} is trusted as it is now")
-    else:
-        _show_content(fleet, path, read)
-        if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
-            fleet.say("not trusted; none of its hooks run")
-            return
-        if trusting.trust(path, store).digest != digest:
-            trusting.untrust(path, store)
-            raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
-    if fleet.json:
-        fleet.data({"path": str(path), "trusted": True, "digest": digest, "hooks": [hook.id for hook in read.hooks]})
-    else:
-        fleet.data(f"{path} is trusted: {len(read.hooks)} hooks run from now on")
-
-
-def _list_trusted(fleet: Context, store: Path) -> None:
-    from bus.config.trust import is_trusted, listed
-
-    rows = [
-        (one, "trusted" if is_trusted(Path(one.path), store) else "changed since, asks again") for one in listed(store)
-    ]
-    if fleet.json:
-        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0]}
-                    for one, state in rows])  # fmt: skip
-    elif rows:
-        fleet.table(("FILE", "STATE", "SINCE"), [(one.path, state, when(one.time)) for one, state in rows])
-    else:
-        fleet.say("no project is trusted")
-
-
-def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
-    """The whole file and what its commands name, on stderr.
-
-    Nothing is redacted: what looks like a secret may hide a command from whoever is about to trust it, and the file
-    is the reader's own. Control characters are written out.
-    """
-    from bus.config.documents import read_file
-    from bus.config.trust import covered_files, imported_files
-
-    imported = imported_files(path)
-    for one in (path, *map(Path, imported)):
-        fleet.say(f"--- {one}" + ("" if one == path else " is imported"))
-        fleet.say(read_file(one).rstrip("\n"))
-    for name in covered_files(path):
-        if os.path.realpath(path.parent / name) not in imported and os.path.isfile(path.parent / name):
-            fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
-    fleet.say("---")
-    for hook in read.hooks:
-        what = hook.command or (hook.http.url if hook.http is not None else "rule")
-        fleet.say(f"{plain(hook.id)}: on {', '.join(hook.on)}: {plain(what)}")
-    for problem in read.problems:
-        fleet.say(fleet.style(f"{problem} (left out)", "yellow", err=True))
 
 
 def in_force(fleet: Context, cwd: Path | None = None, *, needed: bool = True) -> HookSet:
@@ -300,7 +211,8 @@ def _redacted(changes: str) -> str:
     return "\n".join(line if _REFERENCE.match(line) else redact_text(line) for line in changes.splitlines())
 
 
-def _shown_diff(fleet: Context, changes: str) -> str:
+def shown_diff(fleet: Context, changes: str) -> str:
+    """A diff in colours, without secrets."""
     return "\n".join(_coloured(fleet, _redacted(changes).splitlines()))
 
 
