@@ -32,6 +32,8 @@ class Family:
     """Where a deny is exit code 2 with its reason on stderr: JSON there would say something else."""
     wordless: frozenset[str] = frozenset()
     """Where the form of a deny has no place for a reason, so the person is told instead."""
+    alone: frozenset[str] = frozenset()
+    """Where nothing beside a deny is read, so its reason carries the context too."""
     call_fields: tuple[str, ...] = ("tool_use_id",)
     """Where the id of a tool call stands; the first that is there counts."""
 
@@ -81,6 +83,8 @@ class Family:
         case = settle(self.agent, native, can, verdict, event, _original(event))
         if native in self.by_exit_code and case.decision == "deny":
             return Answer(2, b"", stderr(case.reason), case.lost)
+        if native in self.alone and case.decision == "deny" and case.context:
+            case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         said = self.form(native, case)
         specific = said.pop("hookSpecificOutput", {})
         if case.context:

@@ -31,6 +31,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     ),
     "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks"),
     "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    # It can only end the turn here, and the compaction with it.
     "PreCompact": can(EventType.CONTEXT_PRE_COMPACT, "block", "before"),
     "PostCompact": can(EventType.CONTEXT_POST_COMPACT),
     "SubagentStart": can(EventType.SUBAGENT_START, "context"),

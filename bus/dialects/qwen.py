@@ -45,8 +45,8 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "PostToolUseFailure": can(EventType.TOOL_ERROR, "context"),
     "PostToolBatch": can(EventType.TOOL_BATCH, "block", "context", timeout=15.0),
     "Notification": can(EventType.NOTIFICATION),
-    "MessageDisplay": can(EventType.LLM_POST_RESPONSE, timeout=5.0),
-    "SubagentStart": can(EventType.SUBAGENT_START, "context"),
+    "MessageDisplay": can(EventType.LLM_POST_RESPONSE),
+    "SubagentStart": can(EventType.SUBAGENT_START),  # its context reaches nobody
     "SubagentStop": can(EventType.SUBAGENT_STOP, "block"),
     "TodoCreated": can(EventType.TASK_CREATED, "block", "before"),
     "TodoCompleted": can(EventType.TASK_COMPLETED, "block"),
@@ -74,4 +74,6 @@ def _form(native: str, case: Case) -> dict[str, Any]:
     return block(case)
 
 
-DIALECT: Final = Family(_AGENT, CAPABILITIES, _form, call_fields=("tool_use_id", "tool_call_id"))
+DIALECT: Final = Family(
+    _AGENT, CAPABILITIES, _form, alone=frozenset({"PostToolUse"}), call_fields=("tool_use_id", "tool_call_id")
+)

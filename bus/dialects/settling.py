@@ -106,8 +106,7 @@ def settle(
     elif any(verdict.contexts):
         lost.append(f"context was dropped: {native} takes none")
     reason = _reason(agent, decision, verdict, event, extra) if decision != "abstain" else ""
-    rewritten = rewrite is not None and (verdict.decision != "abstain" or can.rewrite_as == "alone")
-    notes = [*_told(decision, verdict, rewritten=rewritten), *lost]
+    notes = [*_told(decision, verdict, rewritten=rewrite is not None), *lost]
     losses = tuple(clean(text) for text in (*quiet, *lost))
     return Case(decision, reason, rewrite, context, [clean(note) for note in notes], losses)
 
@@ -196,7 +195,9 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
 
 
 def _why(verdict: Verdict) -> str:
-    return f": {verdict.reason}" if verdict.reason else ""
+    """A reason in a note, which must leave room for the others."""
+    reason = verdict.reason
+    return f": {reason if len(reason) <= 500 else reason[:500] + ' …'}" if reason else ""
 
 
 def _deciders(verdict: Verdict) -> list[Part]:
