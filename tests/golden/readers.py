@@ -49,8 +49,8 @@ class Seen(NamedTuple):
 
 VOID = Seen(failed=True)
 
-_UNIVERSAL = {"continue": bool, "stopReason": str, "suppressOutput": bool, "systemMessage": str}
-_BLOCK = {"decision": str, "reason": str}
+_UNIVERSAL: dict[str, type] = {"continue": bool, "stopReason": str, "suppressOutput": bool, "systemMessage": str}
+_BLOCK: dict[str, type] = {"decision": str, "reason": str}
 _CODEX_TOP: dict[str, dict[str, type]] = {
     "PreToolUse": _BLOCK | {"hookSpecificOutput": dict},
     "PermissionRequest": {"hookSpecificOutput": dict},
@@ -63,7 +63,7 @@ _CODEX_TOP: dict[str, dict[str, type]] = {
     "PreCompact": {},
     "PostCompact": {},
 }
-_CONTEXT = {"hookEventName": str, "additionalContext": str}
+_CONTEXT: dict[str, type] = {"hookEventName": str, "additionalContext": str}
 _CODEX_INNER: dict[str, dict[str, type]] = {
     "PreToolUse": _CONTEXT | {"permissionDecision": str, "permissionDecisionReason": str, "updatedInput": dict},
     "PermissionRequest": {"hookEventName": str, "decision": dict},
