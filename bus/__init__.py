@@ -9,6 +9,11 @@ import importlib
 
 TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
 if TYPE_CHECKING:  # for type checkers and editors; at run time __getattr__ does it
+    from bus.agents import LlmCall as LlmCall
+    from bus.agents import Prompt as Prompt
+    from bus.agents import Session as Session
+    from bus.agents import ToolCall as ToolCall
+    from bus.agents import Turn as Turn
     from bus.client import Bus as Bus
     from bus.client import SyncBus as SyncBus
     from bus.errors import ConfigError as ConfigError
@@ -31,7 +36,12 @@ _NAMES = {
     "EventType": "bus.events",
     "FleethookError": "bus.errors",
     "Hook": "bus.hooks",
+    "LlmCall": "bus.agents",
+    "Prompt": "bus.agents",
+    "Session": "bus.agents",
     "SyncBus": "bus.client",
+    "ToolCall": "bus.agents",
+    "Turn": "bus.agents",
     "Unreachable": "bus.errors",
     "Verdict": "bus.verdicts",
     "verify": "bus.signing",

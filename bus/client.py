@@ -17,6 +17,7 @@ from bus.codec import decode_verdict, encode_event
 from bus.connections import CONNECT_SECONDS, Command, Link, Links
 from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
 from bus.events import Event
+from bus.faces import AgentFace, SyncAgentFace
 from bus.ids import event_id, host_name, reply_token
 from bus.keys import Keys
 from bus.streams import checked
@@ -34,7 +35,7 @@ _MOST_LOST: Final = 3
 _T = TypeVar("_T")
 
 
-class Bus:
+class Bus(AgentFace):
     """One program's place on the bus.
 
     `url` is the server's (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet's.
@@ -223,12 +224,16 @@ def _somebody(reply: Any) -> None:  # noqa: ANN401 - a reply of any type
         raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
 
 
-class SyncBus:
+class SyncBus(SyncAgentFace):
     """The synchronous face of a Bus: the same calls, on an event loop of its own in the calling thread."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._loop = asyncio.new_event_loop()
+
+    @property
+    def _face(self) -> Bus:
+        return self._bus
 
     def __enter__(self) -> Self:
         return self

@@ -12,12 +12,14 @@
     ├── TargetRefused          the address policy refuses to connect there
     ├── SignatureError         a webhook whose id, time or signature does not hold
     ├── NotFound               an id, a version, a hook or an endpoint that does not exist
-    └── Denied                 a tool call that a hook blocked (raised by the Python agents' own face)
+    └── Denied                 what a hook blocked (raised by the Python agents' own face)
 
 Data stands in attributes, the text is for people: what, where, and what to do.
 """
 
 from __future__ import annotations
+
+from bus.verdicts import Verdict
 
 
 class FleethookError(Exception):
@@ -88,8 +90,11 @@ class NotFound(FleethookError):
 
 
 class Denied(FleethookError):
-    """A tool call that a hook blocked; `reason` is what the model is told."""
+    """What hooks blocked: a tool call, a prompt, a model call; `reason` is what the model is told.
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    `verdict` is all that was said: the hooks that took part, how long they took, whether it is a fallback.
+    """
+
+    def __init__(self, reason: str, verdict: Verdict | None = None) -> None:
+        self.reason, self.verdict = reason, verdict
         super().__init__(reason)

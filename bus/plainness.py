@@ -1,0 +1,69 @@
+"""Any Python value as one that the wire takes: what a program calls its tools with need not be JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import msgspec
+
+DEEPEST: Final = 24
+"""Containers in containers; the wire takes 32, and an event puts its own around."""
+
+LONGEST: Final = 1_000_000
+"""Characters of one text, and bytes of one byte string; the rest is cut, and that said."""
+
+_WIDE: Final = 10_000
+"""Members of one container that are kept; it is said how many are not."""
+
+
+def plain(value: object, depth: int = DEEPEST) -> Any:  # noqa: ANN401 - None, bool, int, float, str, bytes, list, dict
+    """The value itself where the wire takes it, else what says most of it; never raises for what a value does.
+
+    Structs and dataclasses become maps, sets and tuples lists, anything else its `str()`; NaN and infinity are text.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = str.__str__(value)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} [fleethook cut {len(text) - LONGEST} characters]"
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value[:LONGEST])
+    if depth == 0:
+        return _worded(value)
+    if isinstance(value, Mapping):
+        kept = {_name(key): plain(item, depth - 1) for key, item in _first(value.items())}
+        return kept if len(value) <= _WIDE else {**kept, "fleethook": _left_out(value)}
+    if isinstance(value, list | tuple | AbstractSet):
+        items = [plain(item, depth - 1) for item in _first(value)]
+        return items if len(value) <= _WIDE else [*items, _left_out(value)]
+    try:
+        known = msgspec.to_builtins(value, enc_hook=_worded)
+    except Exception:  # noqa: BLE001 - a value's own code may raise anything, and is no reason to stop an agent
+        return _worded(value)
+    return plain(known, depth) if known is not value else _worded(value)
+
+
+def _first(items: Any) -> list[Any]:  # noqa: ANN401 - any iterable
+    return [item for item, _ in zip(items, range(_WIDE), strict=False)]
+
+
+def _left_out(value: Collection[object]) -> str:
+    return f"[fleethook left out {len(value) - _WIDE} more]"
+
+
+def _name(key: object) -> str:
+    return key if isinstance(key, str) else _worded(key)
+
+
+def _worded(value: object) -> str:
+    try:
+        return str(value)[:LONGEST]
+    except Exception:  # noqa: BLE001 - as above
+        return f"<{type(value).__name__}>"
