@@ -6,12 +6,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from bus.config.format import EnvName
+
 
 class Group(msgspec.Struct, frozen=True):
     """One entry of an event: the handlers for what its matcher fits."""
 
     hooks: list[Any]
     matcher: str = ""
+    # What people write beside them, although Claude Code does not know it.
+    id: Any = None
+    name: Any = None
+    description: Any = None
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +36,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     allowed: list[str] | None = msgspec.field(default=None, name="allowedEnvVars")
+    env_pass: list[EnvName] = msgspec.field(default_factory=list)
+    """Ours: names of the environment that the command may see, since here it does not get all of it."""
     status: Any = msgspec.field(default=None, name="statusMessage")
     description: str = ""
     # Of types that are not run here: known, so that they are not called unknown.

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bus.dialects.claude import CAPABILITIES
 from bus.dialects.claude import NAME as CLAUDE
+from bus.errors import PatternError
 from bus.events import Event
 from bus.regexes import compile_regex
 from bus.tools import TABLE, canonical_tool, tool_for, tool_names
@@ -91,16 +92,21 @@ def field(event: Event, name: str) -> Any:  # noqa: ANN401 - whatever the agent 
 
 def names(event: Event) -> tuple[str, ...]:
     """Every name that a Claude Code matcher may use for the event's tool, the best first; empty without a tool."""
-    native = event.native_tool or event.tool
-    if event.source == CLAUDE or native in TABLE[CLAUDE]:
+    patch = event.input.get("patch")
+    creates = isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch
+    return _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
+
+
+@lru_cache(4096)
+def _tool_names(source: str, tool: str, native: str, creates: bool) -> tuple[str, ...]:
+    if source == CLAUDE or native in TABLE[CLAUDE]:
         return (native, *_ALSO_CALLED.get(native, ())) if native else ()
     found: list[str] = []
-    for name in tool_names(event.tool, native):
+    for name in tool_names(tool, native):
         if name != native:
             own = tool_for(CLAUDE, name)
             found += [own, *_ALSO_CALLED.get(own, ())]
-    patch = event.input.get("patch")
-    if isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch:
+    if creates:
         found.sort(key=lambda name: name != "Write")
     return tuple(dict.fromkeys([*found, native]))
 
@@ -127,17 +133,31 @@ def listed(text: str) -> list[str]:
 
 
 def index_tool(matchers: Iterable[str]) -> str:
-    """The tool matcher for the index: the canonical and native names where all matchers are lists, else empty.
+    """The tool matcher for the index, over canonical and native names; empty where any tool may fit.
 
     It may let too much pass (`matches` looks again) and never too little.
     """
     found: dict[str, None] = {}
+    patterns: list[str] = []
     for text in matchers:
-        if text in _EVERY or not _NAMES.fullmatch(text):
+        if text in _EVERY:
             return ""
-        for name in listed(text):
+        if _NAMES.fullmatch(text):
+            known = listed(text)
+        else:
+            fits = compile_matcher(text)
+            known = [name for name in TABLE[CLAUDE] if fits((name,))]
+            patterns.append(f"(?:{_NAMED_GROUP.sub('(?P<', text)})")
+        for name in known:
             found.update(dict.fromkeys((canonical_tool(CLAUDE, name), name)))
-    return "|".join(found)
+    if not patterns:
+        return "|".join(found)
+    whole = "|".join([*(f"^{re.escape(name)}$" for name in found), *patterns])
+    try:
+        compile_regex(whole, allow_backtracking=True)
+    except PatternError:  # too long together, or groups of the same name
+        return ""
+    return whole
 
 
 def matches(name: str, matchers: Collection[str], event: Event) -> bool:

@@ -72,7 +72,8 @@ def tool_input(event: Event, tool: str) -> dict[str, Any]:
     """The input of the tool call in the fields that Claude Code has for `tool`."""
     if event.source == CLAUDE:
         original = _original(event)
-        return event.input if original is None else native_input(CLAUDE, event.native_tool, event.input, original)
+        if original is not None:
+            return native_input(CLAUDE, event.native_tool, event.input, original)
     made = input_for(CLAUDE, tool, event.source, event.native_tool or event.tool, event.input)
     patch = event.input.get("patch")
     if isinstance(patch, str):
@@ -107,24 +108,22 @@ def _as_it_came(given: dict[str, Any], event: Event) -> dict[str, Any]:
 
 
 def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "session_id": event.session,
-        "transcript_path": _or(field(event, "transcript_path"), ""),
-        "cwd": event.cwd,
-        "hook_event_name": name,
-    }
-    for key in _OWN.get(name, ()):
-        value = field(event, key)
-        if value is not None or key in _NULLABLE:
-            said[key] = value
+    """The payload made from the event; Claude Code's own (whose raw payload was not kept) needs nothing added."""
+    said: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
+    more: dict[str, Any] = {}
+    if event.source != CLAUDE:
+        said["transcript_path"] = _or(field(event, "transcript_path"), "")
+        known = ((key, field(event, key)) for key in _OWN.get(name, ()))
+        said |= {key: value for key, value in known if value is not None or key in _NULLABLE}
+        native = {"source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw}
+        more = {"fleethook": native}
     if name in TOOL_EVENTS:
         said |= {"tool_name": tool, "tool_input": tool_input(event, tool)}
         if event.call:
             said["tool_use_id"] = event.call
         if name.startswith("PostToolUse") and event.output is not None:
-            said["tool_response"] = _response(tool, event.output)
-    native = {"source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw}
-    return {**event.data, **said, "fleethook": native}
+            said["tool_response"] = _response(tool, event.output) if more else event.output
+    return {**event.data, **said, **more}
 
 
 def _response(tool: str, output: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,11 @@ from bus.dialects.claude_format import Group, Handler
 from bus.dialects.claude_matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
 from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, plugin_contents
 from bus.dialects.claude_rules import parse_rule
-from bus.dialects.claude_scripts import Roots, filled, interpolated, told, unset_variables, url_fits
-from bus.dialects.reading import Reading
+from bus.dialects.claude_scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
+from bus.dialects.reading import Reading, foreign_variables
 from bus.errors import ConfigError, TargetRefused
 from bus.hooks import Hook, HttpCall, Layer
+from bus.redaction import is_secret_name, redact_text
 from bus.verdicts import Policy
 
 ION: Final = "ion"
@@ -39,6 +41,7 @@ _LATER: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _SHELLS: Final[Mapping[str | None, str]] = {None: "", "bash": "bash", "powershell": "pwsh"}
 _POLICIES: Final[Mapping[str | None, Policy | None]] = {None: None, "continue": "allow", "block": "deny"}
+_ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _LOOKS_MS: Final = 1000
 _LOOKS_S: Final = 100
 
@@ -49,6 +52,7 @@ class _Entry:
 
     handler: Handler
     at: PathParts
+    description: str
     matchers: list[str] = field(default_factory=list)
 
 
@@ -152,6 +156,8 @@ class _Reader(Reading):
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
         self.settings: Mapping[str, Plain] = {}
+        self.env: dict[str, str] = {}
+        self.unseen: list[str] = []
 
     def read(self, at: PathParts) -> HookFile:
         """The hooks below `at`, which holds events, or a `hooks` that does."""
@@ -173,10 +179,32 @@ class _Reader(Reading):
         if self.settings.get("disableAllHooks") is True:
             self.warn(("disableAllHooks",), "disableAllHooks is set: none of this file's hooks is in force")
             return self.done()
+        self.env = self.settings_env(self.settings.get("env"))
         for name, groups in (value or {}).items():
             if name != "description" and not is_extra(name):
                 self.event((*at, name), name, groups)
+        if self.unseen:
+            names = ", ".join(f"${name}" for name in dict.fromkeys(self.unseen))
+            hint = 'name what a hook needs beside its command: "env_pass": ["NAME"]'
+            self.warn(
+                at, f"a hook sees PATH, HOME and the like here, not all of the environment: {names} is empty", hint=hint
+            )
         return self.done()
+
+    def settings_env(self, given: Plain) -> dict[str, str]:
+        """What the settings' `env` gives the hooks; what looks like a secret stays out of the hook set."""
+        if given is not None and not isinstance(given, dict):
+            self.report(("env",), "env has to be an object of texts")
+        found = {}
+        for name, value in given.items() if isinstance(given, dict) else ():
+            text = value if isinstance(value, str) else json.dumps(value)
+            if is_secret_name(name) or redact_text(text) != text:
+                self.warn(
+                    ("env", name), f"{name} looks like a secret and is not given to the hooks", hint="use env_pass"
+                )
+            elif _ENV.match(name) and "\x00" not in text and not name.startswith("FLEETHOOK_"):
+                found[name] = text
+        return found
 
     def event(self, at: PathParts, name: str, groups: Plain) -> None:
         if name not in CAPABILITIES:
@@ -225,7 +253,7 @@ class _Reader(Reading):
             handler = self.entry(place, one, Handler)
             if handler is not None:
                 alike = json.dumps(one, sort_keys=True, default=str)
-                entry = entries.setdefault(alike, _Entry(handler, place))
+                entry = entries.setdefault(alike, _Entry(handler, place, str(group.description or "")))
                 if matcher not in entry.matchers:
                     entry.matchers.append(matcher)
 
@@ -266,7 +294,9 @@ class _Reader(Reading):
             blocking=not (handler.async_ or handler.wakes),
             timeout=self.timeout(name, handler, at),
             on_failure=_POLICIES[handler.on_failure],
-            description=handler.description[:10_000],
+            description=(handler.description or entry.description)[:10_000],
+            env=self.env if handler.type == "command" else {},
+            env_pass=tuple(handler.env_pass),
             dialect=self.dialect,
             plugin=self.plugin.name if self.plugin else "",
             own=own,
@@ -319,8 +349,11 @@ class _Reader(Reading):
         for place, text in texts:
             for problem, message, hint in told(text, self.roots):
                 (self.report if problem else self.warn)(place, message, hint=hint)
-            for name in unset_variables(text):
+            unset = unset_variables(text)
+            for name in unset:
                 self.warn(place, f"{name} is not set here; a command that needs it does without")
+            known = {*unset, *handler.env_pass, *self.env, *SET_HERE}
+            self.unseen += (name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known)
         text, args = filled(handler.command, handler.args, self.roots)
         if not args and len(self.warnings) == said:
             self.script((*at, "command"), text, self.roots.project)

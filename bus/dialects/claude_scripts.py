@@ -12,6 +12,12 @@ from typing import Final, NamedTuple
 from bus.dialects.claude_plugins import inside
 from bus.errors import ConfigError
 
+SET_HERE: Final = frozenset({
+    "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT", "CLAUDECODE", "PLUGIN_ROOT", "ION_SESSION_ID",
+    "ION_CWD", "ION_MODEL", "ION_PROVIDER",
+})  # fmt: skip
+"""Variables that a hook has here, beside CLAUDE_PLUGIN_…; some are empty where the agent does not say."""
+
 _PLUGIN: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
 _RUNTIME: Final = re.compile(
     r"(\$\{(?:CLAUDE_PROJECT_DIR|CLAUDE_PLUGIN_DATA|ION_SESSION_ID|ION_CWD|ION_MODEL|ION_PROVIDER)\})"

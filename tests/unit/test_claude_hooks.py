@@ -126,13 +126,19 @@ def test_every_agents_tool_has_the_name_that_a_hook_of_claude_knows(
 @pytest.mark.req("F-05", "X-01")
 def test_the_index_lets_nothing_through_that_a_matcher_wants() -> None:
     assert index_tool(["Bash|Edit"]) == "bash|Bash|edit|Edit"
-    assert index_tool(["Bash", "^Ed"]) == index_tool(["*"]) == index_tool([]) == ""
+    assert index_tool(["Bash", "*"]) == index_tool([]) == ""
+    assert index_tool(["Bash", "^Ed"]) == "^bash$|^Bash$|^edit$|^Edit$|(?:^Ed)"
+    assert index_tool([f"^{letter * 1500}" for letter in "ab"]) == "", "too long together"
     hooks = [(hook(matchers=[text]), text) for text in ("Bash", "Edit|Write", "apply_patch", "^B")]
     index = Index([(Hook(**_fields(one, index_tool([text]))), one.on) for one, text in hooks])
     event = call("codex", "apply_patch", command=PATCH)
     assert [one.tool for one in index.find(event) if CLAUDE.applies(one, event)] == [
         "edit|Edit|write|Write", "apply_patch",
     ]  # fmt: skip
+    for event in (call("codex", "apply_patch", command=PATCH), call("gemini", "mcp_db_query"), call("claude", "Bash")):
+        for one, text in hooks:
+            alone = Index([(Hook(**_fields(one, index_tool([text]))), one.on)])
+            assert CLAUDE.applies(one, event) <= len(alone.find(event)), text
     event = call("gemini", "run_shell_command", command="ls")
     assert [one.own["matchers"] for one in index.find(event) if CLAUDE.applies(one, event)] == [["Bash"], ["^B"]]
 

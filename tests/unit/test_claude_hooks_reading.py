@@ -215,6 +215,26 @@ def test_a_matcher_where_there_is_none_and_an_event_of_tomorrow(tmp_path: Path) 
     assert found.hooks[0].on[0] == "claude:NewThing"
 
 
+def test_the_environment_that_a_settings_file_gives(tmp_path: Path) -> None:
+    env = {"MODE": "strict", "API_TOKEN": "t0k", "N": 1, "FLEETHOOK_REDIS_URL": "x"}
+    text = 'check "$MODE" "$API_TOKEN" "$EDITOR" "$CLAUDE_PROJECT_DIR"'
+    path = settings(tmp_path, "Stop", command(text), command("b $EDITOR", env_pass=["EDITOR", "API_TOKEN"]), env=env)
+    found = read(path)
+    assert [hook.env for hook in found.hooks] == [{"MODE": "strict", "N": "1"}] * 2
+    assert found.hooks[1].env_pass == ("EDITOR", "API_TOKEN")
+    secret, unseen = found.warnings
+    assert "API_TOKEN looks like a secret and is not given to the hooks" in secret
+    assert "t0k" not in secret
+    assert "$API_TOKEN, $EDITOR is empty" in unseen
+    assert "env_pass" in unseen
+
+
+def test_what_people_write_beside_their_groups(tmp_path: Path) -> None:
+    group = {"id": "pre:x", "description": "why", "hooks": [command("a"), command("b", description="mine")]}
+    found = read(write(tmp_path / "settings.json", {"hooks": {"Stop": [group]}}))
+    assert ([hook.description for hook in found.hooks], found.warnings) == (["why", "mine"], ())
+
+
 @pytest.mark.req("I-05")
 def test_exec_form_is_started_without_a_shell(tmp_path: Path) -> None:
     root = tmp_path / "a b"
