@@ -144,10 +144,14 @@ def format_answers(answers: AnswerFile) -> bytes:
 
 
 def hook_command(
-    python: str, agent: str, event: str, path: str | os.PathLike[str], *, closed: bool = False
+    python: str, agent: str, event: str, path: str | os.PathLike[str], *, closed: bool = False, silent: str = ""
 ) -> tuple[str, ...]:
-    """The words of the command that `install` gives an agent for one event; `closed` where a missing file blocks."""
-    return (python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *(["closed"] if closed else []))
+    """The words of the command that `install` gives an agent for one event.
+
+    Where the answer file is missing it blocks if `closed`, else it says `silent` to agents that want to hear something.
+    """
+    last = ["closed"] if closed else ["open", silent] if silent else []
+    return (python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)
 
 
 def compile_shim() -> None:

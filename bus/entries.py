@@ -1,15 +1,15 @@
-"""Our entries among the hooks of a settings file of Claude Code's shape: event -> [{matcher, hooks: [{command}]}]."""
+"""Our entries among the hooks of an agent's file: event -> [{matcher, hooks: [{command}]}], or event -> [{command}]."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from bus.errors import ConfigError
+from bus.hookcommand import is_ours
 
-MARK: Final = "# fleethook"
-"""The end of every command that we install: that is how we know our own again, and nobody else's."""
+_COMMANDS: Final = ("command", "bash")
 
 
 def merged(settings: dict[str, Any], section: Mapping[str, list[dict[str, Any]]], file: str) -> dict[str, Any]:
@@ -17,6 +17,8 @@ def merged(settings: dict[str, Any], section: Mapping[str, list[dict[str, Any]]]
     result = copy.deepcopy(settings)
     hooks = _hooks(result, file)
     for native in list(hooks):
+        if native not in section and not isinstance(hooks[native], list):
+            continue  # some agents keep switches beside their events
         wanted, groups = list(section.get(native, ())), []
         for group in _groups(hooks, native, file):
             ours, rest = _parted(group)
@@ -38,7 +40,9 @@ def without(settings: dict[str, Any], kept: Mapping[str, Any], file: str) -> dic
     result = copy.deepcopy(settings)
     hooks, before = _hooks(result, file), kept.get("hooks")
     for native in list(hooks):
-        parted = [_parted(group) for group in _groups(hooks, native, file)]
+        if not isinstance(hooks[native], list):
+            continue
+        parted = [_parted(group) for group in hooks[native]]
         if not any(ours for ours, _ in parted):
             continue
         hooks[native] = [rest for _, rest in parted if rest is not None]
@@ -47,6 +51,24 @@ def without(settings: dict[str, Any], kept: Mapping[str, Any], file: str) -> dic
     if not hooks and settings.get("hooks") and before is None:
         del result["hooks"]
     return result
+
+
+def handlers(settings: Mapping[str, Any]) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
+    """Every handler with its event, the number of its group and its own number there; what is none is passed over."""
+    hooks = settings.get("hooks")
+    for native, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for place, group in enumerate(groups if isinstance(groups, list) else ()):
+            if not isinstance(group, dict):
+                continue
+            inner = group.get("hooks")
+            for number, handler in enumerate(inner if isinstance(inner, list) else [group]):
+                if isinstance(handler, dict):
+                    yield native, place, number, handler
+
+
+def command_of(handler: Mapping[str, Any]) -> str:
+    """Our command in a handler; empty where it is somebody else's."""
+    return next((handler[name] for name in _COMMANDS if is_ours(handler.get(name))), "")
 
 
 def _hooks(settings: Mapping[str, Any], file: str) -> dict[str, Any]:
@@ -65,15 +87,14 @@ def _groups(hooks: Mapping[str, Any], native: str, file: str) -> list[Any]:
     return groups
 
 
-def _is_ours(handler: object) -> bool:
-    command = handler.get("command") if isinstance(handler, dict) else None
-    return isinstance(command, str) and command.rstrip().endswith(MARK)
-
-
 def _parted(group: object) -> tuple[bool, object]:
-    """Whether a matcher group holds a hook of ours, and the group without it; None where nothing is left."""
-    handlers = group.get("hooks") if isinstance(group, dict) else None
-    if not isinstance(group, dict) or not isinstance(handlers, list) or not any(map(_is_ours, handlers)):
+    """Whether an entry is, or holds, a hook of ours, and the entry without it; None where nothing is left."""
+    if not isinstance(group, dict):
         return False, group
-    others = [handler for handler in handlers if not _is_ours(handler)]
+    inner = group.get("hooks")
+    if not isinstance(inner, list):
+        return (True, None) if command_of(group) else (False, group)
+    others = [one for one in inner if not (isinstance(one, dict) and command_of(one))]
+    if len(others) == len(inner):
+        return False, group
     return True, {**group, "hooks": others} if others else None

@@ -168,15 +168,16 @@ def _spliced(
         if not pairs[place][1]:
             gap = pairs[place - 1][0].end, pairs[place][0].at
             said = _comments(text[slice(*gap)], bare[slice(*gap)])
-            yield _Edit(gap[0], pairs[place][0].end, said)
+            open_end = "//" in said and text[pairs[place][0].end] not in "\r\n"
+            yield _Edit(gap[0], pairs[place][0].end, said + style.newline * open_end)
     for place, new in inserted.items():
         if not new:
             continue
         if place <= first:
             yield _Edit(pairs[first][0].at, pairs[first][0].at, "".join(f"{one},{before}" for one in new))
             continue
-        last = pairs[place - 1][0].end
-        # A comment behind the last part stays with it; whatever was taken out in between is no longer there.
+        last = pairs[max(one for one in kept if one < place)][0].end
+        # A comment behind the last part stays with it.
         rest = text[last:closing].rstrip() if place == len(pairs) and pairs[-1][1] else ""
         if rest:
             yield _Edit(last, last, ",")

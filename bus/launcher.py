@@ -1,7 +1,7 @@
 """Starts the shim from cached bytecode, since compiling its source at every hook would cost 3 ms more.
 
-The name in the installed command: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It knows the one
-answer that needs no answer file: with `closed` exit 2 and text on stderr, else exit 0 and nothing.
+The name in the installed command: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | open TEXT]`. It knows
+the one answer that needs no answer file: with `closed` exit 2 and text on stderr, else exit 0 and TEXT or nothing.
 """
 
 import posix
@@ -41,13 +41,15 @@ def main(argv: "list[str]") -> int:
         status = shim(__file__.rpartition("/")[0] + "/shim.py")["main"](argv)  # type: ignore[operator]  # its main
     except BaseException as error:  # noqa: BLE001 - no failure may look like a block, or leave a traceback
         if argv[4:5] != ["closed"]:
-            return 0
-        text = f"fleethook: this hook fails closed and cannot be answered ({type(error).__name__}: {error}).\n"
+            said, fd, code = "".join(argv[5:6]), 1, 0
+        else:
+            said = f"fleethook: this hook fails closed and cannot be answered ({type(error).__name__}: {error}).\n"
+            said, fd, code = said + "Run `fleethook doctor`.\n", 2, 2
         try:  # noqa: SIM105 - contextlib costs more than the rest of this file
-            posix.write(2, (text + "Run `fleethook doctor`.\n").encode("utf-8", "replace"))
+            posix.write(fd, said.encode("utf-8", "replace"))
         except OSError:
-            pass  # nobody reads stderr: the exit code still blocks
-        return 2
+            pass  # nobody reads it: the exit code still counts
+        return code
     return int(status)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -17,17 +16,18 @@ from bus.answerfile import AnswerFile, Server, compile_shim, read_answer_file, s
 from bus.config.settings import Settings
 from bus.dialects import find
 from bus.directories import Directories
-from bus.entries import MARK
 from bus.errors import ConfigError
+from bus.hookcommand import BUDGET_S, Setup, answer_events
 from bus.ids import host_name
-from bus.installing import Plan, Scope, answer_events, apply, hook_command, plan_install, settings_path
+from bus.installing import events_for, plan_install
+from bus.installing import installed as installs_of
+from bus.installs import Scope, Where
+from bus.installs import find as find_program
 from bus.keys import Keys
+from bus.manifest import Plan, apply
 from bus.server import bus_url, credentials
 from bus.shim import NoAnswer
 from bus.spool import drain, spool_status
-
-AGENTS: Final = ("claude",)
-SCOPES: Final[tuple[Scope, ...]] = ("user", "project", "local")
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
@@ -41,12 +41,12 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     scope: Scope
     path: str
+    """The file; the folder where there is a file for each event."""
     commands: dict[str, str]
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was installed with --fail-closed."""
-        return any("exit 2" in command for command in self.commands.values())
+    seconds: dict[str, float] = {}
+    """What the agent gives each of them, where its file says."""
+    closed: bool = False
+    """Whether it was installed with --fail-closed."""
 
 
 def answers_for(
@@ -71,12 +71,9 @@ def answers_for(
         server = server_from_url(url)
     except ConfigError as error:
         raise ConfigError(error.message, file=origin, hint=error.hint) from error
-    dialect, most = find(agent), max(1, int(settings.budget * 1000))
+    dialect = find(agent)
     # Every event has its line, whatever is subscribed: hooks of several scopes read the same file.
-    events = tuple(
-        msgspec.structs.replace(line, deadline_ms=min(line.deadline_ms, most))
-        for line in answer_events(dialect, dialect.capabilities, fail_closed=closed)
-    )
+    events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
     made = AnswerFile(
         agent=agent, server=server, prefix=Keys(settings.namespace).prefix, host=settings.host or host_name(),
         spool=str(places.spool(agent)), events=events,
@@ -111,18 +108,16 @@ def url_of(server: Server) -> str:
 
 def plan(
     agent: str, scope: Scope, places: Directories, *, closed: bool, events: Sequence[str] | None = None,
-    home: Path | None = None, project: Path | None = None,
+    home: Path | None = None, project: Path | None = None, budget: float = BUDGET_S,
 ) -> Plan:  # fmt: skip
-    """What an install would change in the agent's settings."""
-    path = places.answer_file(agent)
+    """What an install would change in the agent's settings; with a `home` of its own nothing in the environment moves it."""
+    setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
+    return plan_install(agent, scope, where_is(home, project), setup)
 
-    def command_for(event: str) -> str:
-        return hook_command(sys.executable, agent, event, path, fail_closed=closed)
 
-    return plan_install(
-        agent, scope, home=home or Path.home(), project=project or Path.cwd(), command_for=command_for, events=events,
-        fail_closed=closed,
-    )  # fmt: skip
+def where_is(home: Path | None = None, project: Path | None = None) -> Where:
+    """Whose settings: this user's in this folder, unless others are named."""
+    return Where(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
 
 
 def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
@@ -138,12 +133,17 @@ def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Pat
 
 def installed(agent: str, *, home: Path | None = None, project: Path | None = None) -> tuple[Installed, ...]:
     """Where our hooks stand in an agent's settings; a file that cannot be read holds none (see the plan's warnings)."""
+    whole = find_program(agent).form.whole
     found: dict[Path, Installed] = {}
-    for scope in SCOPES:
-        path = settings_path(agent, scope, home=home or Path.home(), project=project or Path.cwd())
-        commands = _commands(path)
-        if commands:
-            found.setdefault(path, Installed(agent=agent, scope=scope, path=str(path), commands=commands))
+    for scope, file, calls in installs_of(agent, where_is(home, project)):
+        path = file.parent if whole and file.name == calls[0].event else file  # a script for each event
+        known = found.setdefault(path, Installed(agent=agent, scope=scope, path=str(path), commands={}))
+        found[path] = msgspec.structs.replace(
+            known,
+            commands=known.commands | {call.event: call.command for call in calls},
+            seconds=known.seconds | {call.event: call.seconds for call in calls if call.seconds},
+            closed=known.closed or any(call.closed for call in calls),
+        )
     return tuple(found.values())
 
 
@@ -157,20 +157,3 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
         for part in _SPOOL_PARTS:
             spool.with_name(spool.name + part).unlink(missing_ok=True)
     return left
-
-
-def _commands(path: Path) -> dict[str, str]:
-    try:
-        settings: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    hooks = settings.get("hooks") if isinstance(settings, dict) else None
-    commands: dict[str, str] = {}
-    for native, groups in hooks.items() if isinstance(hooks, dict) else ():
-        for group in groups if isinstance(groups, list) else ():
-            handlers = group.get("hooks") if isinstance(group, dict) else None
-            for handler in handlers if isinstance(handlers, list) else ():
-                command = handler.get("command") if isinstance(handler, dict) else None
-                if isinstance(command, str) and command.rstrip().endswith(MARK):
-                    commands[native] = command
-    return commands

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from bus.answers import Answer
 from bus.dialects import Capability
 from bus.dialects.claude_family import Family, block, can, permission, pre_tool
 from bus.dialects.settling import Agent, Case
-from bus.events import GATES, EventType, native_type
+from bus.events import EventType, native_type
 from bus.verdicts import Policy, failed
 
 NAME: Final = "claude"
@@ -19,9 +17,6 @@ TEXT_LIMIT: Final = 9_999
 """UTF-16 units of one string in an answer: Claude Code cuts above 10,000 characters, as JavaScript counts them."""
 
 _AGENT: Final = Agent(NAME, "Claude Code", TEXT_LIMIT)
-
-TIMEOUT: Final = 30
-"""Seconds that the installed hooks are given: three times what the shim takes at most, far below the default of 600."""
 
 
 def _own(name: str) -> str:
@@ -72,9 +67,6 @@ NEVER: Final = frozenset({"WorktreeCreate"})
 QUIET: Final = NEVER | {"MessageDisplay", "FileChanged"}
 """Off by default too: one call for each chunk of text, and one that only watches files named in its matcher."""
 
-_WITH_TOOL: Final = frozenset(
-    {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied"}
-)
 _BY_EXIT_CODE: Final = frozenset({"TaskCompleted", "TeammateIdle"})  # their JSON can stop the agent, not the event
 _BY_ACTION: Final = frozenset({"Elicitation", "ElicitationResult"})  # their answer has no place for a reason
 
@@ -99,27 +91,3 @@ DIALECT: Final = Family(_AGENT, CAPABILITIES, _form, by_exit_code=_BY_EXIT_CODE,
 def fallback(native: str, policy: Policy, why: str) -> Answer:
     """What the hook command prints when no hook answered; `deny` and `ask` hold on gates only, never on stops."""
     return DIALECT.render(native, failed(policy, why))
-
-
-def settings(
-    command_for: Callable[[str], str], events: Iterable[str], *, fail_closed: bool = False
-) -> dict[str, list[dict[str, Any]]]:
-    """The `hooks` section of settings.json for these events, each with the one command that `command_for` gives.
-
-    `fail_closed` adds `onFailure: block` on gates, which closes what a command cannot: its own timeout (2.1.295 and
-    newer; older ones ignore the key).
-    """
-    section: dict[str, list[dict[str, Any]]] = {}
-    for native in events:
-        if native in NEVER:
-            continue
-        known = CAPABILITIES[native]
-        handler: dict[str, Any] = {
-            "type": "command",
-            "command": command_for(native),
-            "timeout": max(1, math.ceil(min(known.timeout, TIMEOUT))),
-        }
-        if fail_closed and known.type in GATES:
-            handler["onFailure"] = "block"
-        section[native] = [{"matcher": "*", "hooks": [handler]} if native in _WITH_TOOL else {"hooks": [handler]}]
-    return section

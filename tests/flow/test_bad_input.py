@@ -23,8 +23,8 @@ from bus.answers import Answer
 from bus.codec import decode_verdict, encode_payload, pack
 from bus.connections import sync_client
 from bus.events import Event
+from bus.hookcommand import Setup, hook_command
 from bus.ids import event_id, reply_token
-from bus.installing import hook_command
 from bus.verdicts import Verdict
 from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import wait_until
@@ -222,7 +222,8 @@ def test_an_unknown_event_does_nothing_and_an_unknown_agent_speaks_plain_json(wo
     claude_file = read_answer_file(agent.places.answer_file("claude"))
     write_answer_file(path, replace(claude_file, agent="marvin", events=(EventLine(name="*"),)))
     events = ("tool:pre_execute", "Sigh")
-    marvin = Agent({name: hook_command(sys.executable, "marvin", name, path) for name in events}, agent.places)
+    setup = Setup(sys.executable, str(path), events)
+    marvin = Agent({name: hook_command(setup, "marvin", name) for name in events}, agent.places)
 
     denied = said(marvin.hook("tool:pre_execute", {"tool": "bash", "input": {"command": "rm x"}}))
     assert (denied["decision"], denied["parts"][-1]["hook"]) == ("deny", "no-rm")

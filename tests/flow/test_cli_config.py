@@ -81,7 +81,7 @@ def test_the_doctor_without_a_server_says_what_is_missing(monkeypatch: pytest.Mo
     lines = none.out.splitlines()
     (at,) = [number for number, line in enumerate(lines) if line.startswith("FAIL  server: ")]
     assert lines[at + 1] == "          fix: fleethook up"
-    assert any(line.startswith(" !!   claude-installed: ") for line in lines)
+    assert any(line.startswith(" !!   agents: no coding agent was found") for line in lines)
     assert none.err.splitlines()[-1].startswith(f"{sum(not line.startswith('   ') for line in lines)} checks: ")
 
     assert fleethook("install", "claude", "--yes").code == 0

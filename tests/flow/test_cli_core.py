@@ -206,8 +206,9 @@ def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> 
     """Shown, installed once, proven by a canary through the installed command, then taken back without a trace."""
     place, _ = up
     before = place.run("doctor", "--json")
-    assert (before.code, statuses(before.json)["claude-installed"]) == (1, "warn")
+    assert (before.code, statuses(before.json)["agents"]) == (1, "warn")
     place.settings.parent.mkdir()
+    assert statuses(place.run("doctor", "--json").json)["claude-installed"] == "warn"
     place.settings.write_text(SETTINGS, "utf-8")
     dry = place.run("install", "claude", "--dry-run")
     assert dry.code == 0
@@ -217,14 +218,15 @@ def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> 
     assert asked.code == 2  # nobody sits there to be asked
     assert "--yes" in asked.err
 
-    first = place.run("install", "claude", "--yes", "--json")
-    assert first.code == 0, first.err
-    assert first.json["applied"]
-    assert Path(first.json["backups"][0]).read_text("utf-8") == SETTINGS
+    done = place.run("install", "claude", "--yes", "--json")
+    assert done.code == 0, done.err
+    (first,) = done.json["agents"]
+    assert first["applied"]
+    assert Path(first["backups"][0]).read_text("utf-8") == SETTINGS
     installed = place.settings.read_bytes()
-    again = place.run("install", "claude", "--yes", "--json")
-    assert (again.json["applied"], again.json["backups"], place.settings.read_bytes()) == (False, [], installed)
-    answers = Path(first.json["answer_file"])
+    (again,) = place.run("install", "claude", "--yes", "--json").json["agents"]
+    assert (again["applied"], again["backups"], place.settings.read_bytes()) == (False, [], installed)
+    answers = Path(first["answer_file"])
     assert stat.S_IMODE(answers.stat().st_mode) == 0o600
 
     proof = place.run("doctor", "--live", "--json")

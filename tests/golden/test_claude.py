@@ -215,21 +215,6 @@ def test_what_went_wrong_is_told() -> None:
     assert said == {"systemMessage": f"fleethook: {told}"}
 
 
-@pytest.mark.req("B-08", "I-01")
-def test_the_settings_that_subscribe() -> None:
-    section = claude.settings(lambda native: f"run {native}", claude.CAPABILITIES, fail_closed=True)
-    assert "WorktreeCreate" not in section
-    assert section["PreToolUse"] == [
-        {
-            "matcher": "*",
-            "hooks": [{"type": "command", "command": "run PreToolUse", "timeout": 30, "onFailure": "block"}],
-        }
-    ]
-    assert section["Stop"] == [{"hooks": [{"type": "command", "command": "run Stop", "timeout": 30}]}]
-    assert section["SessionEnd"][0]["hooks"][0]["timeout"] == 2
-    assert "onFailure" not in json.dumps(claude.settings(str, claude.CAPABILITIES))
-
-
 @pytest.mark.req("B-08")
 def test_canonical_json_goes_in_and_comes_out() -> None:
     body = (

@@ -13,9 +13,11 @@ from bus.connections import Links, sync_client
 from bus.directories import directories
 from bus.keys import Keys
 from tests.support.servers import Server
-from workers import canary, doctor
 from workers.connecting import Installed, answers_for
-from workers.doctor import agent_checks, rights_checks, server_checks
+from workers.doctor import canary, server
+from workers.doctor.agents import agent_checks
+from workers.doctor.rights import rights_checks
+from workers.doctor.server import server_checks
 
 SETTINGS = Settings(chores=0)
 POOR = "reset on >p ~* &* +@all"
@@ -85,7 +87,7 @@ async def test_a_published_set_that_nobody_can_read_is_said_with_the_way_out(poo
      ("redis", "10.0", "ok"), ("", "7.0", "ok"), ("redis", "", "unknown")],
 )  # fmt: skip
 def test_the_oldest_server_that_will_do(brand: str, version: str, status: str) -> None:
-    assert doctor._version_check(brand, version, "redis://h", 1.0).status == status
+    assert server._version_check(brand, version, "redis://h", 1.0).status == status
 
 
 @pytest.mark.req("B-07")
@@ -126,7 +128,7 @@ async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("script", "status", "says"),
-    [("echo '2.1.0 (Claude Code)'; echo more", "ok", "2.1.0 (Claude Code) at "), ("exit 3", "unknown", "does not say"),
+    [("echo '2.1.0 (Claude Code)'; echo more", "ok", "Claude Code 2.1.0 at "), ("exit 3", "unknown", "does not say"),
      ("", "unknown", "does not say"), (None, "unknown", "not on PATH")],
 )  # fmt: skip
 def test_the_agents_own_program_says_its_version(

@@ -11,17 +11,27 @@ import pytest
 from bus.answerfile import read_answer_file, server_from_url
 from bus.config.settings import Settings
 from bus.directories import directories
+from bus.installs import Ran, find
 from bus.verdicts import Verdict
-from workers.canary import Answer, judge
 from workers.connecting import Installed, answers_for, connect, empty_spool, installed, plan, state_of, url_of
-from workers.doctor import agent_checks, file_checks, mend, package_checks
+from workers.doctor.agents import agent_checks
+from workers.doctor.canary import Answer, judge
+from workers.doctor.machine import file_checks, package_checks
+from workers.doctor.mending import mend
 
 ONE = Installed(agent="claude", scope="user", path="/s.json", commands={"PreToolUse": "x # fleethook"})
 
 
 def said(decision: str) -> str:
     """Claude Code's form of a decision."""
-    return json.dumps({"hookSpecificOutput": {"permissionDecision": decision, "permissionDecisionReason": "because"}})
+    specific = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": "because"}
+    return json.dumps({"hookSpecificOutput": specific})
+
+
+def answer(code: int, stdout: str, stderr: str = "") -> Answer:
+    """What the installed command did, as Claude Code understands it."""
+    ran = Ran(code, stdout, stderr)
+    return Answer(ran, 9, find("claude").understood(ran))
 
 
 DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verdict(decision="ask")
@@ -29,28 +39,35 @@ DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verd
 
 @pytest.mark.req("G-20")
 @pytest.mark.parametrize(
-    ("answer", "verdict", "fallback", "status"),
+    ("came", "verdict", "fallback", "status"),
     [
-        (Answer(0, said("deny"), "", 9), DENY, False, "ok"),
-        (Answer(0, said("ask"), "", 9), ASK, False, "ok"),
-        (Answer(2, "", "fleethook: denied", 9), DENY, False, "ok"),
-        (Answer(0, said("deny"), "", 9), DENY, True, "fail"),  # shut, but nobody looked
-        (Answer(0, "", "", 9), DENY, False, "fail"),
-        (Answer(0, said("allow"), "", 9), DENY, False, "fail"),
-        (Answer(1, said("deny"), "", 9), DENY, False, "fail"),  # exit 1 is a failure: its words count for nothing
-        (Answer(127, "", "not found", 9), DENY, False, "fail"),
-        (Answer(-1, "", "TimeoutExpired", 30_000), DENY, False, "fail"),
-        (Answer(0, said("ask"), "", 9), DENY, False, "fail"),
-        (Answer(0, "", "", 9), ABSTAIN, False, "unknown"),  # no guard is on
-        (Answer(0, "no json", "", 9), ABSTAIN, False, "unknown"),
-        (Answer(0, said("deny"), "", 9), ABSTAIN, False, "warn"),
-        (Answer(0, "", "", 9), None, False, "unknown"),
+        (answer(0, said("deny")), DENY, False, "ok"),
+        (answer(0, said("ask")), ASK, False, "ok"),
+        (answer(2, "", "fleethook: denied"), DENY, False, "ok"),
+        (answer(0, said("deny")), DENY, True, "fail"),  # shut, but nobody looked
+        (answer(0, ""), DENY, False, "fail"),
+        (answer(0, said("allow")), DENY, False, "fail"),
+        (
+            answer(0, said("deny").replace("hookEventName", "name")),
+            DENY,
+            False,
+            "fail",
+        ),  # the tool would run (observed)
+        (answer(0, "a line of a log\n" + said("deny")), DENY, False, "fail"),
+        (answer(1, said("deny")), DENY, False, "fail"),  # exit 1 is a failure: its words count for nothing
+        (answer(127, "", "not found"), DENY, False, "fail"),
+        (answer(-1, "", "TimeoutExpired"), DENY, False, "fail"),
+        (answer(0, said("ask")), DENY, False, "fail"),
+        (answer(0, ""), ABSTAIN, False, "unknown"),  # no guard is on
+        (answer(0, "no json"), ABSTAIN, False, "unknown"),
+        (answer(0, said("deny")), ABSTAIN, False, "warn"),
+        (answer(0, ""), None, False, "unknown"),
     ],
 )
-def test_what_a_canary_proves(answer: Answer, verdict: Verdict | None, fallback: bool, status: str) -> None:
+def test_what_a_canary_proves(came: Answer, verdict: Verdict | None, fallback: bool, status: str) -> None:
     """Only the denial that the rules ask for proves anything; a fallback proves that nobody was there."""
-    check = judge(ONE, answer, verdict, fallback=fallback)
-    assert check.status == status
+    check = judge(ONE, came, verdict, fallback=fallback)
+    assert (check.status, check.agent) == (status, "claude")
     assert bool(check.fix) == (status != "ok")
 
 

@@ -32,7 +32,7 @@ def doctor(fleet: Context, live: bool, fix: bool) -> None:
     """
     found = _examine(fleet, live=live)
     if fix and any(check.mend for check in found):
-        from workers.doctor import mend
+        from workers.doctor.mending import mend
 
         for text in mend(found, fleet.settings(), fleet.directories(), Path.cwd()):
             fleet.say(f"mended: {text}")
@@ -57,46 +57,63 @@ def _show(fleet: Context, check: Check) -> None:
 
 
 def _examine(fleet: Context, *, live: bool) -> list[Check]:
-    from workers import doctor as checks
-    from workers.connecting import AGENTS, installed
+    from workers.doctor import Check
+    from workers.doctor.agents import agent_checks, agents_here
+    from workers.doctor.machine import file_checks, package_checks
 
-    found, cwd = list(checks.package_checks()), Path.cwd()
+    found, cwd = list(package_checks()), Path.cwd()
     try:
         loaded = fleet.loaded()
     except ConfigError as error:
-        return [*found, checks.Check(id="settings", status="fail", what=str(error), fix="fleethook config check")]
+        return [*found, Check(id="settings", status="fail", what=str(error), fix="fleethook config check")]
     settings, places = loaded.settings, fleet.directories()
-    found += [checks.Check(id="settings", status="warn", what=text) for text in loaded.warnings]
-    found += checks.file_checks(settings, places, cwd)
+    found += [Check(id="settings", status="warn", what=text) for text in loaded.warnings]
+    found += file_checks(settings, places, cwd)
+    agents = agents_here(places, cwd)
+    checked = {agent: list(agent_checks(agent, settings, places, cwd)) for agent in agents}
 
     async def work(links: Links) -> list[Check]:
         from bus.connections import Links as Opened
-        from workers import canary
+        from workers.doctor import canary
+        from workers.doctor.server import server_checks
 
         rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else links
         try:
-            seen = await checks.server_checks(links, rq, fleet.keys(), settings)
+            seen = await server_checks(links, rq, fleet.keys(), settings)
         finally:
             if rq is not links:
                 await rq.close()
-        verdict = await canary.expected(links, fleet.keys(), settings, places, cwd)
-        seen.append(canary.guard_check(verdict))
-        for agent in AGENTS:
-            seen += checks.agent_checks(agent, settings, places, cwd)
-            here = installed(agent, project=cwd)
-            if here:
-                seen += await checks.rights_checks(agent, places)
-            away = any(check.id == "server" and check.status == "fail" for check in seen)
-            if live and away:  # it would only end up in the spool
-                text = f"{agent}: the canary was not sent, since the server is away"
-                seen.append(checks.Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up"))
-            for one in here if live and not away else ():
-                seen += canary.live_checks(one, places, verdict, cwd)
+        away = any(check.id == "server" and check.status == "fail" for check in seen)
+        seen.append(canary.guard_check(await canary.expected(links, fleet.keys(), settings, places, cwd)))
+        for agent in agents:
+            seen += checked[agent]
+            seen += await _reached(fleet, links, agent, cwd, live=live, away=away)
         return seen
 
     try:
-        return found + fleet.run(work)
+        found += fleet.run(work)
     except Unreachable as error:  # this machine never had a server: nothing behind it can be seen
-        missing = checks.Check(id="server", status="fail", what=str(error), fix="fleethook up")
-        agents = [check for agent in AGENTS for check in checks.agent_checks(agent, settings, places, cwd)]
-        return [*found, missing, *agents]
+        found.append(Check(id="server", status="fail", what=str(error), fix="fleethook up"))
+        found += [check for agent in agents for check in checked[agent]]
+    if not agents:
+        text = "no coding agent was found here, and none is installed"
+        found.append(Check(id="agents", status="warn", what=text, fix="fleethook install AGENT"))
+    return found
+
+
+async def _reached(fleet: Context, links: Links, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:
+    """What an agent's hook commands may do, and the proof that they do it."""
+    from workers.connecting import installed
+    from workers.doctor import Check, canary
+    from workers.doctor.rights import rights_checks
+
+    settings, places, here = fleet.settings(), fleet.directories(), installed(agent, project=cwd)
+    seen = await rights_checks(agent, places) if here else []
+    if live and away and here:  # it would only end up in the spool
+        text = f"{agent}: the canary was not sent, since the server is away"
+        return [*seen, Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up", agent=agent)]
+    if live and here:
+        verdict = await canary.expected(links, fleet.keys(), settings, places, cwd, agent)
+        for one in here:
+            seen += canary.live_checks(one, places, verdict, cwd)
+    return seen

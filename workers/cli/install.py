@@ -1,20 +1,21 @@
-"""`fleethook install` and `uninstall`: an agent's own settings and its answer file, shown, written, taken back."""
+"""`fleethook install` and `uninstall`: agents' own files and their answer files, shown, written, taken back."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
 
-if TYPE_CHECKING:  # `install --help` needs neither
-    from bus.directories import Directories
-    from bus.installing import Scope
+if TYPE_CHECKING:  # `install --help` needs none of them
+    from bus.answerfile import AnswerFile
+    from bus.installs import Scope
+    from bus.manifest import Plan
 
-AGENTS: Final = ("claude",)
+AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline")
 SCOPES: Final[tuple[Scope, ...]] = ("user", "project", "local")
 
 _agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS), metavar="[AGENT]...")
@@ -22,10 +23,24 @@ _dry = click.option("--dry-run", is_flag=True, help="Show what would change, and
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
+class _Job(NamedTuple):
+    """One agent's install: what would be written, and what is said about it."""
+
+    plan: Plan
+    answers: AnswerFile
+    report: dict[str, Any]
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.plan.changes) or self.report["answer_file_state"] != "unchanged"
+
+
 @click.command()
 @_agents
-@click.option("--scope", type=click.Choice(SCOPES), default="user", show_default=True, help="Whose settings file.")
-@click.option("--events", metavar="NAME,...", help="The agent's own event names; without it, all that are of use.")
+@click.option("--scope", type=click.Choice(SCOPES), default="user", show_default=True, help="Whose settings.")
+@click.option(
+    "--events", metavar="NAME,...", help="The agent's own event names, or canonical types as tool:pre_execute."
+)
 @click.option("--fail-closed", is_flag=True, help="Without a verdict, tool calls and prompts are denied.")
 @_dry
 @_yes
@@ -40,51 +55,92 @@ def install(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Connect an agent (claude): write its hook settings and what its hook command has to know.
+    """Connect agents: write their hook settings and what their hook commands have to know.
 
-    Shows the change, keeps a backup, changes nothing that is as it should be. A server of your own is reached by
+    Without a name, every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot, windsurf,
+    cline. Shows the change, keeps a backup, changes nothing that is as it should be. A server of your own is reached by
     FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`).
     """
-    for agent in agents or AGENTS:
-        _install(fleet, agent, scope, events, fail_closed=fail_closed, dry_run=dry_run, yes=yes)
+    names = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
+    jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, fail_closed=fail_closed)
+    if not fleet.json:
+        for job in jobs:
+            _show_install(fleet, job.report)
+    needed = [job for job in jobs if job.needed]
+    if needed and not dry_run:
+        if not fleet.confirm("Write this?", yes):
+            fleet.say("Nothing was changed.")
+            return
+        _write(fleet, needed)
+    for job in jobs if not fleet.json and not dry_run else ():
+        if not job.needed:
+            fleet.say(f"{job.plan.agent} is installed already; nothing was changed.")
+    if fleet.json:
+        fleet.data({"agents": [job.report for job in jobs]})
+    elif needed and not dry_run:
+        _next_steps(fleet, needed)
+    if troubles:
+        raise PartlyDone("; ".join(f"{agent} was left out: {error}" for agent, error in troubles.items()))
 
 
-def _install(
-    fleet: Context, agent: str, scope: Scope, events: str | None, *, fail_closed: bool, dry_run: bool, yes: bool
-) -> None:
+def _jobs(
+    fleet: Context, agents: dict[str, None], scope: Scope, events: list[str] | None, *, fail_closed: bool
+) -> tuple[list[_Job], dict[str, FleethookError]]:
+    """The installs of these agents, or of those that are found; one that fails leaves the others alone."""
+    from bus.installs import find, present
+    from workers.connecting import where_is
+
+    found = list(agents) or list(present(where_is()))
+    if not found:
+        raise click.UsageError(f"No coding agent was found here; name one: {', '.join(AGENTS)}")
+    if not agents:
+        fleet.say(f"Found: {', '.join(find(agent).label for agent in found)}")
+    jobs: list[_Job] = []
+    troubles: dict[str, FleethookError] = {}
+    for agent in found:
+        try:
+            jobs.append(_job(fleet, agent, scope, events, fail_closed=fail_closed))
+        except ConfigError as error:
+            if len(found) == 1:
+                raise
+            troubles[agent] = error
+    if not jobs:
+        raise next(iter(troubles.values()))
+    return jobs, troubles
+
+
+def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, fail_closed: bool) -> _Job:
     from bus.directories import directories
     from bus.installing import diff
+    from bus.installs import evidence, find
     from workers import connecting
 
     settings, places = fleet.settings(), directories()
     closed = fail_closed or settings.on_failure == "deny"
     path = places.answer_file(agent)
     answers, warnings = connecting.answers_for(agent, settings, places, closed=closed)
-    chosen = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
-    plan = connecting.plan(agent, scope, places, closed=closed, events=chosen)
-    state, server = connecting.state_of(path, answers), answers.server
+    plan = connecting.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
+    server, found = answers.server, evidence(find(agent), connecting.where_is())
+    if not found:
+        warnings = (*warnings, f"{find(agent).label} was not found on this machine")
     report: dict[str, Any] = {
-        "agent": agent, "scope": scope, "files": [str(change.path) for change in plan.changes], "diff": diff(plan),
-        "answer_file": str(path), "answer_file_state": state, "fail_closed": closed,
-        "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
-        "user": server.user, "warnings": [*warnings, *plan.warnings], "applied": False, "backups": [],
+        "agent": agent, "found": found, "scope": scope, "files": [str(change.path) for change in plan.changes],
+        "diff": diff(plan), "answer_file": str(path), "answer_file_state": connecting.state_of(path, answers),
+        "fail_closed": closed, "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
+        "user": server.user, "warnings": [*warnings, *plan.warnings], "steps": list(plan.steps), "applied": False,
+        "backups": [],
     }  # fmt: skip
-    if not fleet.json:
-        _show_install(fleet, report)
-    if not dry_run and (plan.changes or state != "unchanged"):
-        if not fleet.confirm("Write this?", yes):
-            fleet.say("Nothing was changed.")
-            return
-        report["backups"] = [str(backup) for backup in connecting.connect(plan, answers, places)]
-        report["applied"] = True
-    if fleet.json:
-        fleet.data(report)
-    elif report["applied"]:
-        for backup in report["backups"]:
+    return _Job(plan, answers, report)
+
+
+def _write(fleet: Context, jobs: list[_Job]) -> None:
+    from workers.connecting import connect
+
+    for job in jobs:
+        backups = connect(job.plan, job.answers, fleet.directories())
+        job.report["backups"], job.report["applied"] = [str(backup) for backup in backups], True
+        for backup in backups if not fleet.json else ():
             fleet.say(f"backup: {backup}")
-        _next_steps(fleet, places)
-    elif not dry_run:
-        fleet.say(f"{agent} is installed already; nothing was changed.")
 
 
 @click.command()
@@ -94,25 +150,46 @@ def _install(
 @common_options
 @pass_fleet
 def uninstall(fleet: Context, agents: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Take an install back: a settings file that nobody has changed since gets its old bytes, from others only our
-    entries go; the answer file goes too.
+    """Take installs back, all of them without a name: a file that nobody has changed since gets its old bytes, from
+    others only our entries go; the answer file goes too.
     """
-    for agent in agents or AGENTS:
-        _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
-
-
-def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> None:
-    from bus import installing
-    from workers.connecting import empty_spool
+    from bus.manifest import records
+    from workers.connecting import installed
 
     places = fleet.directories()
-    everywhere = [installing.settings_path(agent, scope, home=Path.home(), project=Path.cwd()) for scope in SCOPES]
-    plan = installing.plan_uninstall(agent, places.state, paths=everywhere)
+    written = {record.agent for record in records(places.state).values()}
+    chosen = list(dict.fromkeys(agents)) or [
+        agent for agent in AGENTS if agent in written or places.answer_file(agent).exists() or installed(agent)
+    ]
+    reports, waiting = [], []
+    for agent in chosen:
+        report = _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
+        reports.append(report)
+        if report["waiting"]:
+            waiting.append(f"{report['waiting']} events of {agent} still wait in {places.spool(agent)}")
+    if fleet.json:
+        fleet.data({"agents": reports})
+    elif not chosen:
+        fleet.say("No agent is installed; nothing was changed.")
+    if waiting:
+        raise PartlyDone(
+            f"{', '.join(waiting)}, since Redis is away; they are sent after the next `fleethook install`, or remove "
+            "the file"
+        )
+
+
+def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[str, Any]:
+    from bus import installing
+    from bus.manifest import undo
+    from workers.connecting import empty_spool, where_is
+
+    places = fleet.directories()
+    plan = installing.plan_uninstall(agent, places.state, where=where_is())
     path = places.answer_file(agent)
     report: dict[str, Any] = {
         "agent": agent, "files": [str(change.path) for change in plan.changes], "diff": installing.diff(plan),
         "answer_file": str(path) if path.exists() else None, "warnings": list(plan.warnings), "applied": False,
-        "waiting": 0,
+        "copies": [], "waiting": 0,
     }  # fmt: skip
     if not fleet.json:
         if report["diff"]:
@@ -121,33 +198,27 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> None:
             fleet.say(f"warning: {warning}")
         if path.exists():
             fleet.say(f"answer file: {path} goes")
-    waiting = 0
     if not dry_run and (plan.changes or path.exists()):
         if not fleet.confirm("Take it back?", yes):
             fleet.say("Nothing was changed.")
-            return
-        installing.undo(plan, places.state)
-        waiting = report["waiting"] = empty_spool(path, places.spool(agent))
+            return report
+        report["copies"] = [str(copy) for copy in undo(plan, places.state)]
+        report["waiting"] = empty_spool(path, places.spool(agent))
         path.unlink(missing_ok=True)
         for folder in (path.parent, places.spool(agent).parent):
             with contextlib.suppress(OSError):  # another agent's file is in it, or it never was
                 folder.rmdir()
         report["applied"] = True
-    if fleet.json:
-        fleet.data(report)
-    elif report["applied"]:
+    if report["applied"] and not fleet.json:
         fleet.say(f"{agent}: uninstalled. Sessions that run keep their hooks until they end; these do nothing now.")
-    elif not dry_run:
+    elif not dry_run and not fleet.json:
         fleet.say(f"{agent} is not installed; nothing was changed.")
-    if waiting:
-        raise PartlyDone(
-            f"{waiting} events of {agent} still wait in {places.spool(agent)}, since Redis is away; "
-            f"they are sent after the next `fleethook install {agent}`, or remove the file"
-        )
+    return report
 
 
 def _show_install(fleet: Context, report: dict[str, Any]) -> None:
     if report["diff"]:
+        fleet.say(f"{fleet.style(report['agent'], 'green', err=True)}: {report['found'] or 'not found here'}")
         for line in report["diff"].rstrip("\n").splitlines():
             new, old = line.startswith("+"), line.startswith("-")
             fleet.data(fleet.style(line, "green") if new else fleet.style(line, "red") if old else line)
@@ -162,11 +233,13 @@ def _show_install(fleet: Context, report: dict[str, Any]) -> None:
         fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {warning}")
 
 
-def _next_steps(fleet: Context, places: Directories) -> None:
+def _next_steps(fleet: Context, jobs: list[_Job]) -> None:
     from workers.supervisor import running
 
     steps = ["start a new session of the agent (one that runs has read its hooks already)"]
-    if not fleet.settings().redis_url and running(places) is None:
+    if not fleet.settings().redis_url and running(fleet.directories()) is None:
         steps.insert(0, "`fleethook up --detach`")
     steps.append("`fleethook doctor --live` proves that a dangerous call is denied")
     fleet.say(f"{fleet.style('Installed.', 'green', err=True)} Next: {'; '.join(steps)}.")
+    for step in (step for job in jobs if job.plan.changes for step in job.plan.steps):
+        fleet.say(f"{fleet.style('only you can do this:', 'yellow', err=True)} {step}")

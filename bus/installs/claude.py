@@ -1,0 +1,78 @@
+"""Claude Code: `hooks` in its settings files, in groups with a matcher (checked with 2.1.330)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
+from bus.installs.forms import Hook, JsonHooks
+from bus.installs.layers import Layer, json_layers, switched, unreadable
+
+_WITH_TOOL: Final = frozenset(
+    {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied"}
+)
+
+
+def _entry(hook: Hook) -> dict[str, Any]:
+    """A group; `onFailure: block` closes what a command cannot: its own timeout (2.1.295 and newer)."""
+    handler: dict[str, Any] = {"type": "command", "command": hook.command, "timeout": hook.timeout}
+    if hook.closed:
+        handler["onFailure"] = "block"
+    return {"matcher": "*", "hooks": [handler]} if hook.event in _WITH_TOOL else {"hooks": [handler]}
+
+
+def _folder(where: Where) -> Path:
+    return where.moved("CLAUDE_CONFIG_DIR", ".claude")
+
+
+def _managed(where: Where) -> tuple[Layer, ...]:
+    first = where.machine(
+        "/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"
+    )
+    more = sorted((first.parent / "managed-settings.d").glob("*.json"), reverse=True)
+    return json_layers([*more, first])
+
+
+def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
+    managed = _managed(where)
+    mine = json_layers([
+        where.project / ".claude/settings.local.json", where.project / ".claude/settings.json",
+        _folder(where) / "settings.json",
+    ])  # fmt: skip
+    yield from unreadable([*managed, *mine])
+    yield from switched([*managed, *mine], ("disableAllHooks",))
+    for layer in managed:
+        if layer.at("allowManagedHooksOnly") is True:
+            what = f"{layer.path}: `allowManagedHooksOnly` is true, so only hooks of the policy run"
+            yield Trouble(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+
+
+def _canary(cwd: Path, token: str, command: str) -> Canary:
+    payload = {
+        "session_id": f"fleethook-doctor-{token}", "transcript_path": "", "cwd": str(cwd),
+        "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "tool_input": {"command": command, "description": "fleethook doctor: nothing runs this"},
+        "tool_use_id": f"toolu_fleethook_{token}",
+    }  # fmt: skip
+    return Canary("PreToolUse", payload, {"CLAUDE_PROJECT_DIR": str(cwd)})
+
+
+PROGRAM: Final = Program(
+    name="claude",
+    label="Claude Code",
+    binaries=("claude",),
+    # PermissionRequest does not honour exit code 2.
+    form=JsonHooks(agent="claude", entry=_entry, deaf=frozenset({"PermissionRequest"})),
+    places={
+        "user": lambda where: _folder(where) / "settings.json",
+        "project": lambda where: where.project / ".claude/settings.json",
+        "local": lambda where: where.project / ".claude/settings.local.json",
+    },
+    canary=_canary,
+    understood=understanding.claude,
+    folder=_folder,
+    troubles=_troubles,
+    closes_since=(2, 1, 295),
+)

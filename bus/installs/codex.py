@@ -1,0 +1,159 @@
+"""Codex CLI: a hooks.json of its own beside config.toml, each hook trusted by its content (checked with 0.169.0).
+
+It reads hooks out of config.toml too; those of both files run, so ours need no TOML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bus import entries
+from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
+from bus.installs.forms import Hook, JsonHooks
+from bus.installs.layers import Layer, json_layers, switched, toml_layers, unreadable
+
+TYPES: Final = frozenset({"command", "prompt", "agent", "mcp_tool"})
+"""Of handlers; one of any other type makes it refuse the whole file."""
+
+LONGEST: Final = {"SessionEnd": 3, "Interrupt": 3}
+"""Seconds that it gives a hook of these events at most, whatever the file says; 1 where it says nothing."""
+
+_TRUST: Final = "start codex, open /hooks, and trust the hooks of fleethook"
+
+
+def _entry(hook: Hook) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": hook.command, "timeout": hook.timeout}]}
+
+
+def _folder(where: Where) -> Path:
+    return where.moved("CODEX_HOME", ".codex")
+
+
+def _config(where: Where, *, project: bool = True) -> tuple[Layer, ...]:
+    """The layers of config.toml, the strongest first."""
+    own = [where.project / ".codex/config.toml"] if project else []
+    return toml_layers(
+        [*own, _folder(where) / "config.toml", where.machine("/etc/codex/config.toml", "/etc/codex/config.toml")]
+    )
+
+
+def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+    rules = toml_layers([where.machine("/etc/codex/requirements.toml", "/etc/codex/requirements.toml")])
+    layers = _config(where)
+    yield from unreadable([*rules, *layers])
+    for name in ("hooks", "codex_hooks"):  # the second is its older spelling
+        yield from switched([*rules, *layers], ("features", name), off=False)
+    for layer in rules:
+        if layer.at("allow_managed_hooks_only") is True:
+            what = f"{layer.path}: `allow_managed_hooks_only` is true, so only hooks of the policy run"
+            yield Trouble(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+    yield from _refused(PROGRAM.places[scope](where))
+    if scope == "project":
+        trusted = (
+            layer.at("projects", str(where.project.resolve()), "trust_level") for layer in _config(where, project=False)
+        )
+        if "trusted" not in trusted:
+            yield Trouble(
+                f"Codex CLI does not trust the folder {where.project}, and reads no hooks there",
+                "start codex in it and trust the folder",
+            )
+
+
+def _refused(path: Path) -> Iterator[Trouble]:
+    """What makes Codex refuse the whole file; all it says is one line in its output."""
+    for layer in json_layers([path]):
+        for name in sorted(set(layer.settings) - PROGRAM_KEYS):
+            yield Trouble(f"{path}: the name {name!r} makes Codex CLI refuse the whole file", "take it out")
+        for event, _, _, handler in entries.handlers(layer.settings):
+            kind = handler.get("type")
+            if kind not in TYPES:
+                what = f"{path}: a hook of {event} has the type {kind!r}, which makes Codex CLI refuse the whole file"
+                yield Trouble(what, "take that hook out, or make it a command")
+
+
+PROGRAM_KEYS: Final = frozenset({"hooks", "description"})
+"""The names that a hooks.json may have at its top."""
+
+
+def trusted_hash(event: str, matcher: object, handler: Mapping[str, Any]) -> str:
+    """Codex's own hash of a command hook, by which it knows what was trusted (reproduced from 0.169.0's `hooks/list`)."""
+    most = LONGEST.get(event)
+    seconds = handler.get("timeout") or (1 if most else 600)
+    known = {
+        "type": "command", "command": handler.get("command"), "async": bool(handler.get("async", False)),
+        "timeout": min(seconds, most) if most else seconds,
+    }  # fmt: skip
+    said: dict[str, Any] = {"event_name": _snake(event), "hooks": [known]}
+    if matcher is not None:
+        said["matcher"] = matcher
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _trust(where: Where, _scope: Scope, path: Path) -> Iterator[Trouble]:
+    """What the user's config.toml says of each hook of ours; the place of a hook in the file is part of its name."""
+    states: dict[str, Any] = {}
+    for layer in reversed(_config(where, project=False)):
+        found = layer.at("hooks", "state")
+        states |= found if isinstance(found, dict) else {}
+    pending, changed, off, count = 0, 0, 0, 0
+    for layer in json_layers([path]):
+        groups = layer.settings.get("hooks", {})
+        for event, group, number, handler in entries.handlers(layer.settings):
+            if not entries.command_of(handler):
+                continue
+            count += 1
+            tail = f"{_snake(event)}:{group}:{number}"
+            state = states.get(f"{path}:{tail}", states.get(f"{path.resolve()}:{tail}"))
+            state = state if isinstance(state, dict) else {}
+            wanted = trusted_hash(event, groups[event][group].get("matcher"), handler)
+            pending += not state.get("trusted_hash")
+            changed += bool(state.get("trusted_hash")) and state["trusted_hash"] != wanted
+            off += state.get("enabled") is False
+    if pending:
+        yield Trouble(f"Codex CLI: {pending} of {count} hooks are not trusted yet, so they do not run", _TRUST)
+    if changed:
+        yield Trouble(f"Codex CLI: {changed} of {count} hooks have changed since they were trusted", _TRUST)
+    if off:
+        yield Trouble(
+            f"Codex CLI: {off} of {count} hooks are switched off in /hooks", "start codex, and switch them on in /hooks"
+        )
+
+
+def _snake(event: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event).lower()
+
+
+def _canary(cwd: Path, token: str, command: str) -> Canary:
+    payload = {
+        "session_id": f"fleethook-doctor-{token}", "turn_id": f"fleethook-{token}", "transcript_path": None,
+        "cwd": str(cwd), "hook_event_name": "PreToolUse", "model": "fleethook-doctor", "permission_mode": "default",
+        "tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": f"call_fleethook_{token}",
+    }  # fmt: skip
+    return Canary("PreToolUse", payload)
+
+
+PROGRAM: Final = Program(
+    name="codex",
+    label="Codex CLI",
+    binaries=("codex",),
+    form=JsonHooks(agent="codex", entry=_entry, only=PROGRAM_KEYS, deaf=frozenset({"PermissionRequest"})),
+    places={
+        "user": lambda where: _folder(where) / "hooks.json",
+        "project": lambda where: where.project / ".codex/hooks.json",
+    },
+    canary=_canary,
+    understood=understanding.codex,
+    folder=_folder,
+    troubles=_troubles,
+    trust=_trust,
+    asks_trust=True,
+    steps=(
+        "Codex CLI runs no hook that it has not been told to trust: start codex, open /hooks, trust those of fleethook",
+    ),
+)

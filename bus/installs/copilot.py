@@ -1,0 +1,58 @@
+"""Copilot CLI: a file of our own in its folder of hook files, handlers one after another (documented, August 2026)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
+from bus.installs.forms import Hook, JsonHooks
+from bus.installs.layers import json_layers, switched, unreadable
+
+FILE: Final = "fleethook.json"
+
+
+def _entry(hook: Hook) -> dict[str, Any]:
+    return {"type": "command", "bash": hook.command, "timeoutSec": hook.timeout}
+
+
+def _folder(where: Where) -> Path:
+    return where.moved("COPILOT_HOME", ".copilot")
+
+
+def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+    layers = json_layers([
+        PROGRAM.places[scope](where), where.project / ".github/copilot/settings.local.json",
+        where.project / ".github/copilot/settings.json", _folder(where) / "settings.json",
+    ], comments=True)  # fmt: skip
+    yield from unreadable(layers)
+    yield from switched(layers, ("disableAllHooks",))
+
+
+def _canary(cwd: Path, token: str, command: str) -> Canary:
+    asked = {"command": command, "description": "fleethook doctor: nothing runs this"}
+    payload = {
+        "sessionId": f"fleethook-doctor-{token}", "timestamp": int(datetime.now(UTC).timestamp() * 1000),
+        "cwd": str(cwd), "toolName": "bash", "toolArgs": json.dumps(asked),
+    }  # fmt: skip
+    return Canary("preToolUse", payload)
+
+
+PROGRAM: Final = Program(
+    name="copilot",
+    label="Copilot CLI",
+    binaries=("copilot",),
+    form=JsonHooks(agent="copilot", entry=_entry, timeout="timeoutSec", base={"version": 1}, comments=True),
+    places={
+        "user": lambda where: _folder(where) / "hooks" / FILE,
+        "project": lambda where: where.project / ".github/hooks" / FILE,
+    },
+    canary=_canary,
+    understood=understanding.flat("permissionDecision", "permissionDecisionReason"),
+    folder=_folder,
+    troubles=_troubles,
+    steps=("Copilot CLI reads a repository's hooks only in folders that it has been told to trust",),
+)

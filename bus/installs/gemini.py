@@ -1,0 +1,93 @@
+"""Gemini CLI: `hooks` in its settings files, in groups; timeouts in milliseconds (checked with 0.61.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
+from bus.installs.forms import Hook, JsonHooks
+from bus.installs.layers import Layer, folder_trust, json_layers, switched, unreadable
+
+HOOK: Final = "fleethook"
+"""The name that the agent shows, and by which a person can switch ours off."""
+
+
+def _entry(hook: Hook) -> dict[str, Any]:
+    return {"hooks": [{"name": HOOK, "type": "command", "command": hook.command, "timeout": hook.timeout}]}
+
+
+def _folder(where: Where) -> Path:
+    return where.moved("GEMINI_CLI_HOME", ".") / ".gemini"
+
+
+def _layers(where: Where) -> tuple[Layer, ...]:
+    """Every settings file, the strongest first."""
+    named = where.environ.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "")
+    machine = Path(named) if named else where.machine(
+        "/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"
+    )  # fmt: skip
+    paths = [machine, where.project / ".gemini/settings.json", _folder(where) / "settings.json"]
+    return json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
+
+
+def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
+    layers = _layers(where)
+    yield from unreadable(layers)
+    # `hooks.enabled` and `tools.enableHooks` are what older versions read.
+    for names in (("hooksConfig", "enabled"), ("hooks", "enabled"), ("tools", "enableHooks")):
+        yield from switched(layers, names, off=False)
+    for layer in layers:
+        for names in (("hooksConfig", "disabled"), ("hooks", "disabled")):
+            listed = layer.at(*names)
+            if isinstance(listed, list) and HOOK in listed:
+                what = f"{layer.path}: `{'.'.join(names)}` names {HOOK!r}, so ours do not run"
+                yield Trouble(what, "`/hooks enable fleethook` in gemini")
+    yield from _folder_trouble(where, layers)
+
+
+def _folder_trouble(where: Where, layers: tuple[Layer, ...]) -> Iterator[Trouble]:
+    """In a folder that is not trusted no hook runs, the user's own not either (observed)."""
+    said = where.environ.get("GEMINI_CLI_TRUST_WORKSPACE", "")
+    off = next(
+        (value for layer in layers if (value := layer.at("security", "folderTrust", "enabled")) is not None), True
+    )
+    if said == "true" or (said != "false" and off is False):
+        return
+    trusted = False if said == "false" else folder_trust(_folder(where) / "trustedFolders.json", where.project)
+    if trusted:
+        return
+    what = "is not trusted by Gemini CLI" if trusted is False else "has not been shown to Gemini CLI yet"
+    yield Trouble(
+        f"the folder {where.project} {what}, and without its trust no hook runs there",
+        "start gemini in it and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true", sure=trusted is False,
+    )  # fmt: skip
+
+
+def _canary(cwd: Path, token: str, command: str) -> Canary:
+    payload = {
+        "session_id": f"fleethook-doctor-{token}", "transcript_path": "", "cwd": str(cwd),
+        "hook_event_name": "BeforeTool", "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "tool_name": "run_shell_command",
+        "tool_input": {"command": command, "description": "fleethook doctor: nothing runs this"},
+    }  # fmt: skip
+    return Canary("BeforeTool", payload, {"GEMINI_PROJECT_DIR": str(cwd), "GEMINI_CWD": str(cwd)})
+
+
+PROGRAM: Final = Program(
+    name="gemini",
+    label="Gemini CLI",
+    binaries=("gemini",),
+    form=JsonHooks(agent="gemini", entry=_entry, unit="ms", comments=True),
+    places={
+        "user": lambda where: _folder(where) / "settings.json",
+        "project": lambda where: where.project / ".gemini/settings.json",
+    },
+    canary=_canary,
+    understood=understanding.gemini,
+    folder=_folder,
+    troubles=_troubles,
+    steps=("Gemini CLI runs hooks only in folders that it has been told to trust: it asks when it starts in one",),
+)

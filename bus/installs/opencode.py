@@ -1,0 +1,141 @@
+"""OpenCode: a plugin file of ours, which runs the hook command; there are no command hooks (checked with 1.18.33)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from bus.dialects.opencode import plugin_text
+from bus.errors import ConfigError
+from bus.hookcommand import CLOSED, Setup
+from bus.installs import Call, Canary, Program, Scope, Trouble, Where, never_events, understanding
+
+FILE: Final = "fleethook.js"
+_SETUP: Final = "\nconst SETUP = "
+
+HARNESS: Final = """
+const chunks = []
+for await (const chunk of process.stdin) chunks.push(chunk)
+const { hook, directory, worktree, input, output } = JSON.parse(Buffer.concat(chunks).toString())
+const { readFileSync } = await import("node:fs")
+const text = readFileSync(process.argv.at(-1), "utf8")
+const { Fleethook } = await import(`data:text/javascript,${encodeURIComponent(text)}`)
+const hooks = await Fleethook({ client: {}, directory, worktree })
+try {
+  await hooks[hook](input, output)
+} catch (error) {
+  console.log(JSON.stringify({ deny: error.message }))
+}
+process.exit(0)
+"""
+"""Loads the plugin as OpenCode does, makes one call, and says what was thrown: that is how OpenCode hears a deny."""
+
+
+class PluginFile:
+    """A whole file of ours; it has no state."""
+
+    mode, whole = 0o644, True
+
+    def files(self, place: Path) -> tuple[Path, ...]:
+        """The one file."""
+        return (place,)
+
+    def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
+        """The plugin with its setup; ConfigError where somebody else's file has its name."""
+        if before is not None and _setup(before) is None:
+            raise ConfigError("is somebody else's plugin", file=str(path), hint="move it away; nothing was changed")
+        events = [event for event in setup.events if event not in never_events("opencode")]
+        if not events:
+            return None
+        return plugin_text(setup.python, setup.answer_file, events, fail_closed=setup.fail_closed).encode()
+
+    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
+        """Nothing of our own file; somebody else's as it is."""
+        return None if _setup(current) is not None else current
+
+    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:  # noqa: ARG002 - the seam's argument
+        """The command of each event, as the plugin runs it."""
+        setup = _setup(raw)
+        if setup is None:
+            return ()
+        words, seconds = [*setup.get("command", ()), "opencode"], float(setup.get("timeout", 0)) / 1000
+        return tuple(
+            Call(event, shlex.join([*words, event, setup.get("answers", ""), *_closed(how)]), seconds, how == CLOSED)
+            for event, how in setup.get("events", {}).items()
+        )
+
+
+def runtime() -> tuple[str, ...]:
+    """The words that run JavaScript as OpenCode does: it is its own Bun, else one that is on PATH; empty without any."""
+    own = shutil.which("opencode")
+    if own:
+        return ("/usr/bin/env", "BUN_BE_BUN=1", own, "-e")
+    for name, words in (("bun", ("-e",)), ("node", ("--input-type=module", "-e"))):
+        found = shutil.which(name)
+        if found:
+            return (found, *words)
+    return ()
+
+
+def _runs(path: Path, command: str) -> tuple[str, ...]:
+    """The plugin itself, in OpenCode's own runtime; without any the command that it would run."""
+    words = runtime()
+    return (*words, HARNESS, str(path)) if words else ("/bin/sh", "-c", command)
+
+
+def _closed(how: object) -> list[str]:
+    return [CLOSED] if how == CLOSED else []
+
+
+def _setup(raw: bytes) -> dict[str, Any] | None:
+    """What the plugin was made with; None where the file is not ours."""
+    text = raw.decode("utf-8", "replace")
+    _, found, after = text.partition(_SETUP)
+    if not found or "fleethook" not in text:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(after)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _folder(where: Where) -> Path:
+    return where.moved("XDG_CONFIG_HOME", ".config") / "opencode"
+
+
+def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+    if where.environ.get("OPENCODE_PURE", "") in {"1", "true"}:
+        yield Trouble("OPENCODE_PURE is set, so OpenCode loads no plugin", "unset OPENCODE_PURE")
+    if scope == "project" and where.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG", "") in {"1", "true"}:
+        yield Trouble("OPENCODE_DISABLE_PROJECT_CONFIG is set, so OpenCode reads nothing of the project", "unset it")
+
+
+def _canary(cwd: Path, token: str, command: str) -> Canary:
+    payload = {
+        "hook": "tool.execute.before", "directory": str(cwd), "worktree": str(cwd),
+        "input": {"tool": "bash", "sessionID": f"fleethook-doctor-{token}", "callID": f"call_fleethook_{token}"},
+        "output": {"args": {"command": command, "description": "fleethook doctor: nothing runs this"}},
+    }  # fmt: skip
+    return Canary("tool.execute.before", payload)
+
+
+PROGRAM: Final = Program(
+    name="opencode",
+    label="OpenCode",
+    binaries=("opencode",),
+    form=PluginFile(),
+    places={
+        "user": lambda where: _folder(where) / "plugins" / FILE,
+        "project": lambda where: where.project / ".opencode/plugins" / FILE,
+    },
+    canary=_canary,
+    understood=understanding.denying,
+    folder=_folder,
+    troubles=_troubles,
+    runs=_runs,
+)

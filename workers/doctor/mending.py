@@ -1,0 +1,38 @@
+"""What can be done about findings without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bus.config.settings import Settings
+from bus.dialects import find
+from bus.directories import Directories, make_private
+from bus.installs import NAMES
+from workers.connecting import answers_for, connect, empty_spool, installed, plan
+from workers.doctor import Check
+
+
+def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
+    """Do what can be done about the findings, and say what was done."""
+    found = [check for check in checks if check.status in {"warn", "fail"} and check.mend]
+    done = []
+    if any(check.mend == "modes" for check in found):
+        for folder in (places.data, places.state):
+            make_private(folder, mend=True)
+        for path in (places.credentials, *(places.answer_file(agent) for agent in NAMES)):
+            if path.exists():
+                path.chmod(0o600)
+        done.append("took back the rights of other users")
+    for agent in dict.fromkeys(check.agent for check in found if check.mend == "install"):
+        for one in installed(agent, project=cwd):
+            events = tuple(name for name in one.commands if name in find(agent).capabilities)
+            change = plan(
+                agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
+            )
+            connect(change, answers_for(agent, settings, places, closed=one.closed)[0], places)
+            done.append(f"installed {agent} again in {one.path}")
+    for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
+        left = empty_spool(places.answer_file(agent), places.spool(agent))
+        done.append(f"sent what waited for {agent}" if not left else f"{left} events of {agent} still wait")
+    return done

@@ -1,0 +1,84 @@
+"""Whether the server is there, keeps its data, and everybody who has to work is alive."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bus.config.settings import Settings
+from bus.connections import Links
+from bus.errors import FleethookError, Unreachable
+from bus.hooksets import current_version, load_version
+from bus.keys import Keys
+from workers.doctor import Check, State
+from workers.status import read_roles, server_facts
+
+FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
+
+
+async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings) -> list[Check]:
+    """The server, how it keeps its data, and whether every process type is alive."""
+    try:
+        facts = await server_facts(links)
+    except (Unreachable, FleethookError) as error:
+        away = [
+            Check(id=name, status="unknown", what="the server cannot be asked")
+            for name in ("appendonly", "maxmemory-policy", "evaluator", "dispatcher", "carrier", "chores", "hooks")
+        ]
+        return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
+    found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
+    found += await _config_checks(links)
+    for role in await read_roles(links, rq, keys, settings):
+        state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
+        text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
+        text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
+        fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
+        found.append(Check(id=role.role, status=state, what=text, fix=fix))
+    found.append(await _set_check(links, keys))
+    return found
+
+
+def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
+    text = f"{brand or 'server'} {version} at {url}, {ms:.1f} ms"
+    number = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if not number:
+        return Check(id="server", status="unknown", what=f"{text}: it does not say what it is", fix="allow INFO")
+    if brand in FLOOR and number < FLOOR[brand]:
+        least = ".".join(map(str, FLOOR[brand]))
+        return Check(id="server", status="fail", what=text, fix=f"use {brand} {least} or newer")
+    return Check(id="server", status="ok", what=text)
+
+
+async def _config_checks(links: Links) -> list[Check]:
+    wanted = (
+        ("appendonly", "yes", "warn", "what was acknowledged is lost when the server ends: set appendonly yes"),
+        ("maxmemory-policy", "noeviction", "fail", "events and verdicts vanish when memory is full: set noeviction"),
+    )
+    found = []
+    async with links.link() as link:
+        replies = await link.exchange([("CONFIG", "GET", name) for name, *_ in wanted])
+    for (name, right, state, why), reply in zip(wanted, replies, strict=True):
+        value = reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
+        if not value:
+            found.append(Check(id=name, status="unknown", what=f"{name} cannot be seen with our rights"))
+        elif value == right:
+            found.append(Check(id=name, status="ok", what=f"{name} is {value}"))
+        else:
+            bad: State = "fail" if state == "fail" else "warn"
+            found.append(Check(id=name, status=bad, what=f"{name} is {value}", fix=why))
+    return found
+
+
+async def _set_check(links: Links, keys: Keys) -> Check:
+    try:
+        version = await current_version(links, keys)
+        if not version:
+            return Check(id="hooks", status="ok", what="no hook set was published; user and project files apply")
+        file = await load_version(links, keys, version)
+    except FleethookError as error:
+        return Check(id="hooks", status="fail", what=str(error), fix="fleethook hooks rollback")
+    if file.problems:
+        return Check(
+            id="hooks", status="fail", what=f"version {version}: {file.problems[0]}", fix="fleethook hooks rollback"
+        )
+    text = f"hook set version {version}: {len(file.hooks)} hooks, {len(file.endpoints)} endpoints"
+    return Check(id="hooks", status="ok", what=text)
