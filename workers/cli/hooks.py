@@ -25,6 +25,7 @@ COMMANDS: Final = {
         "workers.cli.importing:import_hooks", "Read hooks of pigo, Forge, Gobby, Claude Code or ion in place."
     ),
     "templates": Lazy("workers.cli.templates:templates", "Ready hooks by name: show them, and put them in your file."),
+    "agents": Lazy("workers.cli.agents:agents", "Show what each agent's events can be told."),
     "trust": Lazy("workers.cli.trusting:trust", "Show a project's hooks, and let them run."),
     "untrust": Lazy("workers.cli.trusting:untrust", "Take the trust in a project back."),
 }
