@@ -14,7 +14,7 @@ from typing import Final
 
 from bus.config.contents import HookFile
 from bus.dialects.claude import NAME as CLAUDE
-from bus.dialects.claude_matching import TOOL_EVENTS, field, matches, spoken_tool
+from bus.dialects.claude_matching import TOOL_EVENTS, field, matches, moment, spoken_tool
 from bus.dialects.claude_output import ION, answered, ended
 from bus.dialects.claude_payload import encode, payload
 from bus.dialects.claude_reading import read
@@ -24,7 +24,7 @@ from bus.hooks import Hook, Layer
 from bus.places import place_of
 from bus.processes import Finished
 from bus.runners import Outcome
-from bus.verdicts import Policy
+from bus.verdicts import Policy, Verdict
 
 
 class _Hooks:
@@ -76,15 +76,15 @@ class _Hooks:
         """The decision, context or changed input in the exit code and on stdout (I-03)."""
         return ended(hook, _moment(hook), event, _tool(hook, event), done, seconds)
 
-    def body(self, hook: Hook, event: Event) -> bytes:
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
         """What an http hook is sent: byte for byte what a command reads."""
-        return self.stdin(hook, event)
+        if hook is not None:
+            return self.stdin(hook, event)
+        return encode(payload(moment(event), event, spoken_tool(event, ()), ion=self.name == ION))
 
-    def reply(self, hook: Hook, event: Event, body: bytes) -> Outcome:
-        """What the 2xx answer of an http hook means; nothing is no opinion, anything but a JSON object is a failure."""
-        if not body.strip():
-            return Outcome()
-        return answered(hook, _moment(hook), event, _tool(hook, event), body)
+    def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
+        """What the answer of an http hook means: only a JSON object says anything, whatever else it is a failure."""
+        return answered(hook, _moment(hook), event, _tool(hook, event), raw)
 
 
 def _moment(hook: Hook) -> str:

@@ -81,6 +81,13 @@ def patterns(name: str) -> tuple[str, ...]:
     return tuple(f"{agent}:{name}" for agent in _FAMILY)
 
 
+def moment(event: Event) -> str:
+    """Claude Code's name for what happened; the agent's own where it has none."""
+    if event.native in CAPABILITIES:
+        return event.native
+    return next((name for name, can in CAPABILITIES.items() if can.type == event.type), event.native or event.type)
+
+
 def field(event: Event, name: str) -> Any:  # noqa: ANN401 - whatever the agent sent
     """A field of Claude Code's payloads, from whichever field of the agent says it; None where none does."""
     for spelling in (name, *_ALIASES.get(name, ())):

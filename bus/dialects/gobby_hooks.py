@@ -277,7 +277,7 @@ class _Gobby:
         """No decision; an exit that is not 0 is a failure."""
         return Outcome(failure=failure(hook, done, seconds), exit_code=done.exit_code, output=output(done))
 
-    def http_body(self, event: Event, verdict: Verdict | None) -> bytes:
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
         """Event, timestamp, session_id, source, project_id, machine_id, data (G-07), the tool as Claude Code names it.
 
         The bus knows no projects by an id of Gobby's: project_id is the one that the event brought, else its folder.
@@ -300,7 +300,7 @@ class _Gobby:
                                 "reason": verdict.reason}  # fmt: skip
         return write_json(body)
 
-    def http_answer(self, raw: bytes, hook: str) -> Outcome:
+    def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:  # noqa: ARG002 - as above
         """`{"decision": "deny", "reason": …}` blocks, `allow` and no decision at all say nothing (G-08)."""
         value = read_json(raw)
         if not isinstance(value, dict):
@@ -314,7 +314,7 @@ class _Gobby:
             raise DecodeError("the answer's decision is none of allow, deny and ask")
         reason = (reply.reason or "").strip()
         if not reason and decision != "abstain":
-            reason = f"hook {hook!r} says {decision} and gives no reason"
+            reason = f"hook {hook.id!r} says {decision} and gives no reason"
         contexts = (reply.context,) if reply.context and reply.context.strip() else ()
         return Outcome(decision=decision, reason=reason, contexts=contexts, updated_input=reply.modified_input)
 

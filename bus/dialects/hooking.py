@@ -59,11 +59,14 @@ class HookDialect(Protocol):
 class HttpDialect(Protocol):
     """A hook dialect that also has its own form for what goes out over HTTP; hooks of any other get ours."""
 
-    def http_body(self, event: Event, verdict: Verdict | None) -> bytes:
-        """What is posted; TypeError or ValueError where the event cannot be written. Whoever sends it redacts the event."""
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:
+        """What is posted, for a hook that is asked or for whoever is told; whoever tells redacts the event first.
+
+        TypeError or ValueError where the event cannot be written.
+        """
         ...
 
-    def http_answer(self, raw: bytes, hook: str) -> Outcome:
+    def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
         """What a receiver's 2xx answer with a body means for a blocking hook; raises DecodeError, which says why."""
         ...
 

@@ -40,7 +40,7 @@ class HttpRunner:
             return Outcome(failure=f"{name} has no http part")
         theirs = find_http(hook.dialect)
         try:
-            body = theirs.http_body(event, None) if theirs is not None else _body(event)
+            body = theirs.http_body(event, None, hook) if theirs is not None else _body(event)
             headers = self._headers(hook, hook.http, event, body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
@@ -57,8 +57,10 @@ class HttpRunner:
         if not reply.body.strip():
             return Outcome()
         try:
-            read = theirs.http_answer if theirs is not None else read_reply
-            return msgspec.structs.replace(read(reply.body, hook.id), output=shown)
+            read = (
+                theirs.http_answer(reply.body, hook, event) if theirs is not None else read_reply(reply.body, hook.id)
+            )
+            return msgspec.structs.replace(read, output=shown)
         except DecodeError as error:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bus.addresses import policy
 from bus.chain import evaluate
 from bus.config.hookfile import load_hook_file
 from bus.dialects import find
@@ -17,8 +19,12 @@ from bus.dialects.hooking import find_hooks
 from bus.events import Event
 from bus.hooks import Layer
 from bus.inforce import HookSet, Layered
+from bus.posting import Poster
 from bus.runners.command import CommandRunner
+from bus.runners.http import HttpRunner
 from bus.verdicts import Verdict
+from tests.live.receivers import answer, receiver
+from workers.webhooks import render_body
 
 MEMORY = Path(__file__).parents[2] / "examples" / "ion" / "memory"
 AGENTS = ("claude", "codex", "gemini")
@@ -196,6 +202,38 @@ async def test_event_data_is_never_run(project: Path) -> None:
     verdict = await ask(hooks(root, dialect="ion"), given)
     assert verdict.contexts == (evil.strip(),)
     assert not list(project.rglob("hit"))
+
+
+@pytest.mark.req("I-02", "I-03", "X-01")
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: str) -> None:
+    seen: list[dict[str, Any]] = []
+    said = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
+                                   "permissionDecisionReason": "not from this fleet"}}  # fmt: skip
+    bodies = [json.dumps(said).encode(), b"", b"just text"]
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(json.loads(request.partition(b"\r\n\r\n")[2]))
+        await answer(body=bodies[len(seen) - 1])(request, reader, writer)
+
+    async with receiver(serve) as port, Poster(policy(["127.0.0.1"])) as poster:
+        handler = {"type": "http", "url": f"http://127.0.0.1:{port}/h", "timeout": 20, "onFailure": "block"}
+        path = project / "settings.json"
+        path.write_text(json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}}))
+        found, given = hooks(path), shell(agent, project, "ls")
+        (hook,) = found.blocking(given)
+        verdicts = [await evaluate(given, [hook], HttpRunner(poster).run, seconds=PATIENCE) for _ in bodies]
+    assert [(one.decision, one.reason) for one in verdicts[:2]] == [("deny", "not from this fleet"), ("abstain", "")]
+    assert verdicts[2].decision == "deny"
+    assert "cannot be used" in verdicts[2].reason
+    assert seen[0] == json.loads(find_hooks("claude").stdin(hook, given))
+    assert (seen[0]["tool_name"], seen[0]["tool_input"]["command"]) == ("Bash", "ls")
+    # In the background it is told the same, without what the raw payload may hold.
+    told = json.loads(render_body(given, None, "claude"))
+    assert told["tool_input"] == seen[0]["tool_input"]
+    assert told == (given.raw if agent == "claude" else {**seen[0], "fleethook": {**seen[0]["fleethook"], "raw": None}})
+    written = write(agent, project, "a.txt")
+    assert json.loads(render_body(written, None, "claude"))["tool_input"]["file_path"] == f"{project}/a.txt"
 
 
 @pytest.mark.req("I-05", "I-13")

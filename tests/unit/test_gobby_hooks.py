@@ -14,13 +14,14 @@ from bus.dialects.gobby_hooks import EVENTS, HOOKS, event_types
 from bus.dialects.hooking import find_http
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.hooks import HttpCall
+from bus.hooks import Hook, HttpCall
 from bus.matchers import check_pattern
 from bus.verdicts import Verdict
 from workers.retries import GivenUp
 from workers.webhooks import MOST_BODY, render_body
 
 GOBBY = HOOKS["gobby"]
+HOOK, EVENT = Hook(id="h", on=("*",)), Event(type="tool:pre_execute")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gobby" / "config.yaml"
 
 
@@ -180,12 +181,12 @@ def test_the_body_is_gobbys_whatever_agent_it_came_from() -> None:
     ],
 )
 def test_answers_are_gobbys(answer: dict[str, Any], decision: str, reason: str) -> None:
-    said = GOBBY.http_answer(json.dumps(answer).encode(), "h")
+    said = GOBBY.http_answer(json.dumps(answer).encode(), HOOK, EVENT)
     assert (said.decision, said.reason) == (decision, reason)
 
 
 def test_an_answer_that_means_nothing_is_a_failure_and_no_decision() -> None:
     for raw in (b"ok", b"[]", b'{"decision": "perhaps"}', b'{"decision": 3}'):
         with pytest.raises(DecodeError):
-            GOBBY.http_answer(raw, "h")
-    assert GOBBY.http_answer(b'{"context": "told", "modified_input": {"a": 1}}', "h").contexts == ("told",)
+            GOBBY.http_answer(raw, HOOK, EVENT)
+    assert GOBBY.http_answer(b'{"context": "told", "modified_input": {"a": 1}}', HOOK, EVENT).contexts == ("told",)
