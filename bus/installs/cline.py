@@ -80,5 +80,5 @@ PROGRAM: Final = Program(
     folder=lambda where: where.home / ".cline",
     troubles=_troubles,
     steps=("Cline runs hooks only where they are switched on in its settings (Hooks)",),
-    runs=lambda path, _command: (str(path),),
+    runs=lambda _path, command: (command,),
 )

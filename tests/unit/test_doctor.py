@@ -11,10 +11,12 @@ import pytest
 from bus.answerfile import read_answer_file, server_from_url
 from bus.config.settings import Settings
 from bus.directories import directories
-from bus.installs import Ran, find
+from bus.installs import NAMES, Ran, find
 from bus.verdicts import Verdict
+from workers.cli import install
 from workers.connecting import Installed, answers_for, connect, empty_spool, installed, plan, state_of, url_of
-from workers.doctor.agents import agent_checks
+from workers.doctor import Check
+from workers.doctor.agents import agent_checks, agents_here
 from workers.doctor.canary import Answer, judge
 from workers.doctor.machine import file_checks, package_checks
 from workers.doctor.mending import mend
@@ -159,3 +161,90 @@ def test_what_nobody_can_send_stays_on_the_disk(tmp_path: Path) -> None:
     spool.unlink()
     assert empty_spool(tmp_path / "no-answer-file", spool) == 0
     assert list(spool.parent.iterdir()) == []
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's home with a project, and nothing on PATH."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in ("bin", "project"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def _install(agent: str, project: Path, *, closed: bool = False) -> Installed:
+    places = directories()
+    change = plan(agent, "user", places, closed=closed, project=project)
+    connect(change, answers_for(agent, Settings(), places, closed=closed)[0], places)
+    (one,) = installed(agent, project=project)
+    return one
+
+
+def _found(agent: str, project: Path) -> dict[str, Check]:
+    return {check.id.partition("-")[2]: check for check in agent_checks(agent, Settings(), directories(), project)}
+
+
+@pytest.mark.parametrize(
+    ("agent", "right", "wrong", "unit"),
+    [
+        ("gemini", "30000", "30", "milliseconds"),
+        ("qwen", "30000", "30", "milliseconds"),
+        ("cursor", "30", "5", "seconds"),
+    ],
+)
+def test_a_timeout_in_the_wrong_unit_is_found_and_mended(
+    person: Path, agent: str, right: str, wrong: str, unit: str
+) -> None:
+    """An agent that counts milliseconds and is told 30 stops every hook at once, and the tool runs."""
+    project, places = person / "project", directories()
+    path = Path(_install(agent, project).path)
+    assert _found(agent, project)["timeouts"].status == "ok"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace(f'"timeout": {right}', f'"timeout": {wrong}'), "utf-8")
+    found = _found(agent, project)
+    assert (found["timeouts"].status, found["commands"].status) == ("fail", "warn")
+    assert f"{wrong} (it counts {unit})" in found["timeouts"].what
+    assert mend(found.values(), Settings(), places, project) == [f"installed {agent} again in {path}"]
+    assert path.read_text("utf-8") == text
+    assert {check.status for check in _found(agent, project).values()} <= {"ok", "unknown", "warn"}
+
+
+def test_what_only_a_person_can_do_is_not_mended(person: Path) -> None:
+    """Codex wants to be told in its own /hooks; that is a finding with a way, and no repair of ours."""
+    project = person / "project"
+    _install("codex", project)
+    found = _found("codex", project)
+    assert (found["trust"].status, found["trust"].mend) == ("fail", "")
+    assert "/hooks" in found["trust"].fix
+    assert mend(found.values(), Settings(), directories(), project) == []
+
+
+def test_the_doctor_looks_at_agents_that_are_here_or_were_installed(person: Path) -> None:
+    places, project = directories(), person / "project"
+    assert agents_here(places, project) == ()
+    (person / ".gemini").mkdir()
+    program = person / "bin/qwen"
+    program.write_text("#!/bin/sh\necho 0.24.4\n", "utf-8")
+    program.chmod(0o700)
+    assert agents_here(places, project) == ("gemini", "qwen")
+    assert _found("qwen", project)["program"].what == f"Qwen Code 0.24.4 at {program}"
+    assert "does not say its version: its folder" in _found("gemini", project)["program"].what
+    _install("windsurf", project)
+    assert agents_here(places, project) == ("gemini", "qwen", "windsurf")
+
+
+def test_a_switch_that_the_agent_is_too_old_for(person: Path) -> None:
+    """Claude Code ignores `onFailure` before 2.1.295, so a hook that is too slow lets the call go on."""
+    program = person / "bin/claude"
+    for version, status in (("2.1.294", "warn"), ("2.1.330", "")):
+        program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n", "utf-8")
+        program.chmod(0o700)
+        _install("claude", person / "project", closed=True)
+        found = _found("claude", person / "project").get("closed")
+        assert (found.status if found else "") == status
+    assert "fail-closed" in _found("claude", person / "project")["installed"].what
+
+
+def test_the_command_line_knows_every_agent() -> None:
+    assert install.AGENTS == NAMES
