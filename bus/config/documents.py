@@ -15,13 +15,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
+from bus.config.jsonplaces import Node, Plain, read_json
 from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024
@@ -36,9 +37,12 @@ Stamp = tuple[int, int, int]
 NOTHING: Final[Stamp] = (0, 0, 0)
 """The stamp of what is not there."""
 
+__all__ = [
+    "DEPTH_LIMIT", "NODE_LIMIT", "NOTHING", "TEXT_LIMIT", "Document", "PathParts", "Plain", "Source", "Stamp", "dotted",
+    "gathering", "load", "loads", "read_file", "stamp",
+]  # fmt: skip
+
 PathParts = tuple[str | int, ...]
-Plain: TypeAlias = Any
-"""What YAML and JSON can hold: text, numbers, booleans, None, lists, and dicts with text for keys."""
 _Event: TypeAlias = Any  # PyYAML's stubs leave the attributes of events untyped
 
 # C extension; the pure Python loader is the same format, slower, on platforms whose wheel lacks libyaml.
@@ -89,26 +93,13 @@ def stamp(path: Path | str) -> Stamp:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-@dataclass(slots=True)
-class _Node:
-    """One value with its place; mutable only while the file is read."""
-
-    value: Plain
-    line: int
-    column: int
-    children: dict[str | int, _Node] = field(default_factory=dict)
-    keys: dict[str, tuple[int, int]] = field(default_factory=dict)
-    size: int = 1
-    height: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
     """A file's plain data (`value`) and the places of all of it; nothing in `value` may be changed."""
 
     value: Plain
     file: str
-    root: _Node
+    root: Node
 
     def place(self, path: Iterable[str | int] = (), *, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value at a path, or of its key; of the nearest parent where it is missing."""
@@ -179,6 +170,9 @@ def loads(text: str, *, file: str = "") -> Document:
             f"a file of text cannot hold the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
         )
     if file.endswith(".json"):
+        quick = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT)
+        if quick is not None:
+            return Document(quick.value, file, quick)
         text = _SURROGATES.sub(_join_surrogates, text)
     try:
         root = _Builder(file).build(yaml.parse(text, Loader=_LOADER))
@@ -214,14 +208,14 @@ class _Builder:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.anchors: dict[str, _Node] = {}
-        self.open: list[tuple[_Node, str | None]] = []
+        self.anchors: dict[str, Node] = {}
+        self.open: list[tuple[Node, str | None]] = []
         self.key: str | None = None
         self.key_place = (0, 0)
         self.total = 0
 
-    def build(self, events: Iterable[_Event]) -> _Node:
-        root: _Node | None = None
+    def build(self, events: Iterable[_Event]) -> Node:
+        root: Node | None = None
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
                 raise self.error(event, "the file holds more than one document", "remove the `---` line")
@@ -230,9 +224,9 @@ class _Builder:
             done = self.close() if isinstance(event, yaml.CollectionEndEvent) else self.start(event)
             if done is not None and not self.open:
                 root = done
-        return root if root is not None else _Node(None, 1, 1)
+        return root if root is not None else Node(None, 1, 1)
 
-    def start(self, event: _Event) -> _Node | None:
+    def start(self, event: _Event) -> Node | None:
         """Take one node's first event; the node, where that was all of it."""
         if getattr(event, "tag", None) is not None:
             raise self.error(event, f"tags such as {event.tag!r} are not supported", "write the value without it")
@@ -252,19 +246,19 @@ class _Builder:
         self.count(event, 1)
         line, column = _place(event)
         if isinstance(event, yaml.ScalarEvent):
-            node = _Node(self.scalar(event), line, column)
+            node = Node(self.scalar(event), line, column)
             if event.anchor:
                 self.anchors[event.anchor] = node
             return self.attach(node)
         if len(self.open) >= DEPTH_LIMIT:
             raise self.too_deep(event)
-        node = _Node({} if isinstance(event, yaml.MappingStartEvent) else [], line, column)
+        node = Node({} if isinstance(event, yaml.MappingStartEvent) else [], line, column)
         self.open.append((node, event.anchor))
         if parent is not None:
             self.link(parent, node)
         return None
 
-    def close(self) -> _Node:
+    def close(self) -> Node:
         node, anchor = self.open.pop()
         node.size += sum(child.size for child in node.children.values())
         node.height = 1 + max((child.height for child in node.children.values()), default=0)
@@ -272,7 +266,7 @@ class _Builder:
             self.anchors[anchor] = node
         return node
 
-    def take_key(self, event: _Event, parent: _Node) -> None:
+    def take_key(self, event: _Event, parent: Node) -> None:
         if not isinstance(event, yaml.ScalarEvent) or event.anchor:
             raise self.error(event, "a key has to be plain text", "")
         key = event.value
@@ -286,12 +280,12 @@ class _Builder:
             raise self.error(event, f'the key "{key[:80]}" is here for the second time', f"the first is in line {line}")
         self.key, self.key_place = key, _place(event)
 
-    def attach(self, node: _Node) -> _Node:
+    def attach(self, node: Node) -> Node:
         if self.open:
             self.link(self.open[-1][0], node)
         return node
 
-    def link(self, parent: _Node, node: _Node) -> None:
+    def link(self, parent: Node, node: Node) -> None:
         if isinstance(parent.value, list):
             parent.children[len(parent.value)] = node
             parent.value.append(node.value)

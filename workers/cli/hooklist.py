@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
         return
     packs = {} if whole else _packs()
     rows = [_row(hook, record_.runs) for hook in found if hook.id not in packs]
-    folded = Counter((packs[hook.id], f"{hook.layer}@{hook.version}") for hook in found if hook.id in packs)
+    folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
     rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "--all lists them")
              for (pack, layer), count in folded.items()]  # fmt: skip
     if rows:
@@ -111,16 +112,19 @@ def _record_of(fleet: Context) -> Record:
 
 def _row(hook: Hook, runs: Mapping[str, Run]) -> tuple[object, ...]:
     run = runs.get(hook.id)
-    last = f"{when(run.ms)} {run.what}" if run is not None else "-"
-    return (
-        hook.id,
-        f"{hook.layer}@{hook.version}",
-        _on(hook),
-        _kind(hook),
-        _waits(hook),
-        last,
-        short_origin(hook.origin),
-    )
+    last = f"{_moment(run.ms)} {run.what}" if run is not None else "-"
+    return (hook.id, _layer(hook), _on(hook), _kind(hook), _waits(hook), last, short_origin(hook.origin))
+
+
+def _layer(hook: Hook) -> str:
+    """The layer, with the number of a published version; what a file's version is stands below the list."""
+    return f"{hook.layer}@{hook.version}" if hook.layer == "fleet" else hook.layer
+
+
+def _moment(ms: int) -> str:
+    """The time of a run of today, the day of an earlier one."""
+    day, _, hour = when(ms).partition(" ")
+    return hour if day == when(int(time.time() * 1000)).partition(" ")[0] else day
 
 
 def _run_record(run: Run | None) -> dict[str, Any] | None:

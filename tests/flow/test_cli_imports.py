@@ -1,0 +1,229 @@
+"""Hooks of other systems on the command line: found, shown as understood, imported, listed, tried, published."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.connections import Links
+from bus.events import Event
+from bus.ids import host_name
+from bus.keys import Keys
+from tests.cli_kit import Result, fleethook, namespace, run
+from tests.support.delivering import publish
+from tests.support.running import ask, evaluating
+from tests.support.servers import Server
+
+PIGO = {"plugins": [
+    {"name": "gate", "hooks": {"tool_start": [{"command": "echo no; exit 1", "match": {"tool": "bash"}}], "turn_end": [
+        {"command": "true", "blocking": False}]}},
+    {"name": "spare", "enabled": False, "hooks": {"agent_end": [{"command": "true"}]}},
+    {"name": "wrong", "hooks": {"tool_begin": [{"command": "true"}]}},
+]}  # fmt: skip
+FORGE = {"hooks": [{"event": "tool:pre_execute:bash", "command": "exit 0", "description": "Sudo blocker"}]}
+GOBBY = Path(__file__).parents[2] / "examples" / "gobby" / "config.yaml"
+MEMORY = {"name": "memory", "version": "2.1.0", "description": "Remembers"}
+HOOKS = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [
+    {"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/check.sh"}]}]}}  # fmt: skip
+
+
+@pytest.fixture
+def home(server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A person's home, in which we work; the fleet is empty."""
+    home = tmp_path / "person"
+    (home / "work" / ".git").mkdir(parents=True)
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("PIGO_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(home / "work")
+    return home
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> Path:
+    """Where the user's own hooks stand."""
+    return tmp_path / "home" / "config" / "fleethook.yaml"
+
+
+def put(path: Path, value: Any) -> Path:
+    """A file: text as it is, anything else as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value, indent=1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.req("P-01", "F-11")
+def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path, user_file: Path) -> None:
+    pigo = put(home / ".pigo" / "config.json", PIGO)
+    shown = fleethook("hooks", "import", str(pigo), "--dry-run")
+    assert shown.code == 0
+    assert "pigo, as its name and content say" in shown.err
+    row = next(line for line in shown.out.splitlines() if "tool:pre_execute" in line).split("  ")
+    assert [cell.strip() for cell in row if cell.strip()][1:] == [
+        "tool:pre_execute [bash]", "pigo command", "blocking", "10 s", "deny", "~/.pigo/config.json:7",
+    ]  # fmt: skip
+    assert f"{pigo}:" in shown.out, "what was not understood has its place"
+    assert "tool_begin" in shown.out
+    assert not user_file.exists()
+
+    planned = fleethook("hooks", "import", str(pigo), "--dry-run", "--json").json
+    assert (planned["dialect"], planned["guessed"], planned["written"]) == ("pigo", True, False)
+    assert [hook["plugin"] for hook in planned["hooks"]] == ["gate", "gate"]
+    assert planned["entry"] == "~/.pigo/config.json"
+    assert fleethook("hooks", "import", str(pigo)).code == 2, "nobody can be asked here"
+    done = fleethook("hooks", "import", str(pigo), "--yes")
+    assert done.code == 0
+    assert "+  - ~/.pigo/config.json" in done.out
+    assert user_file.read_text() == "import:\n  - ~/.pigo/config.json\n"
+    again = fleethook("hooks", "import", "../.pigo", "--yes", "--json").json
+    assert (again["written"], again["diff"]) == (False, ""), "imported once"
+
+    assert fleethook("hooks", "import", str(home)).code == 4, "it is not clear whose hooks these are"
+    assert fleethook("hooks", "import", str(home / "none")).code == 2
+
+
+def test_what_lies_in_the_usual_places_is_found(home: Path, user_file: Path) -> None:
+    assert "there are no hook files" in fleethook("hooks", "import").err
+    pigo = put(home / ".pigo" / "config.json", PIGO)
+    forge = put(home / "work" / ".forge" / "hooks.json", FORGE)
+    gobby = put(home / ".gobby" / "config.yaml", GOBBY.read_text())
+    put(user_file, "import: [~/.pigo/config.json]")
+    found = fleethook("hooks", "import", "--json").json
+    assert {(one["dialect"], one["path"]): one["imported"] for one in found} == {
+        ("pigo", str(pigo)): f"{user_file}:1", ("forge", str(forge)): "", ("gobby", str(gobby)): "",
+    }  # fmt: skip
+    assert ".forge/hooks.json" in fleethook("hooks", "import").out
+
+
+@pytest.mark.req("P-14", "I-13")
+def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> None:
+    put(home / ".pigo" / "config.json", PIGO)
+    plugin = home / ".config" / "ion" / "plugins" / "memory"
+    put(plugin / ".claude-plugin" / "plugin.json", MEMORY)
+    put(plugin / "hooks" / "hooks.json", HOOKS)
+    put(plugin / "commands" / "recall.md", "Recall")
+    put(plugin / "skills" / "forget" / "SKILL.md", "---\nname: forget\n---\nForget")
+    put(plugin / "check.sh", "#!/bin/sh\n").chmod(0o755)
+    put(user_file, f"import: [~/.pigo/config.json, ~/.config/ion/plugins, '{GOBBY}', {{path: x, enabled: false}}]")
+    listed = {one["name"]: one for one in fleethook("plugins", "list", "--json").json}
+    assert {name: (one["enabled"], one["hooks"], one["dialect"]) for name, one in listed.items()} == {
+        "gate": (True, 2, "pigo"), "spare": (False, 0, "pigo"), "wrong": (True, 0, "pigo"), "memory": (True, 1, "ion"),
+        "code-guardian": (False, 0, "gobby"), "x": (False, 0, ""),
+    }  # fmt: skip
+    memory = listed["memory"]
+    assert (memory["commands"], memory["skills"], memory["version"]) == (["recall"], ["forget"], "2.1.0")
+    shown = fleethook("plugins", "list")
+    assert "gate" in shown.out
+    assert "not run yet" in shown.err
+
+
+@pytest.mark.req("X-01", "G-17")
+def test_imported_hooks_are_tried_published_and_list_their_last_run(home: Path, user_file: Path, keys: Keys) -> None:
+    put(home / ".pigo" / "config.json", PIGO)
+    put(home / "forge.json", FORGE)
+    put(user_file, "import: [~/.pigo/config.json, {path: ~/forge.json, dialect: forge}]")
+    broken = fleethook("hooks", "check", str(user_file))
+    assert broken.code == 4
+    assert "tool_begin" in broken.out
+    put(home / ".pigo" / "config.json", {"plugins": PIGO["plugins"][:2]})
+
+    tried = ("hooks", "test", "PreToolUse", "--source", "claude", "--tool", "Bash", "--set", "command=ls")
+    shown = fleethook(*tried, "--run")
+    assert "DENY" in shown.out
+    assert "blocked by hook: hook [gate] blocked tool: no" in shown.out
+    assert "meets pigo " in shown.out
+    assert "meets forge " in shown.out
+    matched = fleethook(*tried, "--json").json["matched"]
+    assert [one["dialect"] for one in matched] == ["pigo", "forge"]
+    assert fleethook("hooks", "test", "tool:pre_execute:bash", "--file", str(home / "forge.json")).code == 4
+
+    applied = fleethook("hooks", "apply", str(user_file), "--yes", "--json").json
+    assert (applied["published"], applied["hooks"]) == (True, 3)
+    user_file.unlink()
+    listed = fleethook("hooks", "list", "--json").json["hooks"]
+    assert [(one["dialect"], one["layer"], one["last_run"]) for one in listed] == [
+        ("pigo", "fleet", None), ("pigo", "fleet", None), ("forge", "fleet", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.req("X-05")
+async def test_the_last_run_is_what_the_record_says(
+    home: Path, server: Server, keys: Keys, links: Links, user_file: Path
+) -> None:
+    rules = ("hooks:\n  - {id: ran, on: 'tool:*', rule: {decision: ask}}\n"
+             "  - {id: idle, on: 'session:end', rule: {decision: ask}}\n"
+             "  - {id: off, on: '*', command: x, enabled: false}\n")  # fmt: skip
+    put(user_file, rules)
+    async with evaluating(server.url, keys, user_file=user_file):
+        await ask(links, keys, "ls")
+
+    def listed() -> Result:
+        return fleethook("hooks", "list", "--json")
+
+    hooks = (await asyncio.to_thread(listed)).json["hooks"]
+    runs = {one["id"]: one["last_run"] for one in hooks}
+    assert runs["ran"]["what"] == "ask"
+    assert abs(runs["ran"]["ms"] - time.time() * 1000) < 60_000
+    assert (runs["idle"], runs["off"]) == (None, None)
+    assert {one["id"]: one["enabled"] for one in hooks}["off"] is False
+    shown = await asyncio.to_thread(fleethook, "hooks", "list")
+    assert next(line for line in shown.out.splitlines() if line.startswith("off ")).split()[4] == "off"
+    assert next(line for line in shown.out.splitlines() if line.startswith("ran ")).split()[-2] == "ask"
+
+
+# --- Trust
+
+
+def test_untrusted_projects_that_were_seen_are_listed(home: Path, server: Server, keys: Keys, tmp_path: Path) -> None:
+    here, other, fine = (home / name for name in ("work", "other", "fine"))
+    for folder in (here, other, fine):
+        (folder / ".git").mkdir(parents=True, exist_ok=True)
+        put(folder / "fleethook.yaml", "hooks: [{on: '*', command: x}]")
+    assert fleethook("hooks", "trust", str(fine), "--yes").code == 0
+
+    async def agents(links: Links) -> None:
+        for number, folder in enumerate((other, fine, home / "gone")):
+            event = Event(type="session:start", id=f"e{number:032x}", host=host_name(), cwd=str(folder))
+            await publish(links, keys, event)
+
+    run(server.url, agents)
+    listed = fleethook("hooks", "list", "--untrusted", "--json").json
+    assert {(Path(one["path"]).parent.name, one["state"]) for one in listed} == {("work", "never"), ("other", "never")}
+    put(fine / "fleethook.yaml", "hooks: [{on: '*', command: y}]")
+    assert "changed since it was trusted" in fleethook("hooks", "list", "--untrusted").out
+    assert "not trusted any more" in fleethook("hooks", "untrust", str(fine)).out
+    assert fleethook("hooks", "untrust", str(fine), "--json").json["was_trusted"] is False
+    put(home / "work" / "hooks.json", PIGO)
+    shown = fleethook("hooks", "import", "hooks.json", "--yes")
+    assert "it is a project's file and not trusted" in shown.err
+    assert (here / "fleethook.yaml").read_text().endswith("import:\n  - hooks.json\n")
+
+
+# --- Cost
+
+
+def test_a_thousand_imported_hooks_cost_little(home: Path, user_file: Path) -> None:
+    """At most 200 ms more than none; the best of several, since the machine has other work."""
+
+    def best() -> float:
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            listed = fleethook("hooks", "list")
+            times.append(time.process_time() - start)
+            assert listed.code == 0
+        return min(times)
+
+    none = best()
+    entries = [{"command": f"echo {n}; true", "match": {"tool": "bash"}} for n in range(100)]
+    put(home / "many.json", {"plugins": [{"name": f"p{n}", "hooks": {"tool_start": entries}} for n in range(10)]})
+    put(user_file, "import: [~/many.json]")
+    assert len(fleethook("hooks", "list", "--json").json["hooks"]) == 1000
+    assert best() - none < 0.2
