@@ -22,8 +22,11 @@ const chunks = []
 for await (const chunk of process.stdin) chunks.push(chunk)
 const { hook, directory, worktree, input, output } = JSON.parse(Buffer.concat(chunks).toString())
 const { readFileSync } = await import("node:fs")
-const text = readFileSync(process.argv.at(-1), "utf8")
-const { Fleethook } = await import(`data:text/javascript,${encodeURIComponent(text)}`)
+const { pathToFileURL } = await import("node:url")
+const path = process.argv.at(-1)
+const text = () => encodeURIComponent(readFileSync(path, "utf8")) // Node takes a .js for something older
+const from = process.versions.bun ? pathToFileURL(path).href : `data:text/javascript,${text()}`
+const { Fleethook } = await import(from)
 const hooks = await Fleethook({ client: {}, directory, worktree })
 try {
   await hooks[hook](input, output)

@@ -200,8 +200,8 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
         fleet.say(f"  {name:<11} {count} process{'es' if count > 1 else ''}")
     fleet.say(f"  {'log':<11} {places.log_dir / LOG}")
     ready = fleet.style("Ready", "green", err=True)
-    installed = places.answer_file("claude").exists()
-    following = "`fleethook doctor --live` proves that hooks run" if installed else "`fleethook install claude`"
+    installed = any(places.answer_file("any").parent.glob("[a-z]*"))
+    following = "`fleethook doctor --live` proves that hooks run" if installed else "`fleethook install`"
     fleet.say(f"{ready} in {seconds:.1f} s. Next: {following}; `fleethook down` stops everything.")
 
 
