@@ -204,18 +204,27 @@ class Index(Generic[_M]):
 
     _REMEMBER: Final = 4096
 
-    def __init__(self, entries: Sequence[tuple[_M, Sequence[str]]]) -> None:
+    def __init__(self, entries: Iterable[tuple[_M, Sequence[str]]] = ()) -> None:
         self._exact: dict[str, _Bucket[_M]] = {}
         self._globs: list[tuple[Pattern, int, _M]] = []
         self._resolved: dict[str, tuple[_Bucket[_M], ...]] = {}
         self._found: dict[tuple[str, str, str, str, str], tuple[_M, ...]] = {}
-        for place, (entry, patterns) in enumerate(entries):
-            for text in patterns:
-                for pattern in parse_pattern(text):
-                    if pattern.exact:
-                        self._exact.setdefault(pattern.type, _Bucket()).add(place, entry, pattern.tool)
-                    else:
-                        self._globs.append((pattern, place, entry))
+        self._places = 0
+        for entry, patterns in entries:
+            self.add(entry, patterns)
+
+    def add(self, entry: _M, patterns: Sequence[str]) -> None:
+        """Put in one more, after all others; raises PatternError, and then nothing is changed."""
+        parsed = [pattern for text in patterns for pattern in parse_pattern(text)]
+        parse_tool(entry.tool)
+        place, self._places = self._places, self._places + 1
+        for pattern in parsed:
+            if pattern.exact:
+                self._exact.setdefault(pattern.type, _Bucket()).add(place, entry, pattern.tool)
+            else:
+                self._globs.append((pattern, place, entry))
+        self._resolved.clear()
+        self._found.clear()
 
     def find(self, event: Event) -> tuple[_M, ...]:
         """The entries that fit `event`; their `when:` is not looked at here."""

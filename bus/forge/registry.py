@@ -1,0 +1,169 @@
+"""Forge's hooks and their registry (F-03 to F-05): a look-up costs what matches, however many others there are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Self
+
+from bus.dialects.forge import NAME
+from bus.errors import ConfigError, PatternError
+from bus.events import Event
+from bus.forge.events import HookEvent
+from bus.hooks import DEFAULT_TIMEOUT
+from bus.matchers import Index
+from bus.tools import canonical_tool
+
+log = logging.getLogger("fleethook.forge")
+
+
+@dataclass
+class Hook:
+    """A shell command and the events that it is for; `timeout` in seconds, fractions allowed (F-03)."""
+
+    event_pattern: str
+    command: str
+    timeout: float = DEFAULT_TIMEOUT
+    working_dir: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        """None, which Forge takes for an empty environment, is one."""
+        self.env = dict(self.env or {})
+
+    def matches(self, event: HookEvent) -> bool:
+        """Whether its pattern fits, enabled or not (F-04); a pattern that is none fits nothing."""
+        try:
+            return bool(_index(self.event_pattern).find(_key(event)))
+        except PatternError:
+            return False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its entry in a hooks.json, without what is as it would be anyway."""
+        entry: dict[str, Any] = {"event": self.event_pattern, "command": self.command}
+        rest: dict[str, tuple[object, object]] = {
+            "timeout": (self.timeout, DEFAULT_TIMEOUT), "working_dir": (self.working_dir, None), "env": (self.env, {}),
+            "enabled": (self.enabled, True), "description": (self.description, ""),
+        }  # fmt: skip
+        return entry | {name: value for name, (value, usual) in rest.items() if value != usual}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The hook of an entry; ConfigError for one that lacks its event or command, or has something else there."""
+        for name in ("event", "command"):
+            if not isinstance(data.get(name), str):
+                raise ConfigError(f"a hook of Forge needs {name!r}, a text", path=name)
+        timeout = data.get("timeout", DEFAULT_TIMEOUT)
+        if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+            raise ConfigError("the timeout of a hook is a number of seconds", path="timeout")
+        return cls(
+            event_pattern=data["event"], command=data["command"], timeout=float(timeout),
+            working_dir=data.get("working_dir"), env=data.get("env") or {}, enabled=data.get("enabled", True),
+            description=data.get("description") or "",
+        )  # fmt: skip
+
+
+class _Entry(NamedTuple):
+    """A hook as the index holds it."""
+
+    id: str
+    tool: str
+    hook: Hook | None
+
+
+class HookRegistry:
+    """Hooks in the order of their registration; safe to use from several threads."""
+
+    _shared: ClassVar[HookRegistry | None] = None
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._hooks: list[Hook] = []
+        self._index: Index[_Entry] = Index()
+
+    @classmethod
+    def get_instance(cls) -> HookRegistry:
+        """The one that a whole program shares."""
+        with cls._guard:
+            if cls._shared is None:
+                cls._shared = cls()
+            return cls._shared
+
+    @classmethod
+    def reset_instance(cls) -> None:
+        """Let the next caller have a new one."""
+        with cls._guard:
+            cls._shared = None
+
+    @property
+    def hooks(self) -> list[Hook]:
+        """All of them, in order."""
+        with self._lock:
+            return list(self._hooks)
+
+    def register(self, hook: Hook) -> None:
+        """Put in a hook, after all others, in constant time; one whose pattern is none is kept, warned of and never run."""
+        with self._lock:
+            self._hooks.append(hook)
+            self._add(hook)
+
+    def load_hooks(self, hooks: Iterable[Hook]) -> None:
+        """Register several."""
+        for hook in hooks:
+            self.register(hook)
+
+    def unregister(self, event_pattern: str) -> bool:
+        """Take out every hook of this very pattern; whether there was one."""
+        with self._lock:
+            left = [hook for hook in self._hooks if hook.event_pattern != event_pattern]
+            found = len(left) < len(self._hooks)
+            if found:
+                self._hooks, self._index = left, Index()
+                for hook in left:
+                    self._add(hook)
+            return found
+
+    def get_hooks(self, event: HookEvent) -> list[Hook]:
+        """The enabled hooks that fit, in the order of their registration."""
+        with self._lock:
+            found = self._index.find(_key(event))
+        return [entry.hook for entry in found if entry.hook is not None and entry.hook.enabled]
+
+    def clear(self) -> None:
+        """Take out all of them."""
+        with self._lock:
+            self._hooks, self._index = [], Index()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._hooks)
+
+    def __iter__(self) -> Iterator[Hook]:
+        """All of them, in order."""
+        return iter(self.hooks)
+
+    def _add(self, hook: Hook) -> None:
+        try:
+            self._index.add(_Entry(str(len(self._hooks)), "", hook), [hook.event_pattern])
+        except PatternError as error:
+            log.warning("a hook is never run: %s", error)
+
+
+@lru_cache(1024)
+def _index(pattern: str) -> Index[_Entry]:
+    return Index([(_Entry("", "", None), [pattern])])
+
+
+def _key(event: HookEvent) -> Event:
+    """What of an event a pattern looks at."""
+    tool = event.tool_name or ""
+    return Event(
+        type=event.type.value, source=NAME, native=event.type.value, native_tool=tool,
+        tool=canonical_tool(NAME, tool) if tool else "",
+    )  # fmt: skip
