@@ -246,5 +246,14 @@ def test_a_switch_that_the_agent_is_too_old_for(person: Path) -> None:
     assert "fail-closed" in _found("claude", person / "project")["installed"].what
 
 
+def test_a_settings_file_that_broke_after_an_install_is_named(person: Path) -> None:
+    """Nothing of ours can be seen in it any more, and the doctor says why."""
+    path = Path(_install("claude", person / "project").path)
+    path.write_text("{", "utf-8")
+    found = _found("claude", person / "project")
+    assert (found["installed"].status, found["effective"].status) == ("warn", "fail")
+    assert f"{path} cannot be read" in found["effective"].what
+
+
 def test_the_command_line_knows_every_agent() -> None:
     assert install.AGENTS == NAMES

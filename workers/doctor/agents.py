@@ -42,6 +42,9 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
     if not here:
         text = f"{program.label}: no hooks of ours in its settings"
         yield _check(agent, "installed", "warn", text, fix=f"{INSTALL} {agent}")
+        if places.answer_file(agent).exists():  # it was: perhaps a file can no longer be read
+            for trouble in program.troubles(where_is(project=cwd), "user"):
+                yield _check(agent, "effective", "fail" if trouble.sure else "warn", trouble.what, fix=trouble.fix)
         return
     for one in here:
         closed = ", fail-closed" if one.closed else ""
