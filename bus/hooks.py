@@ -11,6 +11,9 @@ from bus.verdicts import Policy
 
 Kind = Literal["command", "http", "rule"]
 Layer = Literal["fleet", "user", "project", "session"]
+Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams"]
+Payload = Literal["full", "thin"]
+Resolve = Literal["never", "retry", "session"]
 
 LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
 """From the highest to the lowest; a lower layer can add strictness and never take it away."""
@@ -116,6 +119,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     secret: str = ""
     """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
+    format: Format = "fleethook"
+    """Whose message the body is; an endpoint of another dialect gets that dialect's body instead."""
+    payload: Payload = "full"
+    """`thin` sends ids and facts, and nothing of what the agent did; every larger body goes thin too."""
+    routing_key: str = ""
+    """PagerDuty's integration key, as `env:NAME` or `file:PATH`."""
+    resolve: Resolve = "never"
+    """What ends an incident at PagerDuty, and so what one incident is (`workers/templates/pagerduty.py`)."""
     timeout: float = 15.0
     """Seconds for one attempt: resolve, connect, send and read together."""
     retry: tuple[float, ...] = ()

@@ -16,6 +16,7 @@ from bus.addresses import policy as address_policy
 from bus.conditions import compile_condition
 from bus.config.documents import Source
 from bus.config.format import ID_PATTERN, GuardSettings
+from bus.config.services import service_checks
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
@@ -146,7 +147,8 @@ def _check_published(contents: Contents) -> None:
             if http is not None:
                 parse_target(http.url)
             rule = entry.rule if isinstance(entry, Hook) else None
-            for _, check in (*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule)):
+            service = service_checks(entry) if isinstance(entry, Endpoint) else ()
+            for _, check in (*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule), *service):
                 check()
         except TargetRefused as error:
             raise ConfigError(f"{entry.id}: {error.reason}", file=_PUBLISHED) from error

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from bus.hooks import HttpCall
+from bus.hooks import Format, HttpCall, Payload, Resolve
 from bus.rules import Rule
 from bus.verdicts import Policy
 
@@ -75,8 +75,12 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Where a webhook goes, for which events, and how it is tried again."""
 
     url: Annotated[
-        str, Meta(description="https://… (http:// and private addresses only where `network.allow` says so).")
-    ]
+        str,
+        Meta(
+            description="https://… (http:// and private addresses only where `network.allow` says so). "
+            "Only `format: pagerduty` knows where it goes without."
+        ),
+    ] = ""
     id: Id | None = None
     events: Annotated[Patterns, Meta(description="Event patterns, as in a hook's `on`.")] = "*"
     tool: Annotated[Text, Meta(description="Tool names with `|`, or a regular expression.")] = ""
@@ -87,6 +91,23 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     headers: Annotated[dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}`.")] = (
         msgspec.field(default_factory=dict)
     )
+    format: Annotated[
+        Format,
+        Meta(description="Whose message is sent: ours, a CloudEvent, or what a chat or an on-call service reads."),
+    ] = "fleethook"
+    payload: Annotated[
+        Payload, Meta(description="`thin`: ids and facts only, nothing of what the agent did; above 256 KiB always.")
+    ] = "full"
+    routing_key: Annotated[
+        str, Meta(max_length=1000, description="PagerDuty's integration key: `env:NAME` or `file:PATH`.")
+    ] = ""
+    resolve: Annotated[
+        Resolve,
+        Meta(
+            description="What ends an incident at PagerDuty: nothing (one incident a session and rule), the next call of "
+            "the tool that passes (one a session and tool), or the session's end (one a session)."
+        ),
+    ] = "never"
     timeout: Annotated[Seconds, Meta(description="Seconds for one attempt.")] = 15.0
     retry: Annotated[
         list[Delay],

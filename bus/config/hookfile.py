@@ -24,6 +24,7 @@ from bus.config.contents import HookFile, Imported, from_document, matcher_check
 from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
 from bus.config.importing import Gathered, Trail, read_imports, read_one, refused_targets, sources
+from bus.config.services import URLS, service_checks, service_hint
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
@@ -185,7 +186,13 @@ class _Reader:
         entry = self.entry(path, raw, EndpointEntry)
         if entry is None:
             return None
-        self.url((*path, "url"), entry.url)
+        url = entry.url or URLS.get(entry.format, "")
+        if url:
+            self.url((*path, "url"), url)
+        for below, check in service_checks(entry):
+            self.accepts((*path, *below), check)
+        if hint := service_hint(entry):
+            self.warn((*path, "url"), hint)
         self.headers((*path, "headers"), entry.headers)
         self.secret((*path, "secret"), entry.secret)
         events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
@@ -194,7 +201,7 @@ class _Reader:
             return None
         given |= {
             "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
-            "retry": tuple(entry.retry),
+            "retry": tuple(entry.retry), "url": url,
         }  # fmt: skip
         return Endpoint(**given, layer=self.layer, origin=self.origin(path))
 

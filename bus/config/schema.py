@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from bus.config.format import EndpointEntry, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.settings import Settings
+from bus.hooks import Format
 from bus.verdicts import POLICIES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REF: Final = "#/$defs/{name}"
 _EXTRA: Final[dict[str, Any]] = {"^x-": {"description": "The author's own; ignored."}}
+
+_URL_GIVEN: Final[dict[str, Any]] = {
+    "required": ["url"],
+    "properties": {
+        "format": {"enum": [name for name in get_args(Format) if name != "pagerduty"]},
+        "routing_key": {"const": ""},
+        "resolve": {"const": "never"},
+    },
+}
+_PAGERDUTY: Final[dict[str, Any]] = {
+    "required": ["format", "routing_key"],
+    "properties": {"format": {"const": "pagerduty"}},
+}
 
 
 def hook_file_schema() -> dict[str, Any]:
@@ -24,6 +38,7 @@ def hook_file_schema() -> dict[str, Any]:
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
     hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule")]
+    definitions["EndpointEntry"]["anyOf"] = [_URL_GIVEN, _PAGERDUTY]
     for part in definitions["Settings"]["properties"].values():
         if (
             part.get("type") in {"number", "integer"} and "pattern" in part
