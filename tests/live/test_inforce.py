@@ -113,6 +113,31 @@ async def test_files_of_this_host_join_the_fleets_hooks(
         await become("fleet")
 
 
+@pytest.mark.req("B-04")
+async def test_an_imported_file_is_in_force_within_a_second(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """As the file that imports it, which nobody touches."""
+    user, shared = tmp_path / "fleethook.yaml", tmp_path / "shared.yaml"
+    user.write_text("import: [shared.yaml]\n")
+    text = "hooks: [{id: shared, on: tool:pre_execute, rule: {decision: ask, reason: REASON}}]\n"
+    shared.write_text(text.replace("REASON", "first"))
+
+    async def reason() -> str:
+        return (await ask(links, keys)).reason
+
+    async with evaluating(server.url, keys, user_file=user):
+        assert await reason() == "first"
+        start = time.monotonic()
+        shared.write_text(text.replace("REASON", "second"))
+
+        async def seen() -> bool:
+            return await reason() == "second"
+
+        await until(seen, "the change is in force")
+        assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
+
+
 async def _version(links: Links, keys: Keys, version: str) -> bool:
     """Whether every one of several verdicts, which different evaluators give, is of this version."""
     return {(await ask(links, keys)).version for _ in range(4)} == {version}
