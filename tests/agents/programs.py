@@ -40,18 +40,21 @@ class Program:
                 _npm(folder, self.packages)
         return folder
 
+    def on_path(self) -> list[Path]:
+        """The folders that it needs on PATH; installs it, and raises Missing, as `installed` does."""
+        folder = self.installed()
+        own = [(folder / self.node).parent] if self.node else []
+        return [*own, folder / "node_modules" / ".bin"]
+
     def run(self, prompt: str, home: Path, project: Path, model: str) -> subprocess.CompletedProcess[str]:
         """One prompt, to its end."""
-        folder = self.installed()
-        path = [str(folder / "node_modules" / ".bin"), "/usr/local/bin", "/usr/bin", "/bin"]
-        if self.node:
-            path.insert(0, str((folder / self.node).parent))
+        path = [*(str(one) for one in self.on_path()), "/usr/local/bin", "/usr/bin", "/bin"]
         env = {
             "HOME": str(home), "PATH": os.pathsep.join(path), "LANG": "C.UTF-8", "TERM": "dumb", "CI": "1",
             "NO_PROXY": "127.0.0.1,localhost", "DO_NOT_TRACK": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
             **self.prepare(home, project, model),
         }  # fmt: skip
-        command = [str(folder / "node_modules" / ".bin" / self.binary), *self.arguments, prompt]
+        command = [str(self.installed() / "node_modules" / ".bin" / self.binary), *self.arguments, prompt]
         return subprocess.run(
             command, cwd=project, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
             check=False,

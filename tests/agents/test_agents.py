@@ -24,6 +24,7 @@ REWRITES = frozenset({"claude", "codex", "gemini", "opencode"})
 """Where a changed input is what runs; Qwen Code 0.24.4 runs the original, so its model is told what to call instead."""
 
 HOOKS = """
+guards: {destructive-commands: true}
 hooks:
   - id: no-forbidden
     on: tool:pre_execute:bash
@@ -46,12 +47,14 @@ class World:
     def __init__(self, folder: Path, model: Model) -> None:
         self.folder, self.model = folder, model
         self.home, self.project = folder / "home", folder / "project"
+        self.on_path: list[Path] = []
 
     def fleethook(self, *args: str, code: int | None = 0) -> str:
         """One command line of ours, and its stdout."""
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
             "HOME": str(self.home), "FLEETHOOK_HOME": str(self.folder / "fh"), "CODEX_HOME": str(self.home / ".codex"),
+            "PATH": os.pathsep.join([*(str(one) for one in self.on_path), os.environ["PATH"]]),
         }  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", "workers.cli", *args], cwd=self.project, env={**env, "PYTHONPATH": os.getcwd()},
@@ -107,7 +110,7 @@ def files(home: Path) -> dict[str, bytes]:
 def test_an_agent_program_obeys_the_bus(world: World, name: str) -> None:
     program = PROGRAMS[name]
     try:
-        program.installed()
+        world.on_path = program.on_path()
     except Missing as error:
         pytest.skip(f"{name} cannot be had here: {error}")
     program.prepare(world.home, world.project, world.model.url)
@@ -117,7 +120,8 @@ def test_an_agent_program_obeys_the_bus(world: World, name: str) -> None:
 
     world.fleethook("install", name, "--yes")
     live = json.loads(world.fleethook("doctor", "--live", "--json", code=None))
-    assert "denied" in json.dumps([one for one in live["checks"] if name in json.dumps(one)]), live
+    mine = [one for one in live["checks"] if name in json.dumps(one)]
+    assert "deny as expected" in json.dumps(mine), json.dumps(mine, indent=1)
 
     assert world.run(program, "echo marker | tee -a ran.txt") == "marker\n"
     assert "remember-the-milk" in world.model.told, "the context of a hook reaches the model"

@@ -7,7 +7,7 @@ Called by the plugin's hooks, with the event as JSON on stdin:
     track    writes down which files a tool has changed
 """
 
-# ruff: noqa: INP001, T201 - a script of its own, whose stdout is its answer
+
 from __future__ import annotations
 
 import json
