@@ -17,7 +17,7 @@ from bus.keys import Keys
 
 MANIFEST = {"name": "memory", "version": "1.0.0"}
 FILES: dict[str, Any] = {
-    "project/fleethook.yaml": {"import": [".pigo/config.json", "plugins", "../shared/fleethook.yaml", "later.json"]},
+    "project/fleethook.yaml": {"import": [".pigo/config.json", "plugins", "../common/fleethook.yaml", "later.json"]},
     "project/.pigo/config.json": {"plugins": [{"name": "p", "hooks": {"tool_start": [{"command": "sh scripts/gate.sh"}]}}]},
     "project/scripts/gate.sh": "exit 0",
     "project/plugins/memory/.claude-plugin/plugin.json": MANIFEST,
@@ -25,8 +25,8 @@ FILES: dict[str, Any] = {
         {"type": "command", "command": "python3 ${CLAUDE_PLUGIN_ROOT}/check.py"}]}]}},
     "project/plugins/memory/check.py": "pass",
     "project/plugins/memory/notes.md": "not named",
-    "shared/fleethook.yaml": {"hooks": [{"on": "*", "command": "./shared.sh"}]},
-    "shared/shared.sh": "exit 0",
+    "common/fleethook.yaml": {"hooks": [{"on": "*", "command": "./shared.sh"}]},
+    "common/shared.sh": "exit 0",
 }  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def store(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "changed",
     ["project/.pigo/config.json", "project/scripts/gate.sh", "project/plugins/memory/hooks/hooks.json",
-     "project/plugins/memory/check.py", "project/plugins/memory/.claude-plugin/plugin.json", "shared/fleethook.yaml",
-     "shared/shared.sh"],
+     "project/plugins/memory/check.py", "project/plugins/memory/.claude-plugin/plugin.json", "common/fleethook.yaml",
+     "common/shared.sh"],
 )  # fmt: skip
 def test_changed_imports_and_their_scripts_ask_again(project: Path, store: Path, tmp_path: Path, changed: str) -> None:
     trust(project, store)
@@ -114,7 +114,7 @@ def test_nothing_of_an_untrusted_folder_is_run_matched_or_read(
     real = os.open
 
     def trap(path: Any, *args: Any, **kwargs: Any) -> int:
-        if str(path).startswith((str(tmp_path / "project"), str(tmp_path / "shared"))):
+        if str(path).startswith((str(tmp_path / "project"), str(tmp_path / "common"))):
             opened.append(str(path))
         return real(path, *args, **kwargs)
 
@@ -131,5 +131,5 @@ def test_nothing_of_an_untrusted_folder_is_run_matched_or_read(
     assert watcher.for_event(event).hooks == {}, "changed content asks again, and takes everything with it"
     trust(project, store)
     assert len(watcher.for_event(event).hooks) == 3
-    (tmp_path / "shared/fleethook.yaml").write_text("hooks: [{on: '*', command: other}]")
+    (tmp_path / "common/fleethook.yaml").write_text("hooks: [{on: '*', command: other}]")
     assert watcher.for_event(event).hooks == {}
