@@ -119,10 +119,8 @@ def covered_files(path: Path) -> list[str]:
     """
     found = _found_in(path)
     folder = os.path.realpath(path.parent)
-    names = {os.path.relpath(one, folder) if _lies_in(one, folder) else one for one in found.read}
-    for command in found.commands:
-        names.update(command.files(folder))
-    return sorted(names)
+    files = {*found.read, *filter(os.path.isfile, found.named)}
+    return sorted(os.path.relpath(one, folder) if _lies_in(one, folder) else one for one in files)
 
 
 def imported_files(path: Path) -> tuple[str, ...]:
@@ -130,30 +128,13 @@ def imported_files(path: Path) -> tuple[str, ...]:
     return tuple(one for one in dict.fromkeys(_found_in(path).read) if os.path.isfile(one))
 
 
-class _Command(NamedTuple):
-    """The words of one hook's command, and the folders that they may be relative to."""
-
-    words: tuple[str, ...]
-    bases: tuple[str, ...]
-    root: str
-    """The folder of the import that it came with; empty for the hook file's own."""
-
-    def files(self, folder: str) -> Iterator[str]:
-        """The files that the words name inside the project, or beside the imported file."""
-        for word, base in itertools.product(self.words, (folder, *(os.path.join(folder, one) for one in self.bases))):
-            for inside in filter(None, (folder, self.root)):
-                name = _inside(word, base, inside)
-                if name is not None:
-                    yield name if inside == folder else os.path.join(inside, name)
-                    break
-
-
 class _Found(NamedTuple):
-    """What a hook file was found to hold when it was read."""
+    """What a hook file was found to name when it was read; all paths absolute."""
 
-    commands: tuple[_Command, ...]
-    read: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    named: tuple[str, ...]
+    """What could be files inside the project, or beside an imported file, that commands name."""
+    read: tuple[str, ...]
+    sources: tuple[Source, ...]
 
 
 _known: dict[str, _Found] = {}
@@ -172,21 +153,27 @@ def _found_in(path: Path) -> _Found:
 
     before = Source(name, stamp(path))
     file = load_hook_file(path, "project")
-    real = os.path.realpath(path.parent)
-    commands = tuple(_command(hook, real) for hook in file.hooks if hook.command)
+    folder = os.path.realpath(path.parent)
+    named = dict.fromkeys(one for hook in file.hooks if hook.command for one in _named(hook, folder))
     read = tuple(os.path.realpath(one.path) for one in file.sources if not os.path.isdir(one.path))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    found = _known[name] = _Found(commands, read, (before, *file.sources))
+    found = _known[name] = _Found(tuple(named), read, (before, *file.sources))
     return found
 
 
-def _command(hook: Hook, folder: str) -> _Command:
-    texts = (hook.command, *hook.args)
-    words = itertools.islice((word for text in texts for word in _words(text)), _WORD_LIMIT)
+def _named(hook: Hook, folder: str) -> Iterator[str]:
+    """What a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
     root = _root(hook.origin.rpartition(":")[0])
-    bases = tuple(dict.fromkeys(one for one in (hook.working_dir, root) if one))
-    return _Command(tuple(dict.fromkeys(words)), bases, "" if root == folder or _lies_in(root, folder) else root)
+    bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
+    inside = (folder,) if root == folder or _lies_in(root, folder) else (folder, root)
+    words = (word for text in (hook.command, *hook.args) for word in _words(text))
+    for word, base in itertools.product(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)), bases):
+        # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
+        plain = _LEADING_VARIABLE.sub("", word, count=1)
+        full = os.path.normpath(os.path.join(base, plain))
+        if "\x00" not in plain and len(plain) <= 4096 and any(_lies_in(full, one) for one in inside):
+            yield full
 
 
 @lru_cache(256)
@@ -207,17 +194,6 @@ def _words(command: str) -> Iterator[str]:
         lexer.whitespace_split, lexer.commenters = True, ""
         yield from lexer
     yield from (match[0] for match in _WORD.finditer(command))
-
-
-def _inside(word: str, base: str, folder: str) -> str | None:
-    # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
-    word = _LEADING_VARIABLE.sub("", word, count=1)
-    if "\x00" in word or len(word) > 4096:
-        return None
-    full = os.path.normpath(os.path.join(base, word))
-    if not full.startswith(folder.rstrip("/") + "/") or not os.path.isfile(full):
-        return None
-    return os.path.relpath(full, folder)
 
 
 def _file_digest(path: str) -> bytes | None:
