@@ -56,7 +56,7 @@ class Taken(NamedTuple):
 
 
 class Told:
-    """An event as deliveries need it: decoded once, its webhook body rendered once a dialect and only if one is sent."""
+    """An event as deliveries need it: decoded once, a webhook body rendered once a form of it and only if one is sent."""
 
     __slots__ = ("_webhook", "event", "in_force", "looked", "size", "verdict")
 
@@ -64,13 +64,16 @@ class Told:
         self.event, self.verdict, self.size = event, verdict, size
         self.in_force: HookSet | None = None
         self.looked = 0.0
-        self._webhook: dict[str, bytes] = {}
+        self._webhook: dict[tuple[str, ...], bytes] = {}
 
-    def webhook(self, dialect: str) -> bytes:
-        """The JSON body, as a dialect has it; raises GivenUp where it cannot be written."""
-        body = self._webhook.get(dialect)
+    def webhook(self, endpoint: Endpoint) -> bytes:
+        """The body as an endpoint gets it; raises GivenUp where it cannot be written."""
+        if endpoint.routing_key:  # a key stands in it, which may change at any time
+            return render_body(self.event, self.verdict, endpoint)
+        form = (endpoint.dialect, endpoint.format, endpoint.payload)
+        body = self._webhook.get(form)
         if body is None:
-            body = self._webhook[dialect] = render_body(self.event, self.verdict, dialect)
+            body = self._webhook[form] = render_body(self.event, self.verdict, endpoint)
         return body
 
 
@@ -109,10 +112,10 @@ class Attempts:
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
                 timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
-        body = told.webhook(endpoint.dialect)
+        body = told.webhook(endpoint)
         reply = await post(posters.under(in_force.network), endpoint, taken.id, body, int(time.time()))
         kept = shown(reply) if endpoint.own.get("log_deliveries", True) else ""
-        return Result(judge(reply), schedule, reply.status, kept)
+        return Result(judge(reply, endpoint.format), schedule, reply.status, kept)
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.

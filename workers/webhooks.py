@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from bus.codec import write_json
 from bus.dialects.hooking import HttpDialect, find_http
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooks import NATIVE, Endpoint
+from bus.hooks import Endpoint, Format
 from bus.ids import webhook_id
 from bus.posting import Poster, Reply
 from bus.redaction import redact, redact_text
@@ -21,9 +20,9 @@ from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
 from workers.retries import AttemptFailed, GivenUp
-
-MOST_BODY: Final = 256 * 1024
-"""A larger body goes thin: without input, output and data, and saying so."""
+from workers.templates import MOST_BODY, content_type, render
+from workers.templates.answers import RETRIED, objection, said, wanted_wait
+from workers.templates.facts import clean
 
 MOST_RETRY_AFTER: Final = 86_400.0
 """A receiver's Retry-After counts up to a day."""
@@ -31,64 +30,42 @@ MOST_RETRY_AFTER: Final = 86_400.0
 SHOWN: Final = 4096
 """Bytes of a response that the log of attempts keeps."""
 
-_FACTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call")
-_TEXTS: Final = (*_FACTS, "type", "native_tool")
+_TEXTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call", "type", "native_tool")
 _SECRET_SECONDS: Final = 1.0
 _MOST_SECRETS: Final = 4096
 _secrets: dict[str, tuple[float, str]] = {}
 
-RETRIED: Final = frozenset({408, 425, 429})
-"""4xx that say "later" and not "no"; every 5xx is retried too."""
 
+def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
+    """The body that an endpoint gets, secrets redacted: its dialect's own, else as its `format` has it.
 
-def render_body(event: Event, verdict: Verdict | None, dialect: str = NATIVE) -> bytes:
-    """The JSON body for an event, as the endpoint's dialect has it; secrets redacted.
-
-    Ours has `type` with dots for colons, `timestamp`, `data`. Raises GivenUp where it cannot be written.
+    Raises GivenUp where it cannot be written, or PagerDuty's key is not there.
     """
-    theirs = find_http(dialect)
-    if theirs is not None:
-        return _foreign(event, verdict, theirs)
-    facts = _clean({
-        "type": event.type.replace(":", "."), "id": event.id, "source": event.source, "session": event.session,
-        "host": event.host, "cwd": event.cwd, "native": event.native, "tool": event.tool, "call": event.call,
-    })  # fmt: skip
-    data: dict[str, Any] = {name: facts[name] for name in _FACTS}
-    if verdict is not None:
-        said = _clean({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
-        data["verdict"] = {"decision": verdict.decision, **said}
-    body = {
-        "type": facts["type"],
-        "timestamp": datetime.fromtimestamp(event.time / 1000, UTC).isoformat(timespec="milliseconds"),
-    }
-    details = {name: redact(value) for name, value in
-               (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
-    raw = write_json({**body, "data": {**data, **details}})
-    if len(raw) > MOST_BODY:
-        raw = write_json({**body, "data": {**data, "thin": f"the full event has {len(raw)} bytes"}})
-    return raw
+    theirs = find_http(endpoint.dialect)
+    try:
+        if theirs is not None:
+            return _foreign(event, verdict, theirs)
+        key = _secret(endpoint.routing_key) if endpoint.routing_key else ""
+        return render(event, verdict, endpoint, key)
+    except ConfigError as error:
+        raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
+    except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+        raise GivenUp(f"the event cannot be written as JSON ({error})") from error
 
 
 def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> bytes:
     """Another system's body of the redacted event; one that is too large goes without what makes it so."""
-    clean = {name: redact(value) for name, value in
-             (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
-    texts = _clean({name: getattr(event, name) for name in _TEXTS})
-    safe = msgspec.structs.replace(event, raw=None, **texts, **clean)
-    try:
-        raw = theirs.http_body(safe, verdict)
-        if len(raw) > MOST_BODY:
-            thin = {"input": {}, "output": None, "data": {"thin": f"the full event has {len(raw)} bytes"}}
-            raw = theirs.http_body(msgspec.structs.replace(safe, **thin), verdict)
-    except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
-        raise GivenUp(f"the event cannot be written as JSON ({error})") from error
+    details = {name: redact(value) for name, value in
+               (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
+    texts = clean({name: getattr(event, name) for name in _TEXTS})
+    safe = msgspec.structs.replace(event, raw=None, **texts, **details)
+    if verdict is not None:
+        verdict = msgspec.structs.replace(verdict, **clean({"reason": verdict.reason, "instead": verdict.instead}))
+    raw = theirs.http_body(safe, verdict)
+    if len(raw) > MOST_BODY:
+        thin = {"input": {}, "output": None, "data": {"thin": f"the full event has {len(raw)} bytes"}}
+        raw = theirs.http_body(msgspec.structs.replace(safe, **thin), verdict)
     return raw
-
-
-def _clean(texts: dict[str, str]) -> dict[str, str]:
-    """The texts without secrets; looked at together first, since most hold none and each look costs 10 us."""
-    together = "\n".join(texts.values())
-    return texts if redact_text(together) == together else {name: redact_text(text) for name, text in texts.items()}
 
 
 def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) -> dict[str, str]:
@@ -104,7 +81,7 @@ def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) ->
             ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
-    ours["Content-Type"] = "application/json"
+    ours["Content-Type"] = content_type(endpoint.format)
     if not own:
         return ours
     # HTTP knows no case: a header of theirs beside ours of the same name would be two, and receivers differ on which counts.
@@ -129,17 +106,22 @@ async def post(poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, n
     return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
 
 
-def judge(reply: Reply) -> AttemptFailed | GivenUp | None:
-    """What an answer means: 2xx delivered (None); 408, 425, 429, 5xx and no answer are tried again; the rest is final."""
+def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp | None:
+    """What an answer means: 2xx delivered (None); 408, 425, 429, 5xx and no answer are tried again; the rest is final.
+
+    `name` is the format that was sent: some services say an error in the body of a 200, or a wait in that of a 429.
+    """
     if reply.error == "refused":
         return GivenUp(f"the address policy refuses the target: {reply.detail}")
     if reply.error:
         return AttemptFailed(f"{reply.error}: {reply.detail}")
     if 200 <= reply.status < 300:
-        return None
-    text = f"receiver answered {reply.status}"
+        return objection(name, reply)
+    word = said(name, reply)
+    text = f"receiver answered {reply.status}" + (f" ({word})" if word else "")
     if reply.status >= 500 or reply.status in RETRIED:
-        return AttemptFailed(text, retry_after(reply.retry_after))
+        wait = max(retry_after(reply.retry_after), min(wanted_wait(name, reply), MOST_RETRY_AFTER))
+        return AttemptFailed(text, wait)
     if reply.status == 410:
         return GivenUp(f"{text}: the receiver is gone and wants no more")
     if 300 <= reply.status < 400:

@@ -17,7 +17,7 @@ from bus.config.hookfile import load_hook_file
 from bus.dialects import find
 from bus.dialects.hooking import find_hooks
 from bus.events import Event
-from bus.hooks import Layer
+from bus.hooks import Endpoint, Layer
 from bus.inforce import HookSet, Layered
 from bus.posting import Poster
 from bus.runners.command import CommandRunner
@@ -229,11 +229,12 @@ async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: s
     assert seen[0] == json.loads(find_hooks("claude").stdin(hook, given))
     assert (seen[0]["tool_name"], seen[0]["tool_input"]["command"]) == ("Bash", "ls")
     # In the background it is told the same, without what the raw payload may hold.
-    told = json.loads(render_body(given, None, "claude"))
+    endpoint = Endpoint(id="told", url="https://x.example", dialect="claude")
+    told = json.loads(render_body(given, None, endpoint))
     assert told["tool_input"] == seen[0]["tool_input"]
     assert told == (given.raw if agent == "claude" else {**seen[0], "fleethook": {**seen[0]["fleethook"], "raw": None}})
     written = write(agent, project, "a.txt")
-    assert json.loads(render_body(written, None, "claude"))["tool_input"]["file_path"] == f"{project}/a.txt"
+    assert json.loads(render_body(written, None, endpoint))["tool_input"]["file_path"] == f"{project}/a.txt"
 
 
 @pytest.mark.req("I-05", "I-13")

@@ -14,13 +14,15 @@ from bus.dialects.gobby_hooks import EVENTS, HOOKS, event_types
 from bus.dialects.hooking import find_http
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.hooks import Hook, HttpCall
+from bus.hooks import Endpoint, Hook, HttpCall
 from bus.matchers import check_pattern
 from bus.verdicts import Verdict
 from workers.retries import GivenUp
-from workers.webhooks import MOST_BODY, render_body
+from workers.templates import MOST_BODY
+from workers.webhooks import render_body
 
 GOBBY = HOOKS["gobby"]
+TOLD = Endpoint(id="told", url="https://x.example", dialect="gobby")
 HOOK, EVENT = Hook(id="h", on=("*",)), Event(type="tool:pre_execute")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gobby" / "config.yaml"
 
@@ -156,16 +158,16 @@ def test_the_body_is_gobbys_whatever_agent_it_came_from() -> None:
     }  # fmt: skip
     assert find_http("gobby") is GOBBY
     assert find_http("fleethook") is None
-    told = json.loads(render_body(event, Verdict(decision="deny", reason="no"), "gobby"))
+    told = json.loads(render_body(event, Verdict(decision="deny", reason="no"), TOLD))
     assert told["response"] == {"decision": "deny", "reason": "no"}
     secret = Event(type="tool:post_execute", tool="bash", input={"command": "x"}, output="ghp_" + "a" * 36)
-    assert b"ghp_a" not in render_body(secret, None, "gobby"), "what is sent is redacted"
+    assert b"ghp_a" not in render_body(secret, None, TOLD), "what is sent is redacted"
     large = render_body(
-        Event(type="tool:post_execute", output=[f"{n} words" for n in range(MOST_BODY // 8)]), None, "gobby"
+        Event(type="tool:post_execute", output=[f"{n} words" for n in range(MOST_BODY // 8)]), None, TOLD
     )
     assert "the full event has" in json.loads(large)["data"]["thin"]
     with pytest.raises(GivenUp):
-        render_body(Event(type="x", data={"n": float("nan")}), None, "gobby")
+        render_body(Event(type="x", data={"n": float("nan")}), None, TOLD)
 
 
 @pytest.mark.req("G-08", "G-01")

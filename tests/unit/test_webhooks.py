@@ -19,9 +19,11 @@ from bus.posting import Failure, Reply
 from bus.signing import generate_secret
 from bus.verdicts import Verdict
 from workers.retries import AttemptFailed, GivenUp
-from workers.webhooks import MOST_BODY, MOST_RETRY_AFTER, judge, render_body, request_headers, retry_after, shown
+from workers.templates import MOST_BODY
+from workers.webhooks import MOST_RETRY_AFTER, judge, render_body, request_headers, retry_after, shown
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+PLAIN = Endpoint(id="plain", url="https://x.example")
 TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz012345"
 
 
@@ -81,19 +83,19 @@ def test_retry_after_of_any_text_is_a_number_within_a_day(text: str) -> None:
 def test_the_body() -> None:
     told = event(type="claude:Pre:Odd.Name")
     verdict = Verdict(decision="deny", reason="no", version="fleet@3", fallback="")
-    body = json.loads(render_body(told, verdict))
+    body = json.loads(render_body(told, verdict, PLAIN))
     assert body["type"] == "claude.Pre.Odd.Name"
     assert datetime.fromisoformat(body["timestamp"]) == datetime.fromtimestamp(1_700_000_000.123, UTC)
     assert body["data"]["verdict"] == {"decision": "deny", "reason": "no", "fallback": "", "version": "fleet@3"}
     assert body["data"]["input"] == {"command": "ls"}
     assert (body["data"]["id"], body["data"]["session"]) == ("e1", "s1")
-    assert "verdict" not in json.loads(render_body(told, None))["data"]
+    assert "verdict" not in json.loads(render_body(told, None, PLAIN))["data"]
 
 
 @pytest.mark.req("B-03")
 @pytest.mark.parametrize("field", ["session", "cwd", "host", "native", "tool", "call", "type"])
 def test_no_secret_leaves_in_a_text_and_the_others_stay(field: str) -> None:
-    raw = render_body(event(**{"cwd": "/home/me", field: f"x {TOKEN}"}), None)
+    raw = render_body(event(**{"cwd": "/home/me", field: f"x {TOKEN}"}), None, PLAIN)
     assert TOKEN.encode() not in raw
     assert b'"id":"e1"' in raw
     assert field == "cwd" or b'"cwd":"/home/me"' in raw
@@ -102,14 +104,14 @@ def test_no_secret_leaves_in_a_text_and_the_others_stay(field: str) -> None:
 def test_no_secret_leaves_in_what_is_nested_nor_in_a_reason() -> None:
     told = event(input={"command": f"curl -H 'Authorization: Bearer {TOKEN}'", "password": "hunter22"},
                  output=[{"token": TOKEN}], data={TOKEN: 1})  # fmt: skip
-    raw = render_body(told, Verdict(decision="deny", reason=f"it holds {TOKEN}"))
+    raw = render_body(told, Verdict(decision="deny", reason=f"it holds {TOKEN}"), PLAIN)
     assert TOKEN.encode() not in raw
     assert b"hunter22" not in raw
 
 
 def test_a_large_body_goes_thin_and_says_so() -> None:
     told = event(output=["word "] * MOST_BODY, data={"x": 1})
-    raw = render_body(told, None)
+    raw = render_body(told, None, PLAIN)
     data = json.loads(raw)["data"]
     assert len(raw) < 2_000
     assert "the full event has" in data["thin"]
@@ -118,14 +120,14 @@ def test_a_large_body_goes_thin_and_says_so() -> None:
 
 
 def test_lone_surrogates_and_odd_numbers_are_json() -> None:
-    raw = render_body(event(input={"command": "\ud83d", "n": 2**70}), None)
+    raw = render_body(event(input={"command": "\ud83d", "n": 2**70}), None, PLAIN)
     assert json.loads(raw)["data"]["input"] == {"command": "\ud83d", "n": 2**70}
 
 
 @pytest.mark.req("B-03")
 def test_an_independent_verifier_accepts_the_signature() -> None:
     secret, name = generate_secret(), delivery_id("e1", "slack")
-    body = render_body(event(), None)
+    body = render_body(event(), None, PLAIN)
     now = int(datetime.now(UTC).timestamp())
     headers = request_headers(Endpoint(id="slack", url="https://x.example", secret=secret), name, body, now)
     assert Webhook(secret).verify(body, headers) == json.loads(body)

@@ -258,14 +258,15 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
     now = time.time()
     event = Event(type="notification", id=event_id(), source="generic", native="test", time=int(now * 1000),
                   host=host_name(), data={"test": True, "message": "a test from `fleethook webhooks test`"})  # fmt: skip
-    body, reply = render_body(event, None, endpoint.dialect), Reply()
+    reply = Reply()
     try:
+        body = render_body(event, None, endpoint)
         headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
         async with Poster(hooks.network) as poster:
             reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
     except GivenUp as error:  # a secret or a variable that is missing here
         return reply, error.reason
-    wrong = judge(reply)
+    wrong = judge(reply, endpoint.format)
     return reply, wrong.reason if wrong is not None else ""
 
 
