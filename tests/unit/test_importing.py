@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bus.config.documents import TEXT_LIMIT
 from bus.config.format import ImportEntry
@@ -17,8 +20,9 @@ from bus.config.whose import whose
 from bus.connections import Links
 from bus.errors import ConfigError
 from bus.events import Event
+from bus.hookcommand import MARK
 from bus.hooks import HOOK_DIALECTS
-from bus.inforce import Watcher
+from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 
 PIGO = {"plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "exit 1", "match": {"tool": "bash"}}]}}]}
@@ -205,6 +209,15 @@ def test_an_imported_fleethook_file_brings_its_guards_and_not_its_settings(tmp_p
     assert read.network_allow == ("127.0.0.1:9",)
 
 
+def test_hooks_that_fleethook_itself_installed_are_not_asked_again(tmp_path: Path) -> None:
+    """An agent's settings hold our own command after `fleethook install`: run by the bus, it would ask the bus."""
+    entries = [{"type": "command", "command": command} for command in (f"python shim.py claude {MARK}", "exit 0")]
+    put(tmp_path, ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": entries}]}})
+    read = load_hook_file(put(tmp_path, "fleethook.yaml", "import: [.claude/settings.json]"), "user")
+    assert [hook.command for hook in read.hooks] == ["exit 0"]
+    assert any("Fleethook itself" in one for one in read.warnings)
+
+
 def test_the_schema_knows_every_dialect() -> None:
     schema = hook_file_schema()["$defs"]["ImportEntry"]
     assert set(schema["properties"]) == set(ImportEntry.__struct_fields__)
@@ -248,3 +261,63 @@ def test_a_change_of_an_imported_file_is_seen(
     assert in_force(watcher) == ["own"]
     put(tmp_path, "plugins/one/hooks/hooks.json", CLAUDE)
     assert in_force(watcher) == ["exit 2", "own"], "a file that appears in an imported folder"
+
+
+# --- Anything at all
+
+_leaves = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**6), st.text(max_size=6), st.just("tool:pre_execute"),
+                    st.just("PreToolUse"), st.just("tool_start"), st.just("https://h.example/"))  # fmt: skip
+_keys = st.sampled_from(["hooks", "plugins", "name", "event", "command", "match", "tool", "matcher", "type", "timeout", "url",
+                         "hook_extensions", "webhooks", "endpoints", "enabled", "events", "headers", "PreToolUse", "args",
+                         "tool_start", "websocket", "env", "if", "x"])  # fmt: skip
+_anything = st.recursive(
+    _leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_keys, inner, max_size=4)),
+    max_leaves=14,
+)
+
+
+_SAMPLES = {"pigo": PIGO, "forge": FORGE, "claude": CLAUDE, "ion": CLAUDE, "gobby": GOBBY, "fleethook": OURS}
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every path in a value."""
+    yield at
+    if isinstance(value, (dict, list)):
+        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(below, (*at, key))
+
+
+def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    """The value with something else at a path."""
+    if not at:
+        return new
+    here = dict(value) if isinstance(value, dict) else list(value)
+    here[at[0]] = replaced(value[at[0]], at[1:], new)
+    return here
+
+
+_broken = st.sampled_from(sorted(_SAMPLES)).flatmap(
+    lambda name: st.builds(
+        lambda at, new: (name, replaced(_SAMPLES[name], at, new)),
+        st.sampled_from(list(places(_SAMPLES[name]))), _anything | st.dictionaries(st.text(max_size=4), _anything, max_size=2),
+    )
+)  # fmt: skip
+
+
+@given(_broken | st.tuples(st.sampled_from(HOOK_DIALECTS), _anything))
+@settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@pytest.mark.req("F-11", "P-13", "I-09")
+def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple[str, Any]) -> None:
+    """No content of any dialect's file breaks the file that imports it; what is in force can be compiled and published."""
+    dialect, value = given_
+    put(tmp_path, "given.json", value)
+    entry = {"path": "given.json", "dialect": dialect}
+    own = {"id": "own", "on": "*", "command": "x"}
+    read = load_hook_file(put(tmp_path, "fleethook.json", {"import": [entry], "hooks": [own]}), "user")
+    assert [hook.id for hook in read.hooks if hook.command == "x" and hook.dialect == "fleethook"][-1:] == ["own"]
+    assert len(HookSet([Layered("user", "1", read)]).hooks) <= len(read.hooks)
+    assert from_document(to_document(read)).digest == read.digest
+    assert all(error.file for error in read.problems)
