@@ -31,6 +31,6 @@ def test_a_program_gets_all_of_it(capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.setenv("COLUMNS", "40")
     write_table(HEADERS, ROWS[:2])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[-1] for line in lines] == ["FROM", ROWS[0][2], ROWS[1][2]]
+    assert [line.split("  ")[-1].strip() for line in lines] == ["FROM", ROWS[0][2], ROWS[1][2]]
     write_table((), [])
     assert capsys.readouterr().out == ""
