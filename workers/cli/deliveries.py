@@ -1,24 +1,18 @@
-"""`deliveries`, `dead` and `webhooks`: what is owed to whom, every attempt of it, and what was given up."""
+"""`deliveries` and `dead`: what is owed to whom, every attempt of it, and what was given up."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from workers.cli.common import Context, Findings, LazyGroup, PartlyDone, common_options, pass_fleet
-from workers.cli.hooksets import in_force
 from workers.cli.showing import delivery_lines, plain, short, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
-    from bus.hooks import Endpoint
-    from bus.inforce import HookSet
     from bus.keys import Keys
-    from bus.posting import Reply
     from workers.deadletters import DeadLetter
     from workers.deliveries import Delivery
 
@@ -29,8 +23,6 @@ _MOST: Final = 1_000_000
 _AT_ONCE: Final = 200
 _MANY: Final = 500
 """More dead letters than this are tried again by the chores worker, where there is one."""
-_RECENT: Final = 1_000
-"""Deliveries by which `webhooks list` says how its endpoints do."""
 
 
 @click.group(cls=LazyGroup)
@@ -182,103 +174,6 @@ def drop_dead(
     chosen = _chosen(fleet, ids, everything, reason, target)
     if _go_on(fleet, "dropped", len(chosen), f"Forget {len(chosen)} dead letters for good?", dry_run, yes):
         _tell(fleet, "dropped", _in_pages(fleet, chosen, drop), len(chosen))
-
-
-@click.group(cls=LazyGroup)
-def webhooks() -> None:
-    """List endpoints, and send one a test."""
-
-
-@webhooks.command("list")
-@common_options
-@pass_fleet
-def list_webhooks(fleet: Context) -> None:
-    """List the endpoints in force here, and how their recent deliveries went."""
-    from workers.deliveries import deliveries as listed
-
-    known = in_force(fleet).endpoints.values()
-    recent = fleet.run(lambda links: listed(links, fleet.keys(), target="endpoint:", most=_RECENT))
-    states = {one.id: Counter(d.state for d in recent if d.target == f"endpoint:{one.id}") for one in known}
-    if fleet.json:
-        for one in known:
-            fleet.stream(_endpoint(one, states[one.id]))
-    elif known:
-        shown = [_endpoint(one, states[one.id]) for one in known]
-        rows = [(one["id"], one["url"], ", ".join(one["events"]), "signed" if one["secret"] else "unsigned",
-                 one["delivered"], one["open"], one["dead"], one["origin"]) for one in shown]  # fmt: skip
-        fleet.table(("ENDPOINT", "URL", "EVENTS", "SECRET", "DELIVERED", "OPEN", "DEAD", "FROM"), rows)
-    else:
-        fleet.say("no endpoints are in force here")
-
-
-@webhooks.command("test")
-@click.argument("name", metavar="ENDPOINT")
-@common_options
-@pass_fleet
-def test_webhook(fleet: Context, name: str) -> None:
-    """Send one real, signed test event to an endpoint now, from this machine; exit 1 where it is not accepted."""
-    import asyncio
-    import difflib
-
-    from bus.errors import NotFound
-    from bus.redaction import redact_url
-    from workers.webhooks import shown
-
-    hooks = in_force(fleet)
-    endpoint = hooks.endpoints.get(name)
-    if endpoint is None:
-        near = difflib.get_close_matches(name, hooks.endpoints, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
-        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
-    reply, wrong = asyncio.run(_post_test(hooks, endpoint))
-    said = shown(reply)
-    if fleet.json:
-        fleet.data({"endpoint": name, "url": redact_url(endpoint.url), "ok": not wrong, "status": reply.status,
-                    "ms": round(reply.ms, 1), "error": wrong, "response": said})  # fmt: skip
-    else:
-        word = fleet.style("failed", "red") if wrong else fleet.style("accepted", "green")
-        fleet.data(
-            f"{name}  {plain(redact_url(endpoint.url))}  {word}  status {reply.status or '-'}  {reply.ms:.1f} ms"
-        )
-        for text in (wrong, short(said, 200)):
-            if text:
-                fleet.data(f"  {fleet.style(text, 'yellow' if text == wrong else 'bright_black')}")
-    if wrong:
-        raise Findings("")
-
-
-async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
-    """One attempt as a carrier would make it, and what is wrong with its answer (empty: nothing)."""
-    from bus.events import Event
-    from bus.ids import delivery_id, event_id, host_name
-    from bus.posting import Poster, Reply
-    from workers.retries import GivenUp
-    from workers.webhooks import judge, render_body, request_headers
-
-    now = time.time()
-    event = Event(type="notification", id=event_id(), source="generic", native="test", time=int(now * 1000),
-                  host=host_name(), data={"test": True, "message": "a test from `fleethook webhooks test`"})  # fmt: skip
-    reply = Reply()
-    try:
-        body = render_body(event, None, endpoint)
-        headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
-        async with Poster(hooks.network) as poster:
-            reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
-    except GivenUp as error:  # a secret or a variable that is missing here
-        return reply, error.reason
-    wrong = judge(reply, endpoint.format)
-    return reply, wrong.reason if wrong is not None else ""
-
-
-def _endpoint(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
-    from bus.redaction import redact_url
-
-    still = sum(states[state] for state in ("ready", "running", "due", "parked"))
-    return {
-        "id": one.id, "url": redact_url(one.url), "events": list(one.events), "tool": one.tool, "when": one.when,
-        "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
-        "delivered": states["delivered"], "open": still, "dead": states["dead"],
-    }  # fmt: skip
 
 
 def _next(one: Delivery) -> str:
