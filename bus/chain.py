@@ -15,6 +15,7 @@ from bus.dialects.hooking import find_hooks
 from bus.events import STOPS, Event
 from bus.hooks import LAYERS, Hook
 from bus.runners import Outcome
+from bus.runners.calls import calls
 from bus.tools import canonical_input, native_input
 from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, strictest
 
@@ -203,7 +204,7 @@ async def _run(hook: Hook, event: Event, run: Run, left: float, policy: Policy) 
         outcome = Outcome(failure=f"hook {hook.id!r} was not started: the budget is used up")
     else:
         try:
-            outcome = await run(hook, event, min(hook.timeout, left))
+            outcome = await run(hook, event, min(hook.timeout * len(calls(hook, event)), left))
         except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")

@@ -14,13 +14,15 @@ from bus.events import source_name
 from bus.vocabulary import CANONICAL, TABLE, Use
 
 __all__ = ["CANONICAL", "TABLE", "Use", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
-           "native_input", "tool_for", "tool_names"]  # fmt: skip
+           "native_input", "single_files", "tool_for", "tool_names"]  # fmt: skip
 
 # One call that may create files as well as change them: a hook on `write` has to see it too.
 _ALSO: Final = {"apply_patch": ("write",), "ApplyPatch": ("write",), "patch": ("write",), "write_code": ("write",),
                 "editor": ("write",), "str_replace_editor": ("write",)}  # fmt: skip
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_SECTION: Final = re.compile(r"^(?=\*\*\* (?:Add File|Update File|Delete File): )", re.MULTILINE)
+_ON_FILES: Final = frozenset({"read", "write", "edit", "notebook_edit", "delete"})
 _SEVERAL: Final = frozenset({"commands", "requests", "queries"})
 """Fields of Cline's that hold a list of what others call one by one."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
@@ -87,6 +89,31 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
         if paths:
             result.update(path=paths[0], paths=paths)
     return result
+
+
+def single_files(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The inputs of a call about several files as those of calls about one each, in order; empty for any other call.
+
+    `given` is an event's input, whose `paths` name them; of a patch each has the part that is about its file.
+    """
+    paths = given.get("paths")
+    named = [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list) else []
+    named = list(dict.fromkeys(named))
+    if tool not in _ON_FILES or len(named) < 2:
+        return ()
+    patch = given.get("patch")
+    if not isinstance(patch, str):
+        return tuple({**given, "path": path, "paths": [path]} for path in named)
+    sections = _SECTION.split(patch)[1:]
+    if sections and "\n*** End Patch" in sections[-1]:
+        sections[-1] = sections[-1].rpartition("\n*** End Patch")[0]
+    spelled = [name for name, value in given.items() if value == patch]
+    made = []
+    for path in named:
+        own = "".join(one for one in sections if path in _PATCHED.findall(one))
+        part = f"*** Begin Patch\n{own.rstrip(chr(10))}\n*** End Patch" if own else patch
+        made.append({**given, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
+    return tuple(made)
 
 
 def native_input(source: str, native: str, changed: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:

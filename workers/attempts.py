@@ -16,8 +16,9 @@ from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.processes import Finished
 from bus.requests import read_event, read_request
+from bus.runners.calls import calls
 from bus.runners.command import run_command
-from bus.runners.results import failure, output
+from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
@@ -106,7 +107,7 @@ class Attempts:
             if taken.kind != hook.kind:
                 raise GivenUp(f"hook {taken.hook!r} is of kind {hook.kind} and no longer of kind {taken.kind}")
             if hook.http is None:
-                return _ran(hook, await run_command(hook, told.event, hook.timeout))
+                return await run_hook(hook, told.event)
             schedule = hook.retry
             endpoint = Endpoint(
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
@@ -148,6 +149,23 @@ class Attempts:
             while len(self._told) > _REMEMBER or (self._told_bytes > _REMEMBER_BYTES and len(self._told) > 1):
                 self._told_bytes -= self._told.popitem(last=False)[1].size
         return known
+
+
+async def run_hook(hook: Hook, event: Event) -> Result:
+    """The command's run, or its runs file by file (see `runners.calls`), all within its time; the first that fails ends it."""
+    end = time.monotonic() + hook.timeout
+    results: list[Result] = []
+    for call in calls(hook, event):
+        left = end - time.monotonic()
+        if left <= 0:
+            return Result(
+                AttemptFailed(f"{hook_name(hook)}: its time was used up after {len(results)} files"), hook.retry
+            )
+        results.append(_ran(hook, await run_command(hook, call, left)))
+        if results[-1].error is not None:
+            break
+    kept = "\n".join(one.output for one in results if one.output)[-SHOWN:]
+    return results[-1]._replace(output=kept)
 
 
 def _ran(hook: Hook, done: Finished) -> Result:

@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.processes import Finished, run_process
 from bus.runners import Outcome
+from bus.runners.calls import one_by_one
 from bus.runners.results import hook_name
 
 GRACE: Final = 0.25
@@ -24,13 +25,18 @@ class CommandRunner:
     """Runs blocking hooks of kind `command`."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        """What the ending of the command means in the hook's dialect."""
+        """What the ending of the command means in the hook's dialect; of a call about several files, file by file."""
         dialect = find_hooks(hook.dialect)
-        try:
-            done = await run_command(hook, event, seconds, grace=GRACE)
-        except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
-            return Outcome(failure=f"{hook_name(hook)} was not started: the event cannot be written as JSON ({error})")
-        return dialect.outcome(hook, event, done, seconds)
+
+        async def one(call: Event, seconds: float) -> Outcome:
+            try:
+                done = await run_command(hook, call, seconds, grace=GRACE)
+            except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+                why = f"{hook_name(hook)} was not started: the event cannot be written as JSON ({error})"
+                return Outcome(failure=why)
+            return dialect.outcome(hook, call, done, seconds)
+
+        return await one_by_one(hook, event, seconds, one)
 
 
 async def run_command(hook: Hook, event: Event, seconds: float, *, grace: float = 2.0) -> Finished:

@@ -18,6 +18,7 @@ from bus.hooks import Hook, HttpCall
 from bus.posting import Poster, Reply
 from bus.redaction import redact_text
 from bus.runners import Outcome
+from bus.runners.calls import one_by_one
 from bus.runners.replies import read_reply
 from bus.secrets import fill, resolve_secret
 
@@ -34,6 +35,10 @@ class HttpRunner:
         self._poster, self._secret = poster, secret
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+        """What the receiver says; of a call about several files, file by file where the hook is another system's."""
+        return await one_by_one(hook, event, seconds, lambda call, left: self._ask(hook, call, left))
+
+    async def _ask(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """2xx with JSON is the answer, 2xx with nothing is abstain; whatever else comes, or does not, is a failure."""
         name = f"hook {hook.id!r} ({hook.origin})" if hook.origin else f"hook {hook.id!r}"
         if hook.http is None:

@@ -14,6 +14,7 @@ from bus.tools import (
     input_for,
     lost_fields,
     native_input,
+    single_files,
     tool_for,
     tool_names,
 )
@@ -171,3 +172,24 @@ def test_one_agents_input_in_the_fields_of_another() -> None:
     given = canonical_input("codex", "exec_command", {"cmd": "ls", "workdir": "/p"})
     assert input_for("claude", "Bash", "codex", "exec_command", given) == {"command": "ls", "cwd": "/p"}
     assert input_for("claude", "Odd", "codex", "odd", {"a": 1}) == {"a": 1}
+
+
+@pytest.mark.req("X-01")
+def test_a_call_about_several_files_as_calls_about_one_each() -> None:
+    patch = (
+        "*** Begin Patch\n*** Add File: a.txt\n+*** End Patch\n+x\n*** Update File: b.py\n*** Move to: c.py\n@@\n-1\n+2\n"
+        "*** Delete File: d\n*** End Patch\n"
+    )
+    given = canonical_input("codex", "apply_patch", {"command": patch})
+    one, two, three, four = single_files("edit", given)
+    assert [call["path"] for call in (one, two, three, four)] == ["a.txt", "b.py", "c.py", "d"]
+    assert (one["paths"], one["command"]) == (["a.txt"], one["patch"])
+    assert one["patch"] == "*** Begin Patch\n*** Add File: a.txt\n+*** End Patch\n+x\n*** End Patch"
+    assert two["patch"] == three["patch"] == (
+        "*** Begin Patch\n*** Update File: b.py\n*** Move to: c.py\n@@\n-1\n+2\n*** End Patch"
+    )  # fmt: skip
+    assert four["patch"] == "*** Begin Patch\n*** Delete File: d\n*** End Patch"
+    many = canonical_input("gemini", "read_many_files", {"include": ["a", "b", "a", 7, ""]})
+    assert [call["path"] for call in single_files("read", many)] == ["a", "b"]
+    assert single_files("read", {"paths": ["a"]}) == single_files("edit", {"path": "a"}) == ()
+    assert single_files("mcp__x__copy", {"paths": ["a", "b"]}) == single_files("edit", {"paths": "a b"}) == ()
