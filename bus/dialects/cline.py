@@ -27,9 +27,6 @@ LABEL: Final = "Cline"
 TEXT_LIMIT: Final = 49_999
 """Bytes of UTF-8: it cuts context above 50 KB; for reasons no limit is documented."""
 
-TIMEOUT: Final = 30
-"""Seconds that the extension gives a hook, and no setting changes; the command line gives 120."""
-
 SILENT: Final = Answer(0, b'{"cancel":false}')
 """No opinion; its documents require an object with `cancel`."""
 

@@ -27,9 +27,6 @@ LABEL: Final = "Copilot CLI"
 TEXT_LIMIT: Final = 9_999
 """Bytes of UTF-8: it keeps 10 KB of the context that all hooks of an event give; for reasons no limit is documented."""
 
-TIMEOUT: Final = 30
-"""Seconds that the installed hooks are given: its own default."""
-
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT, unit="utf-8")
 
 

@@ -27,9 +27,6 @@ LABEL: Final = "Cursor"
 TEXT_LIMIT: Final = 9_999
 """UTF-16 units of one text in an answer; no limit is documented."""
 
-TIMEOUT: Final = 30
-"""Seconds that the installed hooks are given; its own default is not documented."""
-
 SILENT: Final = Answer(0, b"{}")
 """No opinion, also of an event that nobody waits for, and of a hook command whose Fleethook is gone."""
 

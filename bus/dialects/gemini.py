@@ -25,9 +25,6 @@ LABEL: Final = "Gemini CLI"
 TEXT_LIMIT: Final = 20_000
 """UTF-16 units: the longest reason that was seen to reach the model whole; no limit is documented."""
 
-TIMEOUT: Final = 30
-"""Seconds that the installed hooks are given; its settings write them in milliseconds."""
-
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
 
 
