@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from bus.addresses import AddressPolicy, Target, parse_target, vet
-from bus.errors import TargetRefused
+from bus.errors import FleethookError, TargetRefused
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     import aiohttp
-    from aiohttp.abc import AbstractResolver
+    from aiohttp.abc import AbstractResolver, AbstractStreamWriter
     from yarl import URL
 
 CAP: Final = 64 * 1024
@@ -37,6 +37,8 @@ AGENT: Final = "Fleethook"
 
 Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol"]
 Lookup = Callable[[str, int], Awaitable[list[str]]]
+Before = Callable[[], Awaitable[None]]
+"""Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
 
 _REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
 _LOOKUPS = 32  # threads: a name server that hangs holds one for as long as the system's resolver waits
@@ -93,10 +95,14 @@ class Poster:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP) -> Reply:
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP,
+        before: Before | None = None,
+    ) -> Reply:  # fmt: skip
         """POST `body` and read the answer, all within `seconds`: look-up, connecting, sending and reading.
 
-        Never raises for what the URL says or the receiver does. The URL is sent in its canonical spelling.
+        Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
+        URL is sent in its canonical spelling.
         """
         start = time.perf_counter()
         status, got = 0, b""
@@ -104,15 +110,22 @@ class Poster:
         error: Failure = ""
         detail = ""
         response: aiohttp.ClientResponse | None = None
+        held = None if before is None else _Held(before)
         try:
             response = await self.open().post(
-                self._accept(url), data=body, headers=headers, allow_redirects=False, timeout=_timeout(seconds)
+                self._accept(url),
+                data=body if held is None else held.payload(body),
+                headers=headers,
+                allow_redirects=False,
+                timeout=_timeout(seconds),
             )
             status, found = response.status, tuple(response.headers.items())
             got = await _read(response, cap)
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # noqa: BLE001 - whatever aiohttp raises is sorted, and nothing is let through
+            if held is not None and held.refusal is not None:
+                raise held.refusal from None
             error, detail = _sort(problem, seconds)
         finally:
             if response is not None:
@@ -139,6 +152,42 @@ class Poster:
             self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
         return [str(answer[4][0]) for answer in answers]
+
+
+class _Held:
+    """A question that a body asks before it lets itself be written, and with it the head that is sent along."""
+
+    def __init__(self, before: Before) -> None:
+        self._before = before
+        self.refusal: FleethookError | None = None
+
+    def payload(self, body: bytes) -> object:
+        """The body as aiohttp writes it."""
+        made = _held_payload()(body)
+        made.held = self
+        return made
+
+    async def ask(self) -> None:
+        """Raises what `before` raises, and keeps it: aiohttp wraps what comes out of a body."""
+        try:
+            await self._before()
+        except FleethookError as error:
+            self.refusal = error
+            raise
+
+
+@lru_cache(maxsize=1)
+def _held_payload() -> Any:  # noqa: ANN401 - a class of aiohttp's, whose import is put off
+    from aiohttp.payload import BytesPayload
+
+    class HeldPayload(BytesPayload):
+        held: _Held
+
+        async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+            await self.held.ask()
+            await super().write_with_length(writer, content_length)
+
+    return HeldPayload
 
 
 def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> aiohttp.ClientSession:

@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.hooks import NATIVE, Endpoint, Hook
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
+from bus.posting import Before
 from bus.processes import Finished
 from bus.requests import read_event, read_request
 from bus.runners.calls import calls
@@ -95,8 +96,11 @@ class Attempts:
         self._told: OrderedDict[str, Told] = OrderedDict()
         self._told_bytes = 0
 
-    async def make(self, taken: Taken, posters: Posters) -> Result:
-        """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away."""
+    async def make(self, taken: Taken, posters: Posters, before: Before) -> Result:
+        """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away.
+
+        `before` is awaited at the last moment before something happens outside, and what it raises is raised.
+        """
         told = self._tell(taken)
         if taken.kind == "webhook":
             endpoint, in_force = await self._find(taken, told, lambda one: one.endpoints.get(taken.hook))
@@ -107,6 +111,7 @@ class Attempts:
             if taken.kind != hook.kind:
                 raise GivenUp(f"hook {taken.hook!r} is of kind {hook.kind} and no longer of kind {taken.kind}")
             if hook.http is None:
+                await before()
                 return await run_hook(hook, told.event)
             schedule = hook.retry
             endpoint = Endpoint(
@@ -114,7 +119,7 @@ class Attempts:
                 timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
         body = told.webhook(endpoint)
-        reply = await post(posters.under(in_force.network), endpoint, taken.id, body, int(time.time()))
+        reply = await post(posters.under(in_force.network), endpoint, taken.id, body, int(time.time()), before)
         kept = shown(reply) if endpoint.own.get("log_deliveries", True) else ""
         return Result(judge(reply, endpoint.format), schedule, reply.status, kept)
 

@@ -49,6 +49,10 @@ _OUTAGE_SECONDS: Final = 2.5
 _MOST_OUTCOMES: Final = 256
 
 
+class Overtaken(FleethookError):
+    """Another carrier has what this one was about to send."""
+
+
 class Outcome(NamedTuple):
     """One attempt to be written down."""
 
@@ -211,10 +215,11 @@ class Carrier:
         try:
             if taken.entry.delivered > MOST_DELIVERIES:
                 raise GivenUp(f"handed out {taken.entry.delivered} times: whoever carries it dies")
-            if not self._consumer.fresh and not await self._still_ours(taken):
-                self._held.discard(taken.key)
-                return
-            result = await self._attempts.make(taken, posters)
+            result = await self._attempts.make(taken, posters, lambda: self._still_ours(taken))
+        except Overtaken as error:
+            log.warning("%s", error)
+            self._held.discard(taken.key)
+            return
         except GivenUp as error:
             result = Result(error)
         except Unreachable as error:
@@ -228,17 +233,18 @@ class Carrier:
         self.carried += 1
         self._settle(taken, result, (time.monotonic() - start) * 1000)
 
-    async def _still_ours(self, taken: Taken) -> bool:
-        """After our heartbeat had ended (we were stopped): whether nobody has taken the delivery over meanwhile.
+    async def _still_ours(self, taken: Taken) -> None:
+        """After our heartbeat had ended (we were stopped): raises Overtaken where another has the delivery meanwhile.
 
         We beat first, so from then on nobody takes over anything of ours.
         """
+        if self._consumer.fresh:
+            return
         async with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands())
         (row,) = await self._ask([(*taken.key, taken.id)])
         if row[0] != b"run":
-            log.warning("delivery %s: this carrier was stopped; another has taken it over", taken.id)
-        return row[0] == b"run"
+            raise Overtaken(f"delivery {taken.id}: this carrier was stopped; another has taken it over")
 
     def _settle(self, taken: Taken, result: Result, took: float) -> None:
         outcome, reason, wait = "delivered", "", 0

@@ -14,7 +14,7 @@ from bus.errors import ConfigError
 from bus.events import Event
 from bus.hooks import Endpoint, Format
 from bus.ids import webhook_id
-from bus.posting import Poster, Reply
+from bus.posting import Before, Poster, Reply
 from bus.redaction import redact, redact_text
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
@@ -100,10 +100,15 @@ def _secret(reference: str) -> str:
     return known[1]
 
 
-async def post(poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int) -> Reply:
-    """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written."""
+async def post(
+    poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None
+) -> Reply:
+    """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written.
+
+    `before` is awaited right before the first byte is sent, and what it raises is raised.
+    """
     headers = request_headers(endpoint, delivery, body, now)
-    return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
+    return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout, before=before)
 
 
 def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp | None:

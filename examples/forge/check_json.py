@@ -1,4 +1,3 @@
-
 """A hook of Forge: refuses to write a .json file that is not JSON, and ends every other one with a line break.
 
 Reads the event on stdin; a non-zero exit blocks, JSON on stdout is the changed input.

@@ -9,6 +9,7 @@ import ssl
 import pytest
 
 from bus.addresses import policy
+from bus.errors import Unreachable
 from bus.posting import Poster, Reply
 from tests.live.receivers import PEM, answer, receiver
 
@@ -219,6 +220,38 @@ async def test_a_header_that_would_split_the_request_is_not_sent() -> None:
     async with receiver(answer()) as port, Poster(LOCAL) as poster:
         reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {"x": "a\r\nEvil: 1"}, seconds=20)
     assert (reply.status, reply.error) == (0, "protocol")
+
+
+@pytest.mark.req("B-05")
+async def test_whoever_sends_is_asked_on_the_open_connection_and_may_still_refuse() -> None:
+    """Stopped while it connected, a sender may no longer want to: then not even the head has left."""
+    connected, ended, got = asyncio.Event(), asyncio.Semaphore(0), b""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal got
+        connected.set()
+        got += await reader.read()
+        writer.close()
+        ended.release()
+
+    async def refuse() -> None:
+        await connected.wait()
+        raise Unreachable("not any more")
+
+    async def fail() -> None:
+        raise KeyError("a mistake")
+
+    door = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}/"
+    async with Poster(LOCAL) as poster:
+        with pytest.raises(Unreachable, match="not any more"):
+            await poster.post(url, b"{}", JSON, seconds=20, before=refuse)
+        assert (await poster.post(url, b"{}", JSON, seconds=20, before=fail)).error == "protocol", "a fault of ours"
+        for _ in range(2):
+            await asyncio.wait_for(ended.acquire(), 20)
+    door.close()
+    await door.wait_closed()
+    assert got == b""
 
 
 async def test_cancelled_it_leaves_no_connection_behind() -> None:

@@ -136,7 +136,11 @@ def test_every_setting_is_described_in_the_schema() -> None:
         {"endpoints": [{"format": "slack"}]},
         {"endpoints": [{"format": "pagerduty"}]},
         {"endpoints": [{"format": "pagerduty", "routing_key": "env:KEY", "resolve": "session"}]},
-        {"endpoints": [{"format": "pagerduty", "url": "https://events.eu.pagerduty.com/v2/enqueue", "routing_key": "env:K"}]},
+        {
+            "endpoints": [
+                {"format": "pagerduty", "url": "https://events.eu.pagerduty.com/v2/enqueue", "routing_key": "env:K"}
+            ]
+        },
         {"guards": {"destructive-commands": True}},
         {"guards": {"destructive-commands": {"disable": ["a"], "decision": "ask"}}},
         {"guards": {"destructive-commands": {"decision": "allow"}}},

@@ -7,7 +7,6 @@ Called by the plugin's hooks, with the event as JSON on stdin:
     track    writes down which files a tool has changed
 """
 
-
 from __future__ import annotations
 
 import json
