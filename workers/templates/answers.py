@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ _TEAMS_FAILED: Final = re.compile(rb"message delivery failed|error contacting", 
 _SLACK_LATER: Final = frozenset({"ratelimited", "rate_limited", "rollup_error", "internal_error", "fatal_error",
                                  "service_unavailable", "request_timeout"})  # fmt: skip
 _WORD: Final = re.compile(rb"[a-z][a-z0-9_]{2,63}\s*\Z")
+_LONG: Final = 30 * 86_400
 _MOST_SAID: Final = 200
 
 
@@ -51,8 +51,8 @@ def wanted_wait(name: Format, reply: Reply) -> float:
         return PAGERDUTY_WAIT
     if name == "discord":  # {"message": …, "retry_after": 0.653, "global": false}
         wait = _json(reply.body).get("retry_after")
-        if isinstance(wait, int | float) and not isinstance(wait, bool) and math.isfinite(wait):
-            return max(0.0, float(wait))
+        if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 < wait < _LONG:
+            return float(wait)
     return 0.0
 
 

@@ -56,13 +56,19 @@ def cut(text: str, most: int, escapes: Mapping[int, str] | None = None) -> str:
         escaped = text.translate(table)
         if units(escaped) <= most:
             return escaped
-    size, end = len(CUT), 0
-    for char in text[:most]:
+    return text[: _whole(text, _fitting(text[:most], most - len(CUT), table))].translate(table).rstrip() + CUT
+
+
+def _fitting(text: str, most: int, table: Mapping[int, str]) -> int:
+    """How many of the first characters fit when they are escaped."""
+    if units(text.translate(table)) == len(text):
+        return min(most, len(text))
+    size = 0
+    for place, char in enumerate(text):
         size += units(table.get(ord(char), char))
         if size > most:
-            break
-        end += 1
-    return text[: _whole(text, end)].translate(table).rstrip() + CUT
+            return place
+    return len(text)
 
 
 def _whole(text: str, end: int) -> int:

@@ -1,0 +1,96 @@
+"""What a hook file may say of an endpoint's format, and what is said of it when it says something else (G-22, F-11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.config.hookfile import HookFile, from_document, parse_hook_file, to_document
+from bus.config.services import reads
+from bus.errors import ConfigError
+
+
+def read(line: str) -> HookFile:
+    """A file with one endpoint."""
+    return parse_hook_file(f"endpoints:\n  - {{id: a, {line}}}\n", "fleet")
+
+
+@pytest.mark.req("G-22")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "url: 'https://x.example/', format: cloudevents, payload: thin",
+        "url: 'https://hooks.slack.com/services/T0/B0/x', format: slack",
+        "url: 'https://discord.com/api/webhooks/1/x', format: discord",
+        "url: 'https://discord.com/api/webhooks/1/x/slack', format: slack",
+        "url: 'https://contoso.webhook.office.com/webhookb2/x', format: teams",
+        "format: pagerduty, routing_key: env:PD_KEY, resolve: retry",
+        "format: pagerduty, routing_key: 'file:/run/secrets/pd', url: 'https://events.eu.pagerduty.com/v2/enqueue'",
+    ],
+)
+def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
+    found = read(line)
+    assert (found.problems, found.warnings) == ((), ())
+    (one,) = found.endpoints
+    assert one.url.startswith("https://")
+    assert from_document(to_document(found)).endpoints == found.endpoints
+
+
+@pytest.mark.req("G-22", "F-11")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("url: 'https://x.example/', format: slak", 'did you mean "slack"'),
+        ("url: 'https://x.example/', payload: small", "payload has to be full or thin"),
+        ("format: slack", '"url" is missing'),
+        ("events: '*'", '"url" is missing'),
+        ("format: pagerduty", "needs a routing_key"),
+        ("format: pagerduty, routing_key: R0UT1NGKEY0000000000000000000000", "is written env:NAME or file:PATH"),
+        ("format: pagerduty, routing_key: 'env:'", "is written env:NAME or file:PATH"),
+        ("url: 'https://x.example/', routing_key: env:KEY", "format fleethook has no routing_key"),
+        ("url: 'https://x.example/', format: teams, resolve: session", "format teams has nothing to resolve"),
+    ],
+)
+def test_a_mistake_has_its_place_and_the_endpoint_is_not_in_force(line: str, message: str) -> None:
+    found = read(line)
+    (problem,) = found.problems
+    assert message in str(problem)
+    assert "R0UT1NG" not in str(problem), "a key that stands in the file is not quoted"
+    assert problem.line == 2
+    assert found.endpoints == ()
+
+
+@pytest.mark.req("G-22")
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("https://hooks.slack.com/services/T0/B0/x", "slack"), ("https://hooks.slack-gov.com/services/x", "slack"),
+        ("https://discord.com/api/webhooks/1/x", "discord"),
+        ("https://ptb.discord.com/api/v10/webhooks/1/x?wait=true", "discord"),
+        ("https://discordapp.com/api/webhooks/1/x/slack", "slack"), ("https://discord.com/api/webhooks/1/x/github", None),
+        ("https://events.pagerduty.com/v2/enqueue", "pagerduty"), ("https://outlook.office.com/webhook/x", "teams"),
+        ("https://contoso.webhook.office.com/webhookb2/x", "teams"), ("https://hooks.slack.com.evil.example/", None),
+        ("https://x.example/hooks.slack.com/", None), ("https://[", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_service_is_known_by_its_url(url: str, known: str | None) -> None:
+    assert reads(url) == known
+
+
+@pytest.mark.req("G-22")
+def test_a_chats_url_without_its_format_is_pointed_out_and_not_quoted() -> None:
+    found = read("url: 'https://hooks.slack.com/services/T0/B0/TOKEN'")
+    (warning,) = found.warnings
+    assert "format: slack" in warning
+    assert "TOKEN" not in warning
+    assert len(found.endpoints) == 1, "it is a hint and no refusal"
+
+
+@pytest.mark.req("G-22")
+@pytest.mark.parametrize(
+    "change", [{"routing_key": ""}, {"format": "slack"}, {"format": "mail"}, {"routing_key": "plain"}]
+)
+def test_a_published_set_is_checked_too(change: dict[str, str]) -> None:
+    plain = to_document(read("format: pagerduty, routing_key: env:PD_KEY"))
+    plain["endpoints"][0].update(change)
+    with pytest.raises(ConfigError):
+        from_document(plain)
