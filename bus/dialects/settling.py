@@ -187,7 +187,7 @@ def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]
         if verdict.updated_input and (not mine or verdict.decision == "allow"):
             because = "since a hook changed the input"
         said.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
-    if rewritten and verdict.decision != "abstain":
+    if rewritten and (decision == "abstain" or verdict.decision != "abstain"):  # else the question says it
         said.append("the tool's input was changed")
     if verdict.repeated:
         said.append("hooks may have run twice")

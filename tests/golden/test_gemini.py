@@ -78,7 +78,7 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
             "systemMessage": matrix.note("asked for by careful (fleethook.yaml:20); Notes are shared."),
         },
         "context": {"systemMessage": matrix.no_context("BeforeTool")},
-        "rewrite": _own("BeforeTool", **WRITTEN),
+        "rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": matrix.INPUT_CHANGED},
         "allow+rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": matrix.INPUT_CHANGED},
         "ask+rewrite": {
             "decision": "ask", "reason": matrix.ASKED, **_own("BeforeTool", **WRITTEN),

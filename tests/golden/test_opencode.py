@@ -56,7 +56,10 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         "deny": {"deny": DENIED, "note": BLOCKED},
         "ask": {"deny": ASKED.format("tool.execute.before"), "note": "fleethook: blocked by a hook (fleethook trace e1)"},
         "context": CONTEXT,
-        "rewrite": {"args": {"content": "x", "filePath": "/home/dev/project/lab-note.txt"}},
+        "rewrite": {
+            "args": {"content": "x", "filePath": "/home/dev/project/lab-note.txt"},
+            "note": "fleethook: the tool's input was changed (fleethook trace e1)",
+        },
         "fallback open": {"note": OPEN},
         "fallback closed": {"deny": CLOSED, "note": SHUT},
     },
