@@ -30,7 +30,6 @@ _FIELD: Final = 255
 _TEXT: Final = 4_000
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:@-]{1,80}\Z")
-_ENDS: Final = frozenset({EventType.SESSION_END.value, EventType.AGENT_END.value})
 
 
 def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, routing_key: str) -> bytes:
@@ -61,7 +60,7 @@ def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, ro
 def ends(event: Event, verdict: Verdict | None, resolve: Resolve) -> bool:
     """Whether the event ends an incident."""
     if resolve == "session":
-        return event.type in _ENDS
+        return event.type == EventType.SESSION_END.value
     if resolve != "retry" or not event.tool:
         return False
     if verdict is not None:
