@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -14,6 +15,8 @@ Layer = Literal["fleet", "user", "project", "session"]
 Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams"]
 Payload = Literal["full", "thin"]
 Resolve = Literal["never", "retry", "session"]
+Schedule = Literal["default", "gobby", "fast", "once"]
+"""Names of retry schedules; their waits stand in `workers/retries.py`."""
 
 LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
 """From the highest to the lowest; a lower layer can add strictness and never take it away."""
@@ -108,6 +111,14 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (LAYERS.index(self.layer), self.priority, self.position)
 
 
+class OldSecret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A secret that was replaced, and signs beside its successor until its time is over."""
+
+    secret: str
+    """As `env:NAME`, `file:PATH` or `whsec_…`."""
+    until: Annotated[datetime, msgspec.Meta(tz=True, description="With its time zone: `2026-11-23T08:00:00Z`.")]
+
+
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a webhook goes, for which events, and how it is tried again."""
 
@@ -118,6 +129,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     when: str = ""
     secret: str = ""
     """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
+    old_secrets: tuple[OldSecret, ...] = ()
+    """What `secret` replaced, where receivers may still hold it."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     format: Format = "fleethook"
     """Whose message the body is; an endpoint of another dialect gets that dialect's body instead."""
@@ -129,8 +142,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ends an incident at PagerDuty, and so what one incident is (`workers/templates/pagerduty.py`)."""
     timeout: float = 15.0
     """Seconds for one attempt: resolve, connect, send and read together."""
-    retry: tuple[float, ...] = ()
-    """Seconds before each next attempt; empty means the default schedule (`retries.py`)."""
+    retry: tuple[float, ...] | Schedule = ()
+    """Seconds before each next attempt, or a schedule's name; empty means the default schedule (`retries.py`)."""
     max_in_flight: int = 10
     enabled: bool = True
     description: str = ""

@@ -54,7 +54,7 @@ def headers(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes
 
 
 def verify(
-    secrets: Sequence[str],
+    secrets: str | Sequence[str],
     headers: Mapping[str, str],
     body: bytes,
     *,
@@ -63,6 +63,7 @@ def verify(
 ) -> None:
     """Raise SignatureError unless one signature of the headers is that of one of the secrets, and the time is near.
 
+    For receivers too: `bus.verify(secret, request.headers, raw_body)`; the body has to be the very bytes that came.
     Header names in any case. `now` in unix seconds, the clock if None; `tolerance` in seconds, both ways. Versions
     other than v1 are skipped. ConfigError for a secret that is none: the fault is ours then, not the sender's.
     """
@@ -72,11 +73,15 @@ def verify(
         raise SignatureError("webhook-id, webhook-timestamp and webhook-signature are needed, and one is missing")
     if not _TIMESTAMP.match(timestamp):
         raise SignatureError("webhook-timestamp is not a number of unix seconds")
-    if not abs((time.time() if now is None else now) - int(timestamp)) <= tolerance:
-        raise SignatureError(f"webhook-timestamp is more than {tolerance:g} seconds away from our clock")
+    ahead = int(timestamp) - (time.time() if now is None else now)
+    if not abs(ahead) <= tolerance:
+        apart = f"{abs(ahead):,.0f} seconds {'ahead of' if ahead > 0 else 'behind'} our clock"
+        raise SignatureError(
+            f"webhook-timestamp is {apart}, more than {tolerance:g}: a replay, or a clock that is wrong"
+        )
     given = list(_signatures(listed))
     # The text of the header is signed, not the number, so 007 and 7 stay different messages.
-    expected = _digests(secrets, message_id, timestamp, body)
+    expected = _digests([secrets] if isinstance(secrets, str) else secrets, message_id, timestamp, body)
     matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]
     if not any(matches):
         raise SignatureError("no signature of the webhook matches; check that both sides hold the same secret")

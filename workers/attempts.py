@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from bus.codec import decode_verdict
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.hooks import NATIVE, Endpoint, Hook
+from bus.hooks import Endpoint, Hook
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.posting import Before
@@ -24,7 +24,7 @@ from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
 from workers.posters import Posters
-from workers.retries import DEFAULT_SCHEDULE, AttemptFailed, GivenUp
+from workers.retries import AttemptFailed, GivenUp, schedule_of
 from workers.webhooks import judge, post, render_body, shown
 
 _SAME_SECONDS: Final = 0.25
@@ -104,8 +104,7 @@ class Attempts:
         told = self._tell(taken)
         if taken.kind == "webhook":
             endpoint, in_force = await self._find(taken, told, lambda one: one.endpoints.get(taken.hook))
-            # Another system's endpoint that names no retries has none.
-            schedule = endpoint.retry or (DEFAULT_SCHEDULE if endpoint.dialect == NATIVE else ())
+            schedule = schedule_of(endpoint)
         else:
             hook, in_force = await self._find(taken, told, lambda one: one.hooks.get(taken.hook))
             if taken.kind != hook.kind:

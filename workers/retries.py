@@ -9,9 +9,18 @@ import tenacity
 from tenacity import stop_after_attempt, wait_chain, wait_fixed, wait_random
 
 from bus.errors import FleethookError
+from bus.hooks import NATIVE, Endpoint, Schedule
 
 DEFAULT_SCHEDULE: Final = (5.0, 30.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
 """Seconds before each next attempt of a webhook: over three days, as Standard Webhooks' example."""
+
+SCHEDULES: Final[dict[Schedule, tuple[float, ...]]] = {
+    "default": DEFAULT_SCHEDULE,
+    "fast": (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0),
+    "gobby": (1.0, 2.0, 4.0),
+    "once": (),
+}
+"""What a file may name instead of a list. `gobby` is what Gobby's own webhooks do; `fast` is over in nine minutes."""
 
 JITTER: Final = 0.1
 """At most this share is added to every wait, so that an outage's retries do not come back all at once."""
@@ -31,6 +40,13 @@ class GivenUp(FleethookError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+def schedule_of(endpoint: Endpoint) -> tuple[float, ...]:
+    """The waits before each next attempt at an endpoint; another system's that names none has none."""
+    if isinstance(endpoint.retry, str):
+        return SCHEDULES[endpoint.retry]
+    return endpoint.retry or (DEFAULT_SCHEDULE if endpoint.dialect == NATIVE else ())
 
 
 @lru_cache(256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -76,7 +77,7 @@ def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) ->
     try:
         own = fill(endpoint.headers) if endpoint.headers else {}
         if endpoint.secret:
-            ours = signed_headers([_secret(endpoint.secret)], webhook_id(delivery), now, body)
+            ours = signed_headers(secrets_of(endpoint, now), webhook_id(delivery), now, body)
         else:
             ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
     except ConfigError as error:
@@ -87,6 +88,19 @@ def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) ->
     # HTTP knows no case: a header of theirs beside ours of the same name would be two, and receivers differ on which counts.
     names = {name.lower() for name in ours}
     return {name: value for name, value in own.items() if name.lower() not in names} | ours
+
+
+def secrets_of(endpoint: Endpoint, now: float) -> list[str]:
+    """Every secret that signs at `now`: its own, and those that it replaced and whose time is not over.
+
+    ConfigError where its own is not there. An old one that is gone already costs no delivery: the new one is enough.
+    """
+    found = [_secret(endpoint.secret)]
+    for old in endpoint.old_secrets:
+        if old.until.timestamp() > now:
+            with contextlib.suppress(ConfigError):
+                found.append(_secret(old.secret))
+    return found
 
 
 def _secret(reference: str) -> str:

@@ -38,8 +38,8 @@ NOTHING: Final[Stamp] = (0, 0, 0)
 """The stamp of what is not there."""
 
 __all__ = [
-    "DEPTH_LIMIT", "NODE_LIMIT", "NOTHING", "TEXT_LIMIT", "Document", "PathParts", "Plain", "Source", "Stamp", "dotted",
-    "gathering", "load", "loads", "read_file", "stamp",
+    "DEPTH_LIMIT", "NODE_LIMIT", "NOTHING", "TEXT_LIMIT", "Document", "PathParts", "Plain", "Source", "Span", "Stamp",
+    "dotted", "gathering", "load", "loads", "read_file", "spans", "stamp",
 ]  # fmt: skip
 
 PathParts = tuple[str | int, ...]
@@ -184,6 +184,51 @@ def loads(text: str, *, file: str = "") -> Document:
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {error}", file=file) from error
     return Document(root.value, file, root)
+
+
+class Span(NamedTuple):
+    """Where a value and its key stand in a text, by character from 0; -1 for the key of what has none."""
+
+    begin: int
+    end: int
+    """For a block collection: where the next thing begins."""
+    key_begin: int
+    key_end: int
+    flow: bool
+    """Whether it is a collection in brackets."""
+    scalar: bool
+
+
+def spans(text: str) -> dict[PathParts, Span]:
+    """The span of every value of a YAML text that `loads` has accepted, by its path; aliases have none."""
+    found: dict[PathParts, Span] = {}
+    above: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
+    keys: dict[int, _Event] = {}  # the key that waits for its value, by depth
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            path, first, _ = above.pop()
+            key = keys.pop(len(above), None)
+            found[path] = _span(first, event, key, flow=bool(first.flow_style), scalar=False)
+        elif isinstance(event, yaml.NodeEvent):
+            path = ()
+            if above:
+                over, first, count = above[-1]
+                if isinstance(first, yaml.MappingStartEvent) and len(above) not in keys:
+                    keys[len(above)] = event
+                    continue
+                path = (*over, keys[len(above)].value if len(above) in keys else count)
+                above[-1] = (over, first, count + 1)
+            if isinstance(event, yaml.CollectionStartEvent):
+                above.append((path, event, 0))
+            else:
+                scalar = isinstance(event, yaml.ScalarEvent)
+                found[path] = _span(event, event, keys.pop(len(above), None), flow=False, scalar=scalar)
+    return found
+
+
+def _span(first: _Event, last: _Event, key: _Event, *, flow: bool, scalar: bool) -> Span:
+    key_begin, key_end = (key.start_mark.index, key.end_mark.index) if key is not None else (-1, -1)
+    return Span(first.start_mark.index, last.end_mark.index, key_begin, key_end, flow, scalar)
 
 
 def _too_large(file: str) -> ConfigError:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from bus.hooks import Format, HttpCall, Payload, Resolve
+from bus.hooks import Format, HttpCall, OldSecret, Payload, Resolve, Schedule
 from bus.rules import Rule
 from bus.verdicts import Policy
 
@@ -88,6 +88,10 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     secret: Annotated[
         str, Meta(max_length=1000, description="Standard Webhooks secret: `env:NAME`, `file:PATH` or `whsec_…`.")
     ] = ""
+    old_secrets: Annotated[
+        list[OldSecret],
+        Meta(max_length=8, description="Secrets that `secret` replaced; each signs as well until its time is over."),
+    ] = msgspec.field(default_factory=list)
     headers: Annotated[dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}`.")] = (
         msgspec.field(default_factory=dict)
     )
@@ -110,8 +114,11 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = "never"
     timeout: Annotated[Seconds, Meta(description="Seconds for one attempt.")] = 15.0
     retry: Annotated[
-        list[Delay],
-        Meta(max_length=50, description="Seconds before each next attempt; without it, the default schedule."),
+        Annotated[list[Delay], Meta(max_length=50)] | Schedule,
+        Meta(
+            description="Seconds before each next attempt, or a schedule by name: `default` (three days), `fast` (nine "
+            "minutes), `gobby` (1, 2 and 4 s), `once` (no other attempt)."
+        ),
     ] = msgspec.field(default_factory=list)
     max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
     enabled: bool = True

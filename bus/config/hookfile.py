@@ -195,13 +195,16 @@ class _Reader:
             self.warn((*path, "url"), hint)
         self.headers((*path, "headers"), entry.headers)
         self.secret((*path, "secret"), entry.secret)
+        for old, one in enumerate(entry.old_secrets):
+            self.secret((*path, "old_secrets", old, "secret"), one.secret)
         events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
         given = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
         if len(self.problems) > before or self.duplicate(path, entry.id):
             return None
         given |= {
             "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
-            "retry": tuple(entry.retry), "url": url,
+            "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry), "url": url,
+            "old_secrets": tuple(entry.old_secrets),
         }  # fmt: skip
         return Endpoint(**given, layer=self.layer, origin=self.origin(path))
 

@@ -25,7 +25,7 @@ MISNOMERS: Final[Mapping[str, str]] = {
 
 _WORDS: Final = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a mapping (`key: value`)", "null": "nothing",
+    "object": "a mapping (`key: value`)", "null": "nothing", "datetime": "a time such as 2026-11-23T08:00:00Z",
 }  # fmt: skip
 _KINDS: Final = {
     str: "str",
@@ -212,7 +212,8 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
     if what.startswith("Invalid enum value") or (choices and _TYPE.match(what)):
         shown = f", not {str(found)[:40]!r}" if isinstance(found, (str, int, float)) else ""
         hint = suggestion(found, choices) if isinstance(found, str) else ""
-        return f"{name} has to be {_either(choices)}{shown}", hint
+        lists = any(isinstance(one, inspect.ListType) for one in _below(inspect.type_info(kind), steps))
+        return f"{name} has to be {_either([*choices, 'a list'] if lists else choices)}{shown}", hint
     if wrong := _TYPE.match(what):
         kinds = [word for word in wrong[1].split(" | ") if word != "null"] or ["null"]
         wanted = _either([_WORDS.get(word, word) for word in kinds])
@@ -227,6 +228,8 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
         return f"{name} " + (
             "must not be empty" if empty else f"has to have {_BOUNDS[length[2]]} {length[3]} {unit}"
         ), ""
+    if "RFC3339" in what or "timezone" in what:
+        return f"{name} has to be {_WORDS['datetime']}, with its time zone", ""
     if regex := _REGEX.match(what):
         shape = regex[1].strip("'").removeprefix("^").partition("(?!")[0].removesuffix("$")
         return f"{name} has to match {shape}", ""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.retries import DEFAULT_SCHEDULE, JITTER, AttemptFailed, GivenUp, next_delay
+from bus.config.hookfile import parse_hook_file
+from workers.retries import DEFAULT_SCHEDULE, JITTER, SCHEDULES, AttemptFailed, GivenUp, next_delay, schedule_of
 
 SCHEDULES = st.lists(st.floats(0, 86_400), max_size=12).map(tuple)
 
@@ -54,3 +55,16 @@ async def test_asking_never_sleeps() -> None:
     """Not even where the policy is asked for a day."""
     async with asyncio.timeout(0.5):
         assert (next_delay((86_400.0,), 1, AttemptFailed("x")) or 0) >= 86_400
+
+
+def test_a_schedule_has_a_name_or_is_a_list() -> None:
+    def schedule(retry: str, more: str = "") -> tuple[float, ...]:
+        text = f'endpoints: [{{url: "https://h.example/"{retry}{more}}}]'
+        (endpoint,) = parse_hook_file(text, "user").endpoints
+        return schedule_of(endpoint)
+
+    assert schedule("") == schedule(", retry: default") == schedule(", retry: []") == DEFAULT_SCHEDULE
+    assert schedule(", retry: gobby") == (1, 2, 4)
+    assert schedule(", retry: once") == ()
+    assert schedule(", retry: [3, 0.5]") == (3, 0.5)
+    assert sum(SCHEDULES["fast"]) < 600

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ def walk(node: Any) -> Iterator[dict[str, Any]]:
         yield node
     for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from walk(below)
+
+
+def _has_zone(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
@@ -64,6 +72,8 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
                 good = value in want
             case "const":
                 good = value == want
+            case "format" if want == "date-time":
+                good = not isinstance(value, str) or _has_zone(value)
             case "pattern":
                 good = not isinstance(value, str) or re.search(want, value) is not None
             case "minLength":
@@ -128,6 +138,14 @@ def test_every_setting_is_described_in_the_schema() -> None:
         {"hooks": [{"on": "*", "command": "x", "env": {"A": 1}}]},
         {"hooks": [{"on": "*", "command": "x", "zzz": 1}]},
         {"endpoints": [{"url": "https://h.example/", "retry": [1, 2]}]},
+        {"endpoints": [{"url": "https://h.example/", "retry": "gobby"}]},
+        {"endpoints": [{"url": "https://h.example/", "retry": "often"}]},
+        {"endpoints": [{"url": "https://h.example/", "retry": 3}]},
+        *(
+            {"endpoints": [{"url": "https://h.example/", "old_secrets": [{"secret": "env:OLD", "until": until}]}]}
+            for until in ("2026-11-23T08:00:00Z", "2026-11-23T08:00:00", "tomorrow", 5)
+        ),
+        {"endpoints": [{"url": "https://h.example/", "old_secrets": [{"secret": "env:OLD"}]}]},
         {"endpoints": [{"events": "*"}]},
         {"endpoints": [{"url": "https://h.example/", "format": "slack", "payload": "thin"}]},
         {"endpoints": [{"url": "https://h.example/", "format": "mail"}]},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
+from bus.errors import SignatureError
 from bus.events import Event
-from bus.hooks import Endpoint
+from bus.hooks import Endpoint, OldSecret
 from bus.ids import delivery_id, webhook_id
 from bus.posting import Failure, Reply
-from bus.signing import generate_secret
+from bus.signing import generate_secret, verify
 from bus.verdicts import Verdict
 from workers.retries import AttemptFailed, GivenUp
 from workers.templates import MOST_BODY
@@ -171,6 +172,33 @@ def test_a_secret_in_a_file_may_be_replaced(tmp_path: Path, monkeypatch: pytest.
         clock[0] += 5
         signatures.append(request_headers(endpoint, "e1.a", b"{}", 1)["webhook-signature"])
     assert signatures[0] != signatures[1]
+
+
+@pytest.mark.req("G-10")
+def test_both_secrets_sign_until_the_old_ones_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    new, old = generate_secret(), generate_secret()
+    now = datetime.now(UTC).replace(microsecond=0)
+    monkeypatch.setenv("OLD_SECRET", old)
+    until = now + timedelta(hours=1)
+    endpoint = Endpoint(id="log", url="https://h.example/", secret=new,
+                        old_secrets=(OldSecret(secret="env:OLD_SECRET", until=until),
+                                     OldSecret(secret="env:GONE", until=until)))  # fmt: skip
+
+    def verified_by(at: datetime) -> list[str]:
+        headers = request_headers(endpoint, "e1.log", b"{}", int(at.timestamp()))
+        accepted = []
+        for name, secret in (("new", new), ("old", old)):
+            try:
+                verify(secret, headers, b"{}", now=at.timestamp())
+            except SignatureError:
+                continue
+            accepted.append(name)
+        return accepted
+
+    assert verified_by(now) == ["new", "old"]
+    assert verified_by(until - timedelta(seconds=1)) == ["new", "old"]
+    assert verified_by(until) == ["new"]
+    Webhook(old).verify("{}", request_headers(endpoint, "e1.log", b"{}", int(now.timestamp())))
 
 
 def test_what_is_shown_of_a_response() -> None:

@@ -68,7 +68,7 @@ def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
     from bus.hooks import Hook
 
     if not isinstance(entry, Hook):
-        policy = f"{len(entry.retry)} more attempts"
+        policy = f"retry {entry.retry}" if isinstance(entry.retry, str) else f"{len(entry.retry)} more attempts"
         return (entry.id, _patterns(entry.events, entry.tool), f"{entry.dialect} webhook", _waits(entry),
                 f"{entry.timeout:g} s", policy, short_origin(entry.origin))  # fmt: skip
     policy = entry.on_failure or find_hooks(entry.dialect).policy or "-"
