@@ -75,9 +75,10 @@ def verify(
         raise SignatureError("webhook-timestamp is not a number of unix seconds")
     ahead = int(timestamp) - (time.time() if now is None else now)
     if not abs(ahead) <= tolerance:
-        apart = f"{abs(ahead):,.0f} seconds {'ahead of' if ahead > 0 else 'behind'} our clock"
+        side = "ahead" if ahead > 0 else "behind"
         raise SignatureError(
-            f"webhook-timestamp is {apart}, more than {tolerance:g}: a replay, or a clock that is wrong"
+            f"webhook-timestamp is {abs(ahead):.0f} seconds away from our clock ({side}), more than {tolerance:g}: "
+            "a replay, or a clock that is wrong"
         )
     given = list(_signatures(listed))
     # The text of the header is signed, not the number, so 007 and 7 stay different messages.

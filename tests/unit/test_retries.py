@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.config.hookfile import parse_hook_file
-from workers.retries import DEFAULT_SCHEDULE, JITTER, SCHEDULES, AttemptFailed, GivenUp, next_delay, schedule_of
+from workers.retries import DEFAULT_SCHEDULE, JITTER, AttemptFailed, GivenUp, next_delay, schedule_of
+from workers.retries import SCHEDULES as NAMED
 
 SCHEDULES = st.lists(st.floats(0, 86_400), max_size=12).map(tuple)
 
@@ -67,4 +68,4 @@ def test_a_schedule_has_a_name_or_is_a_list() -> None:
     assert schedule(", retry: gobby") == (1, 2, 4)
     assert schedule(", retry: once") == ()
     assert schedule(", retry: [3, 0.5]") == (3, 0.5)
-    assert sum(SCHEDULES["fast"]) < 600
+    assert sum(NAMED["fast"]) < 600
