@@ -76,8 +76,8 @@ def dedup_key(event: Event, verdict: Verdict | None, resolve: Resolve) -> str:
         parts = [event.session, event.tool or event.type]
     else:
         hook = decider(verdict) if verdict is not None else ""
-        parts = [event.session, hook or f"{event.type}@{event.tool}"]
-    return "/".join(["fleethook", *(_plain(part) for part in parts)])
+        parts = [event.session, hook or "@".join(text for text in (event.type, event.tool) if text)]
+    return "/".join(["fleethook", *(_plain(part) if part else "-" for part in parts)])
 
 
 def _plain(text: str) -> str:
