@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,10 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from bus.addresses import AddressPolicy, Target, parse_target, vet
 from bus.errors import FleethookError, TargetRefused
+from bus.phases import CLOCK, NO_PHASES, Phases, start_clock
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     import aiohttp
+    from aiohttp import AddrInfoType
     from aiohttp.abc import AbstractResolver, AbstractStreamWriter
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
     from yarl import URL
 
 CAP: Final = 64 * 1024
@@ -58,6 +61,9 @@ class Reply:
     """For the operator: the rule that refused, the system's error, or which limit was met."""
     retry_after: str = ""
     """The header of that name, as sent."""
+    reason: str = ""
+    """What the status line says after the status."""
+    phases: Phases = NO_PHASES
 
 
 class Poster:
@@ -104,7 +110,7 @@ class Poster:
         Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
         URL is sent in its canonical spelling.
         """
-        start = time.perf_counter()
+        clock = start_clock()
         status, got = 0, b""
         found: tuple[tuple[str, str], ...] = ()
         error: Failure = ""
@@ -119,6 +125,7 @@ class Poster:
                 allow_redirects=False,
                 timeout=_timeout(seconds),
             )
+            clock.answered()
             status, found = response.status, tuple(response.headers.items())
             got = await _read(response, cap)
         except asyncio.CancelledError:
@@ -130,8 +137,11 @@ class Poster:
         finally:
             if response is not None:
                 response.close()  # drops the connection unless the body was read to its end
-        retry_after = response.headers.get("Retry-After", "") if response is not None else ""
-        return Reply(status, found, got, (time.perf_counter() - start) * 1e3, error, detail, retry_after)
+        phases = clock.phases()
+        if response is None:
+            return Reply(ms=phases.total, error=error, detail=detail, phases=phases)
+        retry_after = response.headers.get("Retry-After", "")
+        return Reply(status, found, got, phases.total, error, detail, retry_after, response.reason or "", phases)
 
     def _accept(self, url: str) -> URL:
         """The URL to ask for. What is remembered depends on the text and the policy alone; names are vetted later."""
@@ -193,14 +203,67 @@ def _held_payload() -> Any:  # noqa: ANN401 - a class of aiohttp's, whose import
 def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> aiohttp.ClientSession:
     import aiohttp
 
-    connector = aiohttp.TCPConnector(
-        resolver=_resolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
-        ssl=tls if tls is not None else True,
+    context = tls if tls is not None else _tls()
+    context.sslobject_class = _TimedTls
+    connector = _connector()(
+        resolver=_resolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE, ssl=context,
+        socket_factory=_timed_socket,
     )  # fmt: skip
     return aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
         headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}, timeout=_timeout(60.0),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """The system's trust store, for HTTP/1.1."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class _TimedTls(ssl.SSLObject):
+    """A TLS connection that says when its handshake begins."""
+
+    def do_handshake(self) -> None:
+        clock = CLOCK.get()
+        if clock is not None:
+            clock.shakes()
+        super().do_handshake()
+
+
+def _timed_socket(address: AddrInfoType) -> socket.socket:
+    """A socket for an address that is about to be connected to."""
+    clock = CLOCK.get()
+    if clock is not None:
+        clock.dials()
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setblocking(False)
+    return made
+
+
+@lru_cache(maxsize=1)
+def _connector() -> type[aiohttp.TCPConnector]:
+    import aiohttp
+
+    class Timed(aiohttp.TCPConnector):
+        """A connector that says when the request can be sent."""
+
+        async def connect(
+            self,
+            req: aiohttp.ClientRequest,
+            traces: list[Trace],
+            timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
+        ) -> Connection:
+            connection = await super().connect(req, traces, timeout)
+            clock = CLOCK.get()
+            if clock is not None:
+                clock.connected()
+            return connection
+
+    return Timed
 
 
 def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
@@ -212,11 +275,17 @@ def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
         async def resolve(
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
         ) -> list[ResolveResult]:
+            clock = CLOCK.get()
+            if clock is not None:
+                clock.looks_up()
             target = Target(url="", scheme="", host=host, port=port, literal=None)
-            return [
+            found = [
                 ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
                 for address in vet(target, await lookup(host, port), policy)
             ]
+            if clock is not None:
+                clock.found()
+            return found
 
         async def close(self) -> None:
             """Nothing is held."""

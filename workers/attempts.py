@@ -12,8 +12,10 @@ from bus.codec import decode_verdict
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.hooks import Endpoint, Hook
+from bus.ids import delivery_id
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
+from bus.phases import Phases
 from bus.posting import Before
 from bus.processes import Finished
 from bus.requests import read_event, read_request
@@ -24,8 +26,9 @@ from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
 from workers.posters import Posters
+from workers.responses import response_text
 from workers.retries import AttemptFailed, GivenUp, schedule_of
-from workers.webhooks import judge, post, render_body, shown
+from workers.webhooks import judge, post, render_body
 
 _SAME_SECONDS: Final = 0.25
 """How long the hooks in force for an event are taken for the same: less than the half second to the next look at them."""
@@ -86,6 +89,8 @@ class Result(NamedTuple):
     schedule: tuple[float, ...] = ()
     status: int = 0
     output: str = ""
+    head: str = ""
+    phases: Phases | None = None
 
 
 class Attempts:
@@ -118,9 +123,11 @@ class Attempts:
                 timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
         body = told.webhook(endpoint)
-        reply = await post(posters.under(in_force.network), endpoint, taken.id, body, int(time.time()), before)
-        kept = shown(reply) if endpoint.own.get("log_deliveries", True) else ""
-        return Result(judge(reply, endpoint.format), schedule, reply.status, kept)
+        of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
+        poster = posters.under(in_force.network)
+        reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
+        head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
+        return Result(judge(reply, endpoint.format), schedule, reply.status, kept, head, reply.phases)
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.

@@ -252,9 +252,11 @@ class Carrier:
             reason = redact_text(result.error.reason)
             delay = next_delay(result.schedule, taken.tries + 1, result.error)
             outcome, wait = ("dead", 0) if delay is None else ("retry", int(delay * 1000))
+        now = now_ms()
         record = attempt_record(
-            Attempt(ms=now_ms(), took=round(took, 3), outcome=outcome, status=result.status, error=reason,
-                    output=result.output, carrier=self.name)
+            Attempt(ms=now, took=round(took, 3), outcome=outcome, status=result.status, error=reason,
+                    output=result.output, carrier=self.name, head=result.head, phases=result.phases,
+                    next=now + wait if outcome == "retry" else 0)
         )  # fmt: skip
         self._outcomes.append(Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record)))
         self._settling.set()

@@ -16,6 +16,7 @@ from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import HookSet
 from bus.keys import DONE_MS, Keys
+from bus.phases import Phases
 from bus.redaction import redact_text, redact_url
 from bus.streams import Call, Entry, checked, flat
 from bus.verdicts import Verdict
@@ -42,8 +43,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """HTTP status or exit code."""
     error: str = ""
     output: str = ""
-    """The beginning of the response or the end of what a command printed, redacted."""
+    """The beginning of the response's body or the end of what a command printed, redacted."""
     carrier: str = ""
+    head: str = ""
+    """The response's status line and headers, redacted; together with `output` at most 4 KiB."""
+    phases: Phases | None = None
+    """Where the time went; None for a command."""
+    next: int = 0
+    """When the next attempt was to be made, in milliseconds since 1970; 0 where there was none."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,11 @@ from bus.events import Event
 from bus.hooks import Endpoint, Format
 from bus.ids import webhook_id
 from bus.posting import Before, Poster, Reply
-from bus.redaction import redact, redact_text
+from bus.redaction import redact
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
+from workers.responses import body_text
 from workers.retries import AttemptFailed, GivenUp
 from workers.templates import MOST_BODY, content_type, render
 from workers.templates.answers import RETRIED, objection, said, wanted_wait
@@ -28,8 +29,8 @@ from workers.templates.facts import clean
 MOST_RETRY_AFTER: Final = 86_400.0
 """A receiver's Retry-After counts up to a day."""
 
-SHOWN: Final = 4096
-"""Bytes of a response that the log of attempts keeps."""
+REPLAY_HEADER: Final = "fleethook-replay-of"
+"""Says of a replay which event it sends again; the `webhook-id` is its own, the event's id in the body is not."""
 
 _TEXTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call", "type", "native_tool")
 _SECRET_SECONDS: Final = 1.0
@@ -69,8 +70,12 @@ def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> byte
     return raw
 
 
-def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) -> dict[str, str]:
+def request_headers(
+    endpoint: Endpoint, delivery: str, body: bytes, now: int, replay_of: str = ""
+) -> dict[str, str]:  # fmt: skip
     """The headers of one attempt at `now` (seconds): the endpoint's own, and the signature where it has a secret.
+
+    `replay_of` is the id of the event where the delivery is a replay of it.
 
     Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it.
     """
@@ -83,6 +88,8 @@ def request_headers(endpoint: Endpoint, delivery: str, body: bytes, now: int) ->
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
     ours["Content-Type"] = content_type(endpoint.format)
+    if replay_of:
+        ours[REPLAY_HEADER] = replay_of
     if not own:
         return ours
     # HTTP knows no case: a header of theirs beside ours of the same name would be two, and receivers differ on which counts.
@@ -115,13 +122,14 @@ def _secret(reference: str) -> str:
 
 
 async def post(
-    poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None
-) -> Reply:
+    poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None, *,
+    replay_of: str = "",
+) -> Reply:  # fmt: skip
     """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written.
 
     `before` is awaited right before the first byte is sent, and what it raises is raised.
     """
-    headers = request_headers(endpoint, delivery, body, now)
+    headers = request_headers(endpoint, delivery, body, now, replay_of)
     return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout, before=before)
 
 
@@ -164,5 +172,5 @@ def retry_after(text: str, now: datetime | None = None) -> float:
 
 
 def shown(reply: Reply) -> str:
-    """The beginning of a response, redacted, for the log of attempts."""
-    return redact_text(reply.body[:SHOWN].decode("utf-8", "replace")) if reply.body else ""
+    """The beginning of a response's body, redacted, for a person."""
+    return body_text(reply)

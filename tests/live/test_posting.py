@@ -69,6 +69,8 @@ async def test_a_slow_look_up_meets_the_deadline_too() -> None:
     async with Poster(LOCAL, lookup=never) as poster:
         reply = await poster.post("http://hooks.test/", b"", {}, seconds=0.1)
     assert reply.error == "timeout"
+    assert reply.phases.dns > 50, "the look-up was under way when the time was over"
+    assert reply.phases.connect == reply.phases.first_byte == 0
 
 
 async def test_an_endless_body_is_read_to_the_cap_and_the_connection_dropped() -> None:
@@ -187,7 +189,8 @@ async def test_tls_is_verified_by_name_while_the_vetted_address_is_used() -> Non
     async with receiver(serve, served) as port:
         url = f"https://hooks.test:{port}/"
         async with Poster(LOCAL, tls=trusting, lookup=here) as poster:
-            assert (await poster.post(url, b"", {}, seconds=20)).status == 200
+            reply, again = [await poster.post(url, b"", {}, seconds=20) for _ in range(2)]
+            assert (reply.status, reply.reason) == (200, "OK")
             other = await poster.post(f"https://other.test:{port}/", b"", {}, seconds=20)
         async with Poster(LOCAL, lookup=here) as poster:
             untrusted = await poster.post(url, b"", {}, seconds=20)
@@ -195,7 +198,13 @@ async def test_tls_is_verified_by_name_while_the_vetted_address_is_used() -> Non
     assert names[0] == "hooks.test"
     assert other.error == untrusted.error == "tls"
     assert "certificate" in other.detail
-    assert len(requests) == 1
+    assert len(requests) == 2
+    took = reply.phases
+    assert min(took.dns, took.connect, took.tls, took.first_byte) > 0
+    assert took.dns + took.connect + took.tls + took.first_byte <= took.total + 0.01
+    assert (again.phases.dns, again.phases.connect, again.phases.tls) == (0, 0, 0), "over the kept connection"
+    assert 0 < again.phases.first_byte <= again.phases.total <= again.ms
+    assert (other.phases.tls > 0, other.phases.first_byte) == (True, 0)
 
 
 async def test_plain_http_behind_an_https_url() -> None:

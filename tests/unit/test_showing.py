@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bus.events import Event
+from bus.phases import Phases
 from bus.verdicts import Part, Verdict
 from workers.cli.common import Context
 from workers.cli.showing import about, delivery_lines, event_line, outcome, trace_lines, verdict_lines
@@ -118,14 +119,24 @@ def delivery(**more: Any) -> Delivery:
 def test_a_delivery_is_shown_with_the_attempts_that_are_kept() -> None:
     """Attempts have the numbers that they had, also where the oldest are not kept any more."""
     log = (
-        Attempt(ms=0, took=5.25, outcome="retry", status=503, error="503 of the receiver", output="a\nb"),
+        Attempt(
+            ms=0,
+            took=5.25,
+            outcome="retry",
+            status=503,
+            error="503 of the receiver",
+            output="a\nb",
+            next=1,
+            head="503 Busy\nServer: x",
+            phases=Phases(dns=1.25, first_byte=3.04, total=5),
+        ),
         Attempt(ms=0, took=1.0, outcome="dead", error="refused"),
     )
     dead = delivery(state="dead", attempts=7, redrives=2, reason="given up after 7 attempts", log=log)
     assert timeless(delivery_lines(FLEET, dead)) == [
         "e1.hook  webhook  endpoint:hook  dead  fleet@3",
         "  redriven 2 times",
-        "  attempt 6  TIME  retry  status 503  5.2 ms",
+        "  attempt 6  TIME  retry  status 503  5.2 ms (dns 1.2, first byte 3.0)  next TIME",
         "    503 of the receiver",
         "    | a",
         "    | b",
@@ -133,6 +144,8 @@ def test_a_delivery_is_shown_with_the_attempts_that_are_kept() -> None:
         "    refused",
         "  given up: given up after 7 attempts",
     ]
+    whole = timeless(delivery_lines(FLEET, dead, whole=True))
+    assert whole[3:6] == ["    503 of the receiver", "    < 503 Busy", "    < Server: x"]
     assert timeless(delivery_lines(FLEET, delivery(state="due", reason="later")))[1:] == ["  next attempt TIME"]
 
 

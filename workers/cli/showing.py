@@ -153,28 +153,41 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
         yield f"    | {fleet.style(line, 'bright_black')}"
 
 
-def delivery_lines(fleet: Context, one: Delivery) -> Iterator[str]:
-    """A delivery with every attempt that is kept, and when the next one is due."""
+def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Iterator[str]:
+    """A delivery with every attempt that is kept, and when the next one is due; `whole` with the heads of the responses."""
     state = fleet.style(one.state, COLOURS.get(one.state, "cyan"))
     yield f"{plain(one.id)}  {plain(one.kind)}  {plain(one.target)}  {state}  {plain(one.layer)}@{plain(one.version)}"
     if one.redrives:
         yield f"  redriven {one.redrives} times"
     for number, attempt in enumerate(one.log, max(1, one.attempts - len(one.log) + 1)):
-        yield from _attempt_lines(fleet, number, attempt)
+        yield from _attempt_lines(fleet, number, attempt, whole=whole)
     if one.state == "due":
         yield f"  next attempt {when(one.due)}"
     if one.state == "dead" and one.reason:
         yield f"  given up: {fleet.style(plain(one.reason, _TEXT), 'red')}"
 
 
-def _attempt_lines(fleet: Context, number: int, attempt: Attempt) -> Iterator[str]:
+def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool) -> Iterator[str]:
     word = fleet.style(attempt.outcome, COLOURS.get(attempt.outcome, "cyan"))
     status = f"  status {attempt.status}" if attempt.status else ""
-    yield f"  attempt {number}  {clock(attempt.ms)}  {word}{status}  {attempt.took:.1f} ms"
+    after = f"  next {when(attempt.next)}" if attempt.next else ""
+    yield f"  attempt {number}  {clock(attempt.ms)}  {word}{status}  {attempt.took:.1f} ms{_phases(attempt)}{after}"
     if attempt.error:
         yield f"    {fleet.style(plain(attempt.error, _TEXT), 'yellow')}"
+    for line in attempt.head.splitlines() if whole else ():
+        yield f"    < {fleet.style(plain(line), 'bright_black')}"
     for line in attempt.output.splitlines()[-5:]:
         yield f"    | {fleet.style(line, 'bright_black')}"
+
+
+def _phases(attempt: Attempt) -> str:
+    """Where an attempt's time went; a kept connection needed none of the first three."""
+    if attempt.phases is None:
+        return ""
+    one = attempt.phases
+    named = {"dns": one.dns, "connect": one.connect, "tls": one.tls, "first byte": one.first_byte}
+    said = ", ".join(f"{name} {took:.1f}" for name, took in named.items() if took)
+    return f" ({said})" if said else ""
 
 
 def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
