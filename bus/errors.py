@@ -19,7 +19,10 @@ Data stands in attributes, the text is for people: what, where, and what to do.
 
 from __future__ import annotations
 
-from bus.verdicts import Verdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # `fleethook --help` needs the errors and none of what they speak of
+    from bus.verdicts import Verdict
 
 
 class FleethookError(Exception):
