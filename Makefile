@@ -56,7 +56,7 @@ bench: $(VENV)/.dev
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents'
+	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents' --numprocesses 3 --dist loadfile
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -19,7 +19,8 @@ from bus.config.documents import Document, Plain, loads
 from bus.errors import ConfigError
 from bus.jsontext import read_text, rewrite, write_new
 
-_PLAIN: Final = re.compile(r"(?![0-9.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
+_PLAIN: Final = re.compile(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
+"""What YAML reads as text without quotes: nothing that begins like a number, since `0E0` is one."""
 _WORDS: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
 
 

@@ -30,13 +30,14 @@ COMPARED = {
 
 
 @pytest.mark.req("B-01", "B-02")
+@pytest.mark.timeout(120)
 def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     """Exit code 0 whether or not a bar is met, and nothing is left behind."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "workers.cli", "bench", "--quick", "--rounds=1", "--json"], env=environment,
-        capture_output=True, text=True, timeout=55, check=False,
+        capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)

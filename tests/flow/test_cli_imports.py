@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import coverage
 import pytest
 
 from bus.connections import Links
@@ -63,7 +64,7 @@ def put(path: Path, value: Any) -> Path:
 def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path, user_file: Path) -> None:
     pigo = put(home / ".pigo" / "config.json", PIGO)
     shown = fleethook("hooks", "import", str(pigo), "--dry-run")
-    assert shown.code == 0
+    assert (shown.code, "of its entries left out" in shown.err) == (1, True)
     assert "pigo, as its name and content say" in shown.err
     row = next(line for line in shown.out.splitlines() if "tool:pre_execute" in line).split("  ")
     assert [cell.strip() for cell in row if cell.strip()][1:] == [
@@ -79,13 +80,16 @@ def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path,
     assert planned["entry"] == "~/.pigo/config.json"
     assert fleethook("hooks", "import", str(pigo)).code == 2, "nobody can be asked here"
     done = fleethook("hooks", "import", str(pigo), "--yes")
-    assert done.code == 0
+    assert done.code == 5, "partly done: what was left out was said"
+    assert "not trusted" not in done.err, "the user's own file needs no trust"
     assert "+  - ~/.pigo/config.json" in done.out
     assert user_file.read_text() == "import:\n  - ~/.pigo/config.json\n"
     again = fleethook("hooks", "import", "../.pigo", "--yes", "--json").json
     assert (again["written"], again["diff"]) == (False, ""), "imported once"
 
-    assert fleethook("hooks", "import", str(home)).code == 4, "it is not clear whose hooks these are"
+    unclear = fleethook("hooks", "import", str(home))
+    assert (unclear.code, f"{home}: it is not clear whose hooks" in unclear.err) == (4, True)
+    assert fleethook("hooks", "import", str(put(home / "forge.json", FORGE)), "--dry-run").code == 0
     assert fleethook("hooks", "import", str(home / "none")).code == 2
 
 
@@ -122,6 +126,24 @@ def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> Non
     shown = fleethook("plugins", "list")
     assert "gate" in shown.out
     assert "not run yet" in shown.err
+
+
+@pytest.mark.req("I-05", "I-09", "I-13")
+def test_no_trick_hides_a_plugin_from_the_list(home: Path, user_file: Path) -> None:
+    folder = home / ".config" / "ion" / "plugins"
+    put(folder / "bare" / "hooks" / "hooks.json", HOOKS)  # no manifest, and its hooks run
+    put(folder / "bare" / "check.sh", "#!/bin/sh\n").chmod(0o755)
+    put(
+        folder / "odd" / ".claude-plugin" / "plugin.json",
+        {"name": "odd", "commands": "../../..", "mcpServers": "/x.json"},
+    )
+    (folder / "loop").symlink_to("loop")
+    (folder / "nowhere").symlink_to("/nowhere")
+    put(user_file, "import: [~/.config/ion/plugins]")
+    ran = fleethook("plugins", "list", "--json")
+    assert [(one["name"], one["hooks"]) for one in ran.json] == [("bare", 1), ("odd", 0)]
+    assert "plugin.json:3:14: the path '../../..' leads out of its folder" in ran.json[1]["problem"]
+    assert "'/x.json' is not inside the plugin" in ran.json[1]["problem"]
 
 
 @pytest.mark.req("X-01", "G-17")
@@ -226,4 +248,5 @@ def test_a_thousand_imported_hooks_cost_little(home: Path, user_file: Path) -> N
     put(home / "many.json", {"plugins": [{"name": f"p{n}", "hooks": {"tool_start": entries}} for n in range(10)]})
     put(user_file, "import: [~/many.json]")
     assert len(fleethook("hooks", "list", "--json").json["hooks"]) == 1000
-    assert best() - none < 0.2
+    most = 0.2 if coverage.Coverage.current() is None else 0.6  # a run that counts lines takes twice as long, and more
+    assert best() - none < most

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bus.config.documents import loads
@@ -64,6 +64,8 @@ _values = st.recursive(
 
 
 @given(_values)
+@example({"0E0": ".inf"})
+@example(["1_0", "-.5", "..", "0x1F"])
 def test_what_is_written_in_one_line_is_read_back(value: Any) -> None:
     assert loads(f"- {flow(value)}\n").value == [value]
 

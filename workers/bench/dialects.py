@@ -47,12 +47,12 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     agents = [agent for agent in SOURCES if events[agent] and (agent == "generic" or find(agent).name == agent)]
     series: dict[str, list[float]] = {agent: [] for agent in agents}
     async with process(url, "-m", "workers.cli", "worker", "evaluator"):
-        for turn in range(rounds + 1):
+        for turn in range(sizes.warm_ups + rounds):
             slices: dict[str, list[float]] = {agent: [] for agent in agents}
             for _ in range(sizes.slices):
                 for agent in agents:
                     slices[agent].append(await _latency(links, keys, agent, events[agent], sizes.requests))
-            for agent in agents if turn else ():
+            for agent in agents if turn >= sizes.warm_ups else ():
                 series[agent].append(statistics.median(slices[agent]))
     await links.close()
     generic = series.pop("generic")

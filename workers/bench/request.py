@@ -90,9 +90,9 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
     evaluator = ("-m", "workers.cli", "worker", "evaluator")
     async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-        one, other = await alternate(ours, theirs, rounds, slices=sizes.slices)
+        one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
         figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4))
-        many, other_many = await alternate(ours_many, theirs_many, rounds)
+        many, other_many = await alternate(ours_many, theirs_many, rounds, warm_ups=sizes.warm_ups)
         figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
                               sense="at least"))  # fmt: skip
         sync = Bus(url, namespace="bench")
@@ -100,7 +100,7 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         async def ours_sync() -> float:
             return await asyncio.to_thread(_sync_latency, sync, sent, sizes.requests)
 
-        faced, other_sync = await alternate(ours_sync, theirs, rounds, slices=sizes.slices)
+        faced, other_sync = await alternate(ours_sync, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
         figures.append(figure("request p50, synchronous face", "the same bare loop", "us", faced, other_sync, bar=2.5))
         few: list[float] = []
         full: list[float] = []

@@ -27,10 +27,14 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int = 4_000
     starts: int = 3
     """The least number of times that everything is started."""
+    warm_ups: int = 1
+    """Rounds that do not count."""
 
 
 FULL: Final = Sizes()
-QUICK: Final = Sizes(requests=5, slices=1, many=64, hooks=50, processes=2, published=200, delivered=100, starts=1)
+QUICK: Final = Sizes(
+    requests=5, slices=1, many=64, hooks=50, processes=2, published=200, delivered=100, starts=1, warm_ups=0
+)
 """Whether every comparison runs, in seconds; no figure of it is one to quote."""
 
 
@@ -58,17 +62,19 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return self.ratio <= self.bar if self.sense == "at most" else self.ratio >= self.bar
 
 
-async def alternate(ours: Measure, theirs: Measure, rounds: int, *, slices: int = 1) -> tuple[list[float], list[float]]:
-    """`rounds` figures of each side, taken in turn, after one round of each that does not count.
+async def alternate(
+    ours: Measure, theirs: Measure, rounds: int, *, slices: int = 1, warm_ups: int = 1
+) -> tuple[list[float], list[float]]:
+    """`rounds` figures of each side, taken in turn, after `warm_ups` rounds of each that do not count.
 
     A round's figure is the median of so many `slices`, also taken in turn: a shared machine has fast and slow seconds.
     """
     one: list[float] = []
     other: list[float] = []
-    for turn in range(rounds + 1):
+    for turn in range(warm_ups + rounds):
         sides = ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one))
         taken = [[await measure() for measure, _ in sides] for _ in range(slices)]
-        if turn:
+        if turn >= warm_ups:
             for (_, figures), values in zip(sides, zip(*taken, strict=True), strict=True):
                 figures.append(statistics.median(values))
     return one, other

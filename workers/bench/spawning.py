@@ -71,8 +71,8 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-            one, other = await alternate(ours, theirs, rounds)
-            slow, _ = await alternate(through_redis_py, theirs, rounds)
+            one, other = await alternate(ours, theirs, rounds, warm_ups=sizes.warm_ups)
+            slow, _ = await alternate(through_redis_py, theirs, rounds, warm_ups=sizes.warm_ups)
     await links.close()
     floor = statistics.median(other)
     bar = 1.25 + 1.0 / floor
@@ -119,7 +119,7 @@ hooks:
         async def bare() -> float:
             return await asyncio.to_thread(_bare_spawn, body)
 
-        one, other = await alternate(extra, bare, rounds, slices=sizes.processes)
+        one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
     await links.close()
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
 
@@ -149,7 +149,7 @@ async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
     async def import_click() -> float:
         return await asyncio.to_thread(_timed, (sys.executable, "-c", "import click"), calls)
 
-    one, other = await alternate(help_page, import_click, rounds)
+    one, other = await alternate(help_page, import_click, rounds, warm_ups=sizes.warm_ups)
     ups, alones = [], []
     for _ in range(max(sizes.starts, rounds // 2)):
         both = await asyncio.to_thread(_up_and_alone)

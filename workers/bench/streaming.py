@@ -58,7 +58,7 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             await bare.delete("bench:events")
             return sizes.published / took
 
-        one, other = await alternate(ours, theirs, rounds)
+        one, other = await alternate(ours, theirs, rounds, warm_ups=sizes.warm_ups)
     await bare.aclose()
     return [figure("publish, pipelined", "bare XADD of the same bytes, pipelined", "/s", one, other, bar=0.7,
                    sense="at least")]  # fmt: skip
@@ -69,7 +69,10 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     async with process(url, "-m", "workers.bench.streaming", "sink") as _:
         port = await _port(url)
         ours, theirs = await alternate(
-            lambda: _carried(url, port, sizes.delivered), lambda: _raw(port, sizes.delivered), rounds
+            lambda: _carried(url, port, sizes.delivered),
+            lambda: _raw(port, sizes.delivered),
+            rounds,
+            warm_ups=sizes.warm_ups,
         )
     note = f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed, attempts logged"
     return [
