@@ -231,7 +231,7 @@ class Watcher:
         if known is None or now - known[0] >= POLL_SECONDS:
             if len(self._projects) >= _MOST_FOLDERS:
                 self._projects.clear()
-            known = self._projects[cwd] = (now, project_file(Path(cwd)))
+            known = self._projects[cwd] = (now, project_file(Path(cwd), user=self._user_path))
         return known[1]
 
     def fleet(self) -> HookSet:

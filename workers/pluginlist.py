@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from bus.config.contents import HookFile, Imported
-from bus.config.whose import plugin_folders
 from bus.dialects import claude_plugins, pigo_hooks
 from bus.errors import ConfigError
 from bus.inforce import Layered
@@ -72,14 +71,18 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
 
 
 def _folders(path: Path, counted: Counter[str], dialect: str, layer: str) -> Iterator[Listed]:
-    for folder in plugin_folders(path if path.is_dir() else path.parent.parent):
+    for folder in claude_plugins.plugin_roots(path):
         one = claude_plugins.plugin_contents(folder)
+        said = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
+        more = [
+            text for problem in one.problems if (text := str(problem)) not in said
+        ]  # whoever reads hooks says those
         yield Listed(
             name=one.name, dialect=dialect, layer=layer, hooks=counted[one.name], version=one.version,
             description=one.description, origin=one.root,
             commands=tuple(item.name for item in one.commands), skills=tuple(item.name for item in one.skills),
             agents=tuple(item.name for item in one.agents),
-            mcp_servers=tuple(server.name for server in one.mcp_servers),
+            mcp_servers=tuple(server.name for server in one.mcp_servers), problem="; ".join(more),
         )  # fmt: skip
 
 

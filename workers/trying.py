@@ -30,6 +30,7 @@ from bus.verdicts import Policy, Verdict
 from workers.posters import Posters
 
 _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
+_OPTIONS: Final = frozenset({"tool", "source"})
 _NESTED: Final = frozenset({"input", "output", "data"})
 _MOST_NESTED: Final = 16
 
@@ -89,6 +90,10 @@ def _put(fields: dict[str, Any], text: str) -> None:
         value = json.loads(raw)
     except ValueError:
         value = raw
+    if path[0] in _OPTIONS:
+        raise DecodeError(
+            f"{text!r}: say --{path[0]} {raw}, or input.{name.strip()}=… for a field of that name in the tool's input"
+        )
     if path[0] in _OWN:
         value = raw  # these are text, even where they look like a number
     elif path[0] not in _NESTED:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
-from bus.config.jsonplaces import Node, Plain, read_json
+from bus.config.jsonplaces import SPLIT, Node, Plain, read_json, too_many
 from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024
@@ -170,7 +170,7 @@ def loads(text: str, *, file: str = "") -> Document:
             f"a file of text cannot hold the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
         )
     if file.endswith(".json"):
-        quick = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT)
+        quick = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT, file=file)
         if quick is not None:
             return Document(quick.value, file, quick)
         text = _SURROGATES.sub(_join_surrogates, text)
@@ -232,7 +232,7 @@ def _span(first: _Event, last: _Event, key: _Event, *, flow: bool, scalar: bool)
 
 
 def _too_large(file: str) -> ConfigError:
-    return ConfigError(f"the file is larger than {TEXT_LIMIT // (1024 * 1024)} MiB", file=file)
+    return ConfigError(f"the file is larger than {TEXT_LIMIT // (1024 * 1024)} MiB", file=file, hint=SPLIT)
 
 
 def _join_surrogates(match: re.Match[str]) -> str:
@@ -342,7 +342,8 @@ class _Builder:
     def count(self, event: _Event, nodes: int) -> None:
         self.total += nodes
         if self.total > NODE_LIMIT:
-            raise self.error(event, f"the file holds more than {NODE_LIMIT:,} values (aliases written out)", "")
+            line, column = _place(event)
+            raise too_many(NODE_LIMIT, file=self.file, line=line, column=column)
 
     def scalar(self, event: _Event) -> str | int | float | bool | None:
         text: str = event.value
@@ -365,7 +366,9 @@ class _Builder:
         return float(text) if _FLOAT.match(text) else text
 
     def too_deep(self, event: _Event) -> ConfigError:
-        return self.error(event, f"the file is nested deeper than {DEPTH_LIMIT} levels", "")
+        return self.error(
+            event, f"the file is nested deeper than {DEPTH_LIMIT} levels", "no hook file of any system is"
+        )
 
     def error(self, event: _Event, message: str, hint: str) -> ConfigError:
         line, column = _place(event)

@@ -50,7 +50,12 @@ def load_foreign(path: Path, layer: Layer, dialect: str | None = None) -> tuple[
 
     ConfigError where nothing of it can be read.
     """
-    return read_one(path, layer, _read_file, dialect=dialect)
+    try:
+        return read_one(path, layer, _read_file, dialect=dialect)
+    except ConfigError as error:
+        if error.file:
+            raise
+        raise ConfigError(error.message, file=str(path), hint=error.hint) from error
 
 
 def _read_file(path: Path, layer: Layer, trail: Trail) -> HookFile:

@@ -143,7 +143,8 @@ def _read(
             target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else whose(place)
             if not dialect:
                 raise ConfigError(
-                    "it is not clear whose hooks these are", hint="say `dialect:` pigo, forge, gobby, claude or ion"
+                    "it is not clear whose hooks these are",
+                    hint="say `dialect:` (`--dialect`) pigo, forge, gobby, claude or ion",
                 )
             real = os.path.realpath(target)
             _once(real, origin, trail)

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from bus.errors import DecodeError
+from bus.errors import ConfigError, DecodeError
 
 Plain: TypeAlias = Any
 """What YAML and JSON can hold: text, numbers, booleans, None, lists, and dicts with text for keys."""
@@ -38,20 +38,32 @@ _PLAIN: Final = re.compile(r"(?:true|false|null|-?[0-9]{1,17}(?:\.[0-9]{1,17})?)
 """A literal, or a number that is in no doubt; the YAML reader has a word for the others."""
 
 
+SPLIT: Final = "split it: a fleethook.yaml may import several"
+"""The mend for a file that is too large."""
+
 _NO_CHILDREN: Final[dict[str | int, Node]] = {}
 _NO_KEYS: Final[dict[str, tuple[int, int]]] = {}
 """Of every value that holds none: nothing is ever put into them."""
 
 
-def read_json(text: str, *, nodes: int, depth: int) -> Node | None:
-    """The document's root; None where the text is better read as YAML: no strict JSON, too large, too deep, a name twice."""
+def too_many(nodes: int, *, file: str, line: int, column: int) -> ConfigError:
+    """A file that holds more values than anybody writes by hand."""
+    message = f"the file holds more than {nodes:,} values (aliases written out)"
+    return ConfigError(message, file=file, line=line, column=column, hint=SPLIT)
+
+
+def read_json(text: str, *, nodes: int, depth: int, file: str = "") -> Node | None:
+    """The document's root; None where the text is better read as YAML: no strict JSON, too deep, a name twice.
+
+    ConfigError for more than so many nodes, of which YAML's reader would need ten seconds to say the same.
+    """
     if not text.lstrip().startswith(("{", "[")) or _SURROGATE.search(text):
         return None
     try:
         value = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError, DecodeError):
         return None
-    root = _places(text, nodes, depth)
+    root = _places(text, nodes, depth, file)
     if root is not None:
         root.value = value
     return root
@@ -64,8 +76,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _places(text: str, nodes: int, depth: int) -> Node | None:
-    """The nodes of a text that is valid JSON, without their values; None beyond the limits."""
+def _places(text: str, nodes: int, depth: int, file: str) -> Node | None:
+    """The nodes of a text that is valid JSON, without their values; None where it is too deep."""
     starts = [0, *(match.end() for match in _LINE.finditer(text))]
     root: Node | None = None
     open_: list[tuple[Node, bool]] = []  # with whether it is an object
@@ -88,7 +100,7 @@ def _places(text: str, nodes: int, depth: int) -> Node | None:
             return None
         count += 1
         if count > nodes:
-            return None
+            raise too_many(nodes, file=file, line=place[0], column=place[1])
         node = Node(None, *place) if kind == 2 else Node(None, *place, _NO_CHILDREN, _NO_KEYS)
         if open_:
             parent = open_[-1][0]

@@ -45,7 +45,7 @@ def load_settings(
     user = config_file(places.config)
     if user is not None:
         _take_file(user, values, origins)
-    project = project_file(Path() if cwd is None else cwd)
+    project = project_file(Path() if cwd is None else cwd, user=user)
     if project is not None and is_trusted(project, places.trust_file):
         _take_file(project, values, origins)
     elif project is not None:

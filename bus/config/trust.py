@@ -80,10 +80,10 @@ def listed(store: Path) -> tuple[Trusted, ...]:
     return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
 
 
-def project_file(cwd: Path) -> Path | None:
+def project_file(cwd: Path, *, user: Path | None = None) -> Path | None:
     """The nearest hook file from a folder upward: not beyond the repository, the file system or the home directory.
 
-    The home directory itself and `/` are nobody's project.
+    The home directory itself and `/` are nobody's project, nor is the folder of the user's own file, `user`.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
@@ -92,7 +92,8 @@ def project_file(cwd: Path) -> Path | None:
         while str(folder) != home and folder != folder.parent and os.stat(folder).st_dev == device:
             found = config_file(folder)
             if found is not None or os.path.lexists(folder / ".git"):
-                return found
+                own = found is not None and user is not None and os.path.realpath(found) == os.path.realpath(user)
+                return None if own else found
             folder = folder.parent
     except (OSError, ValueError):  # a folder that is gone or closed to us has no project; ValueError: a NUL in it
         return None

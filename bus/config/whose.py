@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -47,10 +48,12 @@ def plugin_folders(path: Path) -> Iterator[Path]:
         yield path
         return
     try:
-        below = sorted(entry.path for entry in os.scandir(path) if entry.is_dir())
+        below = sorted(entry.path for entry in os.scandir(path))
     except OSError:
         return
-    yield from (Path(one) for one in below[:_MOST_PLUGINS] if (Path(one) / MANIFEST).is_file())
+    # isfile() takes a link that leads nowhere, or back to itself, for no plugin, where is_dir() would raise.
+    found = (Path(one) for one in below if os.path.isfile(os.path.join(one, MANIFEST)))
+    yield from islice(found, _MOST_PLUGINS)
 
 
 def _folder(path: Path) -> tuple[Path, str]:

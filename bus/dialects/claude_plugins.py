@@ -91,6 +91,24 @@ def is_plugin(path: Path) -> bool:
     return any((path / mark).exists() or (path / mark).is_symlink() for mark in _MARKS)
 
 
+def plugins_in(path: Path) -> list[Path]:
+    """The plugins in a folder of plugins, by name; whatever else is in it is left alone."""
+    return [Path(one) for one in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(one))]
+
+
+def plugin_roots(path: Path) -> list[Path]:
+    """The plugins that a file or folder stands for where it is imported; none for settings."""
+    if not path.is_dir():
+        named = path.parts[-2:] in (MANIFEST.parts, HOOKS.parts)
+        return [path.parent.parent] if named else []
+    if is_plugin(path):
+        return [path]
+    if any((path / name).is_file() for name in ("settings.json", "settings.local.json")):
+        return []
+    inner = next((path / name for name in (".claude", ".ion", "plugins") if (path / name).is_dir()), None)
+    return plugins_in(path) if inner is None else plugin_roots(inner)
+
+
 def plugin_contents(path: Path, *, hooks_only: bool = False) -> Plugin:
     """What a plugin's folder holds, hooks included; what is wrong stands in `problems`. ConfigError: no such folder.
 

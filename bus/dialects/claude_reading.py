@@ -19,7 +19,7 @@ from bus.config.validation import is_extra, nearest
 from bus.dialects.claude import CAPABILITIES, NEVER
 from bus.dialects.claude_format import Group, Handler
 from bus.dialects.claude_matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
-from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, plugin_contents
+from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, plugin_contents, plugins_in
 from bus.dialects.claude_rules import parse_rule
 from bus.dialects.claude_scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
 from bus.dialects.reading import Reading, foreign_variables
@@ -102,7 +102,7 @@ def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
 
 def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
     """A folder of plugins, by name; whatever in it is none is left alone."""
-    found = [Path(one) for one in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(one))]
+    found = plugins_in(path)
     if not found:
         raise ConfigError(
             "holds neither a plugin nor settings of Claude Code", file=str(path),

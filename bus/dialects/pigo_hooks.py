@@ -168,12 +168,14 @@ def plugins(path: Path) -> tuple[Plugin, ...]:
     """The plugins of a config in its order, disabled ones too (P-14); ConfigError where nothing of it can be read."""
     document = load(path)
     hooks = _read(document, "user").hooks
-    return tuple(
-        Plugin(raw["name"], raw.get("enabled") is not False, sum(hook.plugin == raw["name"] for hook in hooks),
-               f"{document.file}:{document.place(('plugins', number))[0]}")
-        for number, raw in enumerate(_entries(document))
-        if isinstance(raw, dict) and isinstance(raw.get("name"), str)
-    )  # fmt: skip
+    found = {}
+    for number, raw in enumerate(_entries(document)):
+        name = raw.get("name") if isinstance(raw, dict) else None
+        if isinstance(name, str) and name not in found:  # a second one of the name is left out
+            count = sum(hook.plugin == name for hook in hooks)
+            origin = f"{document.file}:{document.place(('plugins', number))[0]}"
+            found[name] = Plugin(name, raw.get("enabled") is not False, count, origin)
+    return tuple(found.values())
 
 
 def _entries(document: Document) -> list[Plain]:

@@ -250,3 +250,10 @@ def test_a_thousand_imported_hooks_cost_little(home: Path, user_file: Path) -> N
     assert len(fleethook("hooks", "list", "--json").json["hooks"]) == 1000
     most = 0.2 if coverage.Coverage.current() is None else 0.6  # a run that counts lines takes twice as long, and more
     assert best() - none < most
+
+
+@pytest.mark.req("G-17")
+def test_a_set_that_means_an_option_says_so(home: Path) -> None:
+    asked = fleethook("hooks", "test", "tool:pre_execute", "--set", "tool=bash")
+    assert asked.code == 2
+    assert "say --tool bash, or input.tool=…" in asked.err

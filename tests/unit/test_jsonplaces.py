@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bus.config.documents import DEPTH_LIMIT, NODE_LIMIT, Document, loads
 from bus.config.jsonplaces import read_json
+from bus.errors import ConfigError
 
 _texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
 _values = st.recursive(
@@ -49,7 +50,12 @@ def test_values_and_places_are_the_same_both_ways(value: Any, indent: int | None
 @pytest.mark.parametrize(
     "text",
     ["", "3", "{a: 1}", '{"a": 1,}', '{"a": 1, "a": 2}', '{"a": 1e999}', '{"a": 1E2}', '{"a": NaN}',
-     '{"a": 12345678901234567890}', '{"a": "\\ud83d"}', "[" * 40 + "]" * 40, "[" + "0," * 50 + "0]", '{"a": 1} x', '{"a": [1}'],
+     '{"a": 12345678901234567890}', '{"a": "\\ud83d"}', "[" * 40 + "]" * 40, '{"a": 1} x', '{"a": [1}'],
 )  # fmt: skip
 def test_what_is_unusual_is_left_to_the_other_reader(text: str) -> None:
     assert read_json(text, nodes=40, depth=32) is None
+
+
+def test_too_many_values_are_refused_at_once_and_with_their_place() -> None:
+    with pytest.raises(ConfigError, match=r"x.json:2:79: the file holds more than 40 values .*; split it"):
+        read_json("[\n" + "0," * 50 + "0]", nodes=40, depth=32, file="x.json")

@@ -161,4 +161,5 @@ def test_the_nearest_file_upward_is_the_projects(tmp_path: Path, monkeypatch: py
     assert project_file(deep) is None  # a repository inside another is a project of its own
     (home / "repo" / "pkg" / "fleethook.yml").write_text("")
     assert project_file(deep) == home / "repo" / "pkg" / "fleethook.yml"
+    assert project_file(deep, user=home / "repo" / "pkg" / "fleethook.yml") is None  # where the user keeps the own file
     assert project_file(tmp_path / "gone") is None

@@ -169,6 +169,7 @@ def _list_untrusted(fleet: Context) -> None:
     """Project files that were seen on this machine and are not trusted as they are now: here, in the record, in the list."""
     from bus.config import trust
     from bus.connections import Links
+    from bus.directories import config_file
     from bus.errors import Unreachable
     from bus.ids import host_name
     from workers.lastruns import last_runs
@@ -176,7 +177,8 @@ def _list_untrusted(fleet: Context) -> None:
     async def work(links: Links) -> tuple[str, ...]:
         return (await last_runs(links, fleet.keys(), host=host_name())).folders
 
-    store = fleet.directories().trust_file
+    places = fleet.directories()
+    store, user = places.trust_file, config_file(places.config)
     known = {one.path: one for one in trust.listed(store)}
     try:
         seen = fleet.run(work)
@@ -184,7 +186,7 @@ def _list_untrusted(fleet: Context) -> None:
         fleet.say(f"without the folders in which agents were: {error}")
         seen = ()
     folders = [str(Path.cwd()), *(one for one in seen if os.path.isabs(one))]
-    files = [path for one in folders if (path := trust.project_file(Path(one))) is not None]
+    files = [path for one in folders if (path := trust.project_file(Path(one), user=user)) is not None]
     names = dict.fromkeys([os.path.realpath(path) for path in files] + [one for one in known if os.path.isfile(one)])
     rows = [(name, "changed since it was trusted" if name in known else "never trusted")
             for name in names if not trust.is_trusted(Path(name), store)]  # fmt: skip

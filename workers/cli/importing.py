@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.common import Context, Findings, PartlyDone, common_options, pass_fleet
 from workers.cli.hooklist import import_row, record
 from workers.cli.hooksets import shown_diff
 
@@ -41,6 +41,7 @@ def import_hooks(
 
     The files stay where they are and what they are: a fleethook.yaml names them, and a change of them is in force within
     a second. Every hook is shown as it was understood, and every line that was not.
+    Where entries are left out: exit code 1, or 5 once the rest is imported.
     """
     from bus.config.hookfile import load_foreign
 
@@ -77,6 +78,8 @@ def import_hooks(
     elif written:
         fleet.data(f"{into} imports them from now on; `fleethook hooks list` shows what is in force")
         _say_untrusted(fleet, into)
+    if read.problems:
+        raise (PartlyDone if written else Findings)(f"{len(read.problems)} of its entries left out")
 
 
 def _show(fleet: Context, read: HookFile, said: Imported) -> None:
@@ -102,10 +105,10 @@ def _target(fleet: Context, place: Path) -> Path:
     from bus.config.trust import project_file
     from bus.directories import config_file
 
-    project = project_file(Path.cwd())
+    config = fleet.directories().config
+    project = project_file(Path.cwd(), user=config_file(config))
     if project is not None and place.is_relative_to(project.parent):
         return project
-    config = fleet.directories().config
     return config_file(config) or config / "fleethook.yaml"
 
 
@@ -149,8 +152,11 @@ def _write(into: Path, text: str) -> None:
 
 def _say_untrusted(fleet: Context, into: Path) -> None:
     from bus.config.trust import is_trusted, project_file
+    from bus.directories import config_file
 
-    if project_file(into.parent) == into and not is_trusted(into, fleet.directories().trust_file):
+    if project_file(into.parent, user=config_file(fleet.directories().config)) == into and not is_trusted(
+        into, fleet.directories().trust_file
+    ):
         fleet.say("it is a project's file and not trusted as it is now: `fleethook hooks trust` shows and trusts it")
 
 
@@ -177,8 +183,9 @@ def _imports(fleet: Context) -> list[Imported]:
     from bus.errors import ConfigError
 
     places = fleet.directories()
-    project = project_file(Path.cwd())
-    files = [config_file(places.config)]
+    user = config_file(places.config)
+    project = project_file(Path.cwd(), user=user)
+    files = [user]
     files += [project] if project is not None and is_trusted(project, places.trust_file) else []
     found: list[Imported] = []
     for file in files:
