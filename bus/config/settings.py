@@ -169,6 +169,11 @@ def parse_setting(name: str, raw: object) -> Any:  # noqa: ANN401 - the type of 
     return getattr(msgspec.convert({name: value}, Settings), name)
 
 
+def duration(name: str, raw: str) -> float:
+    """The seconds in a text such as `90s`, `24h` or `7d`; ConfigError says what it has to be, and `name` of what."""
+    return _measured(name, raw, "duration")
+
+
 def describe() -> dict[str, str]:
     """What each setting is, in one sentence, by name."""
     return {name: shape.description for name, shape in _shapes().items()}

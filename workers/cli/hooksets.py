@@ -19,8 +19,10 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets import Change
     from bus.inforce import HookSet
 
-_REFERENCE: Final = re.compile(r'[-+ ]\s*"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?\s*\Z')
+_REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
 """A line of a diff that names a secret, or shows its fingerprint, and holds none."""
+_NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:env|file):[^",}\]\s]*"?')
+"""The same within a line of somebody's file."""
 
 
 @click.command()
@@ -55,7 +57,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     )
     if fleet.json:
         fleet.data({"version": now, "before": version, "published": go_on, "hooks": len(read.hooks),
-                    "endpoints": len(read.endpoints), "diff": _redacted(changes)})  # fmt: skip
+                    "endpoints": len(read.endpoints), "diff": redacted(changes)})  # fmt: skip
     elif go_on:
         fleet.data(f"version {now} is in force; `fleethook hooks rollback` takes it back")
 
@@ -91,7 +93,7 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
 
     changes = fleet.run(compare)
     if fleet.json:
-        fleet.data({"same": not changes, "diff": _redacted(changes)})
+        fleet.data({"same": not changes, "diff": redacted(changes)})
     elif changes:
         fleet.data(shown_diff(fleet, changes))
     else:
@@ -148,7 +150,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
         return
     made = fleet.run(lambda links: put_back(links, fleet.keys(), target))
     if fleet.json:
-        fleet.data({"version": made, "as": target, "before": now, "diff": _redacted(changes)})
+        fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
     else:
         fleet.data(f"version {made} is in force, the same as version {target}")
 
@@ -204,16 +206,23 @@ def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     return name, read
 
 
-def _redacted(changes: str) -> str:
+def redacted(changes: str) -> str:
     """A diff without secrets; a reference to one (`env:NAME`) is none."""
+    return "\n".join(line if _REFERENCE.match(line) else _without_secrets(line) for line in changes.splitlines())
+
+
+def _without_secrets(line: str) -> str:
+    """The line redacted, but for the references in it, which stand aside meanwhile."""
     from bus.redaction import redact_text
 
-    return "\n".join(line if _REFERENCE.match(line) else redact_text(line) for line in changes.splitlines())
+    aside = _NAMED.findall(line)
+    parts = iter(aside)
+    return re.sub("\x00", lambda _: next(parts), redact_text(_NAMED.sub("\x00", line.replace("\x00", ""))))
 
 
 def shown_diff(fleet: Context, changes: str) -> str:
     """A diff in colours, without secrets."""
-    return "\n".join(_coloured(fleet, _redacted(changes).splitlines()))
+    return "\n".join(_coloured(fleet, redacted(changes).splitlines()))
 
 
 def _coloured(fleet: Context, lines: Sequence[str]) -> Iterator[str]:

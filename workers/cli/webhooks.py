@@ -1,4 +1,4 @@
-"""`webhooks`: the endpoints in force, how they do, and one signed test."""
+"""`webhooks`: its commands; the endpoints in force, how they do, and one signed test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooksets import in_force
 from workers.cli.showing import plain, short
 
@@ -21,12 +21,27 @@ _RECENT: Final = 1_000
 """Deliveries by which `webhooks list` says how its endpoints do."""
 
 
-@click.group(cls=LazyGroup)
+COMMANDS: Final = {
+    "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and how they do."),
+    "show": Lazy(
+        "workers.cli.webhooks:show_webhook", "Show one endpoint: its settings, its secrets' places, how it does."
+    ),
+    "add": Lazy("workers.cli.endpoints:add", "Add an endpoint."),
+    "set": Lazy("workers.cli.endpoints:set_values", "Change fields of an endpoint."),
+    "remove": Lazy("workers.cli.endpoints:remove", "Take an endpoint out."),
+    "rotate": Lazy("workers.cli.endpoints:rotate", "Give an endpoint a new secret; both sign for a while."),
+    "test": Lazy("workers.cli.webhooks:test_webhook", "Send an endpoint one signed test event now."),
+    "check": Lazy("workers.cli.checking:check", "Say whether a URL may be a target, and why."),
+    "verify": Lazy("workers.cli.checking:verify", "Check the signature of a webhook that came."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
 def webhooks() -> None:
-    """List endpoints, and send one a test."""
+    """Endpoints: where webhooks go, and how they do."""
 
 
-@webhooks.command("list")
+@click.command("list")
 @common_options
 @pass_fleet
 def list_webhooks(fleet: Context) -> None:
@@ -48,25 +63,39 @@ def list_webhooks(fleet: Context) -> None:
         fleet.say("no endpoints are in force here")
 
 
-@webhooks.command("test")
+@click.command("show")
+@click.argument("name", metavar="ENDPOINT")
+@common_options
+@pass_fleet
+def show_webhook(fleet: Context, name: str) -> None:
+    """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
+    from workers.deliveries import deliveries as listed
+
+    one = _find(in_force(fleet), name)
+    recent = fleet.run(lambda links: listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT))
+    record = _whole(one, Counter(d.state for d in recent if d.target == f"endpoint:{name}"))
+    if fleet.json:
+        fleet.data(record)
+        return
+    fleet.data(f"{one.id}  {plain(record['url'])}")
+    for key, value in record.items():
+        if key not in {"id", "url"} and value not in ("", [], {}, False):
+            fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
+
+
+@click.command("test")
 @click.argument("name", metavar="ENDPOINT")
 @common_options
 @pass_fleet
 def test_webhook(fleet: Context, name: str) -> None:
     """Send one real, signed test event to an endpoint now, from this machine; exit 1 where it is not accepted."""
     import asyncio
-    import difflib
 
-    from bus.errors import NotFound
     from bus.redaction import redact_url
     from workers.webhooks import shown
 
     hooks = in_force(fleet)
-    endpoint = hooks.endpoints.get(name)
-    if endpoint is None:
-        near = difflib.get_close_matches(name, hooks.endpoints, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
-        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
+    endpoint = _find(hooks, name)
     reply, wrong = asyncio.run(_post_test(hooks, endpoint))
     said = shown(reply)
     if fleet.json:
@@ -116,3 +145,42 @@ def _endpoint(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
         "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
         "delivered": states["delivered"], "open": still, "dead": states["dead"],
     }  # fmt: skip
+
+
+def _whole(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
+    """An endpoint with every setting; no secret is in it, only what it is known by."""
+    import msgspec
+
+    from bus.redaction import redact
+    from bus.sealing import fingerprint
+    from workers.retries import schedule_of
+
+    settings = {key: value for key, value in msgspec.to_builtins(one).items()
+                if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
+    return {
+        **_endpoint(one, states), **settings, "retry": list(schedule_of(one)), "headers": redact(one.headers),
+        "secret": fingerprint(one.secret) if one.secret else "",
+        "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
+        "routing_key": fingerprint(one.routing_key) if one.routing_key else "", "dialect": one.dialect,
+    }  # fmt: skip
+
+
+def _said(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value))
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_said(item)}" for key, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _find(hooks: HookSet, name: str) -> Endpoint:
+    import difflib
+
+    from bus.errors import NotFound
+
+    endpoint = hooks.endpoints.get(name)
+    if endpoint is None:
+        near = difflib.get_close_matches(name, hooks.endpoints, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
+        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
+    return endpoint

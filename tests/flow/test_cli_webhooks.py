@@ -1,0 +1,185 @@
+"""Endpoints by command: added, changed, rotated and taken out; URLs and signatures checked."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook
+
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
+from bus.hooksets import apply
+from bus.keys import Keys
+from bus.secrets import resolve_secret
+from bus.signing import headers as signed
+from tests.cli_kit import fleethook, namespace, run
+from tests.support.receivers import Receiver, receiving_beside
+from tests.support.servers import Server
+
+CASES = json.loads((Path(__file__).parents[1] / "golden" / "ssrf-cases.json").read_text(encoding="utf-8"))
+MINE = """\
+# what is mine
+endpoints:
+  - id: first   # stays
+    url: https://203.0.114.1/x
+
+guards: {destructive-commands: true}
+"""
+
+
+@pytest.fixture
+def mine(server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The user's own file, with one endpoint in it."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("FLEETHOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "home" / "config" / "fleethook.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(MINE)
+    return path
+
+
+def lines(before: str, after: str) -> list[str]:
+    """What a change added and took away."""
+    found = difflib.ndiff(before.splitlines(), after.splitlines())
+    return sorted(line for line in found if line[:1] in "+-" and line[2:].strip())
+
+
+def verified(receiver: Receiver, *secrets: str) -> None:
+    """The last webhook that came is signed with each of the secrets, says another implementation."""
+    got = receiver.got[-1]
+    for secret in secrets:
+        Webhook(secret).verify(got.body, got.headers)
+
+
+@pytest.mark.req("G-10")
+def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
+    with receiving_beside() as receiver:
+        url = receiver.url("/in?token=abcdef123456")
+        refused = fleethook("webhooks", "add", url, "--yes")
+        assert (refused.code, "(loopback), which is not in the allow list" in refused.err) == (1, True)
+        assert mine.read_text() == MINE
+        asked = fleethook("webhooks", "add", url, "--allow")
+        assert (asked.code, mine.read_text()) == (2, MINE), "nobody can be asked here"
+
+        shown = fleethook("webhooks", "add", url, "--id", "in", "--allow", "--secret", "generate", "--dry-run")
+        assert (shown.code, mine.read_text(), "whsec_" in shown.out) == (0, MINE, False)
+        made = fleethook("webhooks", "add", url, "--id", "in", "--allow", "--secret", "generate", "--events",
+                         "tool:*", "retry=gobby", "headers.X-Team=red", "--yes", "--json").json  # fmt: skip
+        secret, kept = made["secret"], Path(made["secret_file"])
+        assert lines(MINE, mine.read_text()) == sorted([
+            "+   - id: in", f'+     url: "{url}"', '+     events: "tool:*"', f'+     secret: "file:{kept}"',
+            "+     retry: gobby", "+     headers: {X-Team: red}", "+ network:",
+            f'+   allow: ["127.0.0.1:{receiver.port}"]',
+        ])  # fmt: skip
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert "abcdef123456" not in made["diff"]
+        assert fleethook("webhooks", "add", url, "--id", "in", "--yes").code == 4, "the id is taken"
+
+        assert fleethook("webhooks", "test", "in").code == 0
+        verified(receiver, secret)
+        assert receiver.got[-1].headers["x-team"] == "red"
+
+        new = fleethook("webhooks", "rotate", "in", "--yes", "--json").json["secret"]
+        assert new != secret
+        assert fleethook("webhooks", "test", "in").code == 0
+        verified(receiver, new, secret)
+        whole = fleethook("webhooks", "show", "in")
+        assert "old secrets" in whole.out
+        record = fleethook("webhooks", "show", "in", "--json").json
+        assert (record["retry"], len(record["old_secrets"])) == ([1, 2, 4], 1)
+        assert not {secret, new} & set(whole.out.split() + json.dumps(record).split('"'))
+        last = fleethook("webhooks", "rotate", "in", "--overlap", "0", "--yes", "--json").json["secret"]
+        assert fleethook("webhooks", "test", "in").code == 0
+        verified(receiver, last)
+        assert receiver.got[-1].headers["webhook-signature"].count("v1,") == 1, "a leaked secret ends at once"
+        assert fleethook("webhooks", "rotate", "in", "--overlap", "8d", "--yes").code == 4
+
+    before = mine.read_text()
+    bad = fleethook("webhooks", "set", "in", "timeout=-1", "--yes")
+    assert (bad.code, "timeout has to be more than 0" in bad.err, mine.read_text()) == (4, True, before)
+    assert fleethook("webhooks", "set", "in", "url=http://169.254.169.254/", "--allow", "--yes").code == 4
+    assert fleethook("webhooks", "set", "in", "timeout=5", "headers.X-Team=", "retry=[1, 2]", "--yes").code == 0
+    assert lines(before, mine.read_text()) == sorted([
+        "-     retry: gobby", "+     retry: [1, 2]", "-     headers: {X-Team: red}", "+     timeout: 5",
+    ])  # fmt: skip
+    assert fleethook("webhooks", "remove", "in", "--yes").code == 0
+    assert lines(MINE, mine.read_text()) == [f'+   allow: ["127.0.0.1:{receiver.port}"]', "+ network:"]
+    assert fleethook("webhooks", "remove", "in", "--yes").code == 1
+
+
+@pytest.mark.req("G-10")
+def test_the_published_set_is_changed_as_a_new_version_and_keeps_no_secret_in_the_clear(
+    server: Server, keys: Keys, mine: Path
+) -> None:
+    run(server.url, lambda links: apply(links, keys, parse_hook_file("endpoints: []", "fleet")))
+
+    async def raw(links: Links) -> str:
+        async with links.link() as link:
+            (reply,) = await link.exchange([("GET", keys("hookset", "3"))])
+        return bytes(reply).decode()
+
+    with receiving_beside() as receiver:
+        added = fleethook(
+            "webhooks", "add", receiver.url(), "--fleet", "--allow", "--secret", "generate", "--yes", "--json"
+        )
+        assert (added.code, added.json["id"], added.json["version"]) == (0, "127-0-0-1", 2)
+        turned = fleethook("webhooks", "rotate", "127-0-0-1", "--fleet", "--yes", "--json")
+        assert (turned.code, turned.json["version"]) == (0, 3)
+        stored = run(server.url, raw)
+        for secret in (added.json["secret"], turned.json["secret"]):
+            assert secret not in stored
+        assert stored.count("sealed:") == 2
+        assert fleethook("webhooks", "set", "127-0-0-1", "timeout=3", "--fleet", "--yes").code == 0
+        assert fleethook("webhooks", "test", "127-0-0-1").code == 0
+        verified(receiver, added.json["secret"], turned.json["secret"])
+    again = fleethook("webhooks", "add", receiver.url(), "--id", "127-0-0-1", "--fleet", "--yes")
+    assert (again.code, "already" in again.err) == (4, True)
+    assert fleethook("webhooks", "remove", "127-0-0-1", "--fleet", "--yes").code == 0
+    assert fleethook("webhooks", "remove", "127-0-0-1", "--fleet", "--yes").code == 1
+    assert mine.read_text() == MINE
+
+
+@pytest.mark.req("G-20")
+def test_a_url_is_checked_with_a_reason() -> None:
+    def check(url: str, *more: str) -> tuple[int, str]:
+        done = fleethook("webhooks", "check", url, "--json", *more)
+        assert done.json["reason"]
+        return done.code, done.json["verdict"]
+
+    assert check("https://h.example/", "--resolve", "H.example.=8.8.8.8,2606:4700::1111") == (0, "allow")
+    assert check("https://h.example/", "--resolve", "h.example=8.8.8.8,10.0.0.1") == (1, "refuse")
+    assert check("http://127.0.0.1:9000/", "--allow", "localhost:9000") == (0, "allow")
+    assert fleethook("webhooks", "check", "https://h.example/", "--resolve", "h.example").code == 2
+    for case in [one for one in CASES if one["stage"] in {"parse", "address"}][::4]:
+        assert check(case["url"]) == ((0, "allow") if case["expect"] == "allow" else (1, "refuse")), case
+
+
+@pytest.mark.req("G-09")
+def test_a_webhook_is_verified_as_it_came(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the specification's example
+    monkeypatch.setenv("HOOK_SECRET", secret)
+    assert resolve_secret("env:HOOK_SECRET") == secret
+    head = signed([secret], "msg_1", 1614265330, b'{"a": 1}\n\n')
+    text = (
+        "POST /x HTTP/1.1\n" + "".join(f"{name.title()}: {value}\n" for name, value in head.items()) + '\n{"a": 1}\n\n'
+    )
+    said = ("webhooks", "verify", "--secret", "env:HOOK_SECRET", "--at", "1614265330")
+    for message in (text, text.replace("\n", "\r\n", text.count("\n") - 2)):
+        assert fleethook(*said, stdin=message).code == 0
+    (tmp_path / "message").write_text(text)
+    good = fleethook(*said, str(tmp_path / "message"), "--json")
+    assert (good.code, good.json["verdict"], good.json["id"]) == (0, "allow", "msg_1")
+    flags = [part for name, value in head.items() for part in ("-H", f"{name}: {value}")]
+    assert fleethook(*said, *flags, stdin='{"a": 1}\n\n').code == 0
+    other = fleethook(*said, stdin=text.replace("1}", "2}"))
+    assert (other.code, "no signature of the webhook matches" in other.out) == (1, True)
+    late = fleethook(*said[:-1], "1614265700", stdin=text)
+    assert (late.code, "370 seconds away from our clock (behind)" in late.out) == (1, True)
+    assert fleethook(*said[:-1], "1614265700", "--tolerance", "10m", stdin=text).code == 0
+    assert fleethook("webhooks", "verify", stdin=text).code == 2

@@ -1,0 +1,302 @@
+"""`webhooks add`, `set`, `remove` and `rotate`: endpoints in your fleethook.yaml, or in the set that is published."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.hooksets import in_force, redacted, shown_diff
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.config.hookfile import HookFile
+    from bus.connections import Links
+    from workers.endpointfiles import Change, Edited, Entry
+    from workers.targets import Looked
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+def _where(function: _C) -> _C:
+    """`--fleet`, `--file`, `--yes` and `--dry-run` on a command."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                     help="The fleethook.yaml to edit; default: the user's."),
+        click.option("--fleet", "published", is_flag=True, help="Change the published set, as a new version."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.argument("url")
+@click.argument("values", nargs=-1, metavar="[FIELD=VALUE]...")
+@click.option("--id", "name", default="", metavar="ID", help="Its id; derived from the host without it.")
+@click.option("--events", default="", metavar="PATTERNS", help="`tool:*, session:end`; every event without it.")
+@click.option("--secret", default="", metavar="REF|generate",
+              help="env:NAME or file:PATH; `generate` makes one, and shows it once.")  # fmt: skip
+@click.option(
+    "--allow", "open_it", is_flag=True, help="Let a private address be its target: an entry in network.allow."
+)
+@_where
+@common_options
+@pass_fleet
+def add(
+    fleet: Context, url: str, values: tuple[str, ...], name: str, events: str, secret: str, open_it: bool,
+    published: bool, file: Path | None, yes: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Add an endpoint: where webhooks go, and for which events.
+
+    FIELD=VALUE is any other field of an endpoint: `retry=fast`, `format=slack`, `timeout=5`, `headers.X-Key='${KEY}'`.
+    """
+    from bus.signing import generate_secret
+    from workers.endpointfiles import applied, assigned, derived_id, file_with, ids_in, ids_of, secret_file, set_with
+
+    path = _path(fleet, file)
+    given = applied({}, assigned(values))
+    made = generate_secret() if secret == "generate" else ""  # noqa: S105 - a word of the command line
+    kept = None
+
+    def entry(taken: frozenset[str]) -> Entry:
+        nonlocal name, kept
+        name = name or given.get("id") or derived_id(url, taken)
+        kept = secret_file(fleet.directories().config, name) if made and not published else None
+        reference = f"file:{kept}" if kept else made or secret
+        chosen = {"id": name, "url": url, "events": events, "secret": reference}
+        rest = {key: value for key, value in given.items() if not chosen.get(key)}
+        return {key: value for key, value in chosen.items() if value} | rest
+
+    allow = ""
+    if published:
+        here, _ = _published(fleet)
+        looked = _look(fleet, url, here.network_allow)
+        allow = _opened(fleet, looked, open_it)
+        wanted = entry(ids_of(here))
+        result = _publish(fleet, lambda one: set_with(one, wanted, allow), f"webhooks add {name}", yes, dry_run)
+    else:
+        looked = _look(fleet, url, _allowed(path))
+        allow = _opened(fleet, looked, open_it)
+        result = _write(fleet, file_with(path, entry(ids_in(path)), allow), made, kept, yes, dry_run)
+    _tell(fleet, name, result, made, "is added")
+    if not fleet.json and not (made or secret):
+        fleet.say("it is unsigned: receivers cannot tell who sent it (`fleethook webhooks rotate` makes a secret)")
+
+
+@click.command("set")
+@click.argument("name", metavar="ENDPOINT")
+@click.argument("values", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@click.option(
+    "--allow", "open_it", is_flag=True, help="Let a private address be its target: an entry in network.allow."
+)
+@_where
+@common_options
+@pass_fleet
+def set_values(
+    fleet: Context, name: str, values: tuple[str, ...], open_it: bool, published: bool, file: Path | None, yes: bool,
+    dry_run: bool,
+) -> None:  # fmt: skip
+    """Change fields of an endpoint; `FIELD=` takes one out.
+
+    \b
+    fleethook webhooks set chat retry=fast timeout=5
+    fleethook webhooks set chat enabled=false headers.X-Key=
+    """
+    from workers.endpointfiles import applied, assigned
+
+    changes = assigned(values)
+    url = changes.get("url")
+    allow = ""
+    if isinstance(url, str):
+        known = _published(fleet)[0].network_allow if published else _allowed(_path(fleet, file))
+        allow = _opened(fleet, _look(fleet, url, known), open_it)
+    result = _change(fleet, name, lambda entry: applied(entry, changes), published, file, yes, dry_run, allow=allow)
+    _tell(fleet, str(changes.get("id") or name), result, "", "is changed")
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@_where
+@common_options
+@pass_fleet
+def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: bool, dry_run: bool) -> None:
+    """Take an endpoint out; what still waits for it becomes dead letters."""
+    from workers.endpointfiles import file_without, set_without
+
+    if published:
+        result = _publish(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
+    else:
+        result = _write(fleet, file_without(_path(fleet, file), name), "", None, yes, dry_run)
+    _tell(fleet, name, result, "", "is removed")
+    if result["written"] and not fleet.json:
+        fleet.say("deliveries that still wait for it become dead letters")
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@click.option("--overlap", default="24h", show_default=True, metavar="TIME",
+              help="How long the old secret signs as well: 0, 90m, 24h, at most 7d.")  # fmt: skip
+@_where
+@common_options
+@pass_fleet
+def rotate(
+    fleet: Context, name: str, overlap: str, published: bool, file: Path | None, yes: bool, dry_run: bool
+) -> None:
+    """Give an endpoint a new secret, shown once; until the overlap ends the old one signs as well."""
+    from datetime import UTC, datetime
+
+    from bus.config.settings import duration
+    from bus.signing import generate_secret
+    from workers.endpointfiles import rotated, secret_file
+
+    seconds, made = duration("--overlap", overlap), generate_secret()
+    kept = None if published else secret_file(fleet.directories().config, name)
+    reference = f"file:{kept}" if kept else made
+    result = _change(fleet, name, lambda entry: rotated(entry, reference, seconds, datetime.now(UTC)), published, file,
+                     yes, dry_run, made=made, kept=kept)  # fmt: skip
+    _tell(
+        fleet, name, result, made, "has a new secret" + (f"; the old one signs as well for {overlap}" * bool(seconds))
+    )
+
+
+def _change(
+    fleet: Context, name: str, change: Change, published: bool, file: Path | None, yes: bool, dry_run: bool, *,
+    made: str = "", kept: Path | None = None, allow: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    from dataclasses import replace
+
+    from bus.errors import NotFound
+    from workers.endpointfiles import file_changed, opened, set_changed
+
+    if published:
+
+        def whole(one: HookFile) -> HookFile:
+            after = set_changed(one, name, change)
+            more = (allow,) if allow and allow not in after.network_allow else ()
+            return replace(after, network_allow=(*after.network_allow, *more)).sealed()
+
+        return _publish(fleet, whole, f"webhooks change {name}", yes, dry_run)
+    path = _path(fleet, file)
+    if not path.exists():
+        raise NotFound(f"there is no {path}; say --file, or --fleet for the published set")
+    edited = file_changed(path, name, change)
+    if allow:
+        edited = replace(edited, after=opened(edited.after, str(path), allow))
+    return _write(fleet, edited, made, kept, yes, dry_run)
+
+
+def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
+    """Show the change of a file, ask, and write it, the new secret first."""
+    from bus.config.editing import replace_file
+    from workers.endpointfiles import keep_secret
+
+    name = str(edited.file)
+    lines = difflib.unified_diff(
+        edited.before.splitlines(keepends=True), edited.after.splitlines(keepends=True), name, name
+    )
+    changes = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    go_on = _go_on(fleet, changes, f"Write {name}?", yes, dry_run)
+    if go_on:
+        if made and kept is not None:
+            keep_secret(kept, made)
+        replace_file(edited.file, edited.after)
+    return {"file": name, "diff": redacted(changes), "written": go_on, **({"secret_file": str(kept)} if kept else {})}
+
+
+def _publish(
+    fleet: Context, change: Callable[[HookFile], HookFile], message: str, yes: bool, dry_run: bool
+) -> dict[str, Any]:
+    """Show the change of the published set, ask, and publish it."""
+    from bus.hooksets import apply, diff
+
+    before, version = _published(fleet)
+    after = change(before)
+    changes = diff(before, after, (f"version {version}", "new"))
+    go_on = _go_on(fleet, changes, "Publish it to the fleet?", yes, dry_run)
+    now = (
+        fleet.run(lambda links: apply(links, fleet.keys(), after, message=message, expected=version))
+        if go_on
+        else version
+    )
+    return {"version": now, "before": version, "diff": redacted(changes), "written": go_on}
+
+
+def _go_on(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:
+    if not changes:
+        fleet.say("it says the same already: nothing to change")
+        return False
+    if not fleet.json:
+        fleet.data(shown_diff(fleet, changes))
+    if dry_run:
+        return False
+    if fleet.confirm(question, yes):
+        return True
+    fleet.say("nothing was changed")
+    return False
+
+
+def _tell(fleet: Context, name: str, result: dict[str, Any], made: str, done: str) -> None:
+    if fleet.json:
+        fleet.data({"id": name, **result, **({"secret": made} if made and result["written"] else {})})
+    elif result["written"]:
+        where = f"version {result['version']}" if "version" in result else result["file"]
+        fleet.data(f"{name} {done}: {where}, in force within a second where workers run")
+        if made:
+            fleet.data(f"secret  {made}")
+            kept = result.get("secret_file")
+            fleet.say(f"it is shown once; the workers read it from {kept}" if kept
+                      else "it is shown once; in Redis it is sealed with this machine's key file")  # fmt: skip
+
+
+def _path(fleet: Context, file: Path | None) -> Path:
+    from bus.directories import config_file
+
+    config = fleet.directories().config
+    return file.absolute() if file is not None else config_file(config) or config / "fleethook.yaml"
+
+
+def _published(fleet: Context) -> tuple[HookFile, int]:
+    from bus.hooksets import current_version, load_version
+
+    async def work(links: Links) -> tuple[HookFile, int]:
+        version = await current_version(links, fleet.keys())
+        return await load_version(links, fleet.keys(), version), version
+
+    return fleet.run(work)
+
+
+def _allowed(path: Path) -> tuple[str, ...]:
+    from bus.config.hookfile import load_hook_file
+
+    return load_hook_file(path, "user").network_allow if path.exists() else ()
+
+
+def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> Looked:
+    """What the policy in force, and this list, says to a URL."""
+    from bus.addresses import policy
+    from workers.targets import look
+
+    return look(url, policy([*in_force(fleet, needed=False).network.allow, *allow]), {})
+
+
+def _opened(fleet: Context, looked: Looked, open_it: bool) -> str:
+    """The entry that the allow list needs; Findings where the target is refused and not to be opened."""
+    from bus.addresses import policy
+
+    if looked.allowed:
+        return ""
+    if looked.unresolved:
+        fleet.say(f"warning: {looked.reason}, here and now; every attempt looks again")
+        return ""
+    if not open_it:
+        listed = f'; --allow puts "{looked.place}" into network.allow' if "allow list" in looked.reason else ""
+        raise Findings(f"the address policy refuses it: {looked.reason}{listed}")
+    if not looked.place:
+        raise Findings(f"it cannot be allowed: {looked.reason}")
+    policy([looked.place])  # raises for what can never be allowed
+    return looked.place
