@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "deliveries": Lazy("workers.cli.deliveries:deliveries", "List and show deliveries and their attempts.", _SEE),
     "dead": Lazy("workers.cli.deliveries:dead", "List, show, retry and drop dead letters.", _SEE),
     "webhooks": Lazy("workers.cli.webhooks:webhooks", "Add, change, test and check endpoints; rotate secrets.", _SEE),
+    "listen": Lazy("workers.cli.listen:listen", "Receive your own webhooks here, checked and shown.", _SEE),
     "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, import, apply, roll back and trust hooks.", _SET),
     "plugins": Lazy("workers.cli.plugins:plugins", "List the plugins that hook files bring.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
