@@ -9,7 +9,7 @@ from bus.config.settings import Settings
 from bus.connections import Links
 from bus.keys import SENT_MS, Keys
 from bus.streams import call, checked, server_now
-from workers.deadletters import dead_letters, redrive, sweep
+from workers.deadletters import sweep
 
 log = logging.getLogger("fleethook.chores")
 
@@ -18,7 +18,6 @@ _PAGE: Final = 500
 _PAGE_BYTES: Final = 1024 * 1024
 _MOST_AT_ONCE: Final = 100
 _ROUNDS: Final = 400
-_ALL: Final = 1_000_000
 _NO_LIMIT: Final = 10**15
 
 
@@ -77,13 +76,3 @@ async def _forget_done(links: Links, keys: Keys, before: int) -> int:
                 await link.exchange([("ZREM", keys("recent"), *expired)])
         gone += len(expired)
         start += len(names) - len(expired)
-
-
-async def redrive_all(links: Links, keys: Keys, *, reason: str, target: str) -> int:
-    """Try every delivery again that is a dead letter by now and matches; one that dies again is left alone."""
-    ids = [one.id for one in await dead_letters(links, keys, reason=reason, target=target, most=_ALL)
-           if one.kind == "delivery"]  # fmt: skip
-    total = 0
-    for start in range(0, len(ids), _PAGE):
-        total += await redrive(links, keys, ids[start : start + _PAGE])
-    return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -58,23 +58,27 @@ def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> C
 
 
 async def dead_letters(
-    links: Links, keys: Keys, *, reason: str = "", target: str = "", most: int = 100
-) -> list[DeadLetter]:
-    """The dead letters, newest first, of which reason and target contain the given words."""
+    links: Links, keys: Keys, *, reason: str = "", target: str = "", most: int = 100, since: int = 0, until: int = 0,
+    fits: Callable[[DeadLetter], bool] | None = None,
+) -> list[DeadLetter]:  # fmt: skip
+    """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
     found: list[DeadLetter] = []
-    async for letter in _all(links, keys):
-        if reason.lower() in letter.reason.lower() and target in letter.target:
+    async for letter in _all(links, keys, since, until):
+        named = reason.lower() in letter.reason.lower() and target in letter.target
+        if named and (fits is None or fits(letter)):
             found.append(letter)
             if len(found) == most:
                 break
     return found
 
 
-async def _all(links: Links, keys: Keys) -> AsyncIterator[DeadLetter]:
-    start = 0
+async def _all(links: Links, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
+    start, times = 0, (until or "+inf", since or "-inf")
     while True:
         async with links.link() as link:
-            (page,) = await link.exchange([("ZREVRANGE", keys("dead"), start, start + _PAGE - 1, "WITHSCORES")])
+            (page,) = await link.exchange(
+                [("ZREVRANGEBYSCORE", keys("dead"), *times, "WITHSCORES", "LIMIT", start, _PAGE)]
+            )
             rows = checked(page, "listing dead letters")
             if not rows:
                 return
@@ -83,13 +87,13 @@ async def _all(links: Links, keys: Keys) -> AsyncIterator[DeadLetter]:
                 [("HGETALL", keys("delivery" if "." in name else "deadletter", name)) for name in ids]
             )
         for name, score, reply in zip(ids, rows[1::2], replies, strict=True):
-            letter = _letter(name, int(float(score)), flat(checked(reply, "reading a dead letter")))
+            letter = read_letter(name, int(float(score)), flat(checked(reply, "reading a dead letter")))
             if letter is not None:
                 yield letter
         start += _PAGE
 
 
-def _letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
+def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
     if not fields:
         return None
     text = {key.decode(): value.decode("utf-8", "replace") for key, value in fields.items()
@@ -102,17 +106,23 @@ def _letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None
     )  # fmt: skip
 
 
-async def redrive(links: Links, keys: Keys, ids: Sequence[str]) -> int:
-    """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot)."""
-    now = int(time.time() * 1000)
-    calls = [Call("redrive", (keys("dead"), keys("delivery", name)), (name, now)) for name in ids]
+async def redrive(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot).
+
+    `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
+    """
+    now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
+    calls = [Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before)) for name in ids]
     return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
 
 
-async def drop(links: Links, keys: Keys, ids: Sequence[str]) -> int:
-    """Forget dead letters; returns how many there were."""
+async def drop(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Forget dead letters; returns how many there were. `before` and `counted_by` as for `redrive`."""
+    more = (counted_by,) if counted_by else ()
     calls = [
-        Call("drop", (keys("dead"), keys("delivery", name), keys("deadletter", name)), (name, keys.prefix))
+        Call(
+            "drop", (keys("dead"), keys("delivery", name), keys("deadletter", name), *more), (name, keys.prefix, before)
+        )
         for name in ids
     ]
     return sum(int(checked(reply, "drop")) for reply in await call_all(links, calls)) if calls else 0

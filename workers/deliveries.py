@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ from bus.inforce import HookSet
 from bus.keys import DONE_MS, Keys
 from bus.phases import Phases
 from bus.redaction import redact_text, redact_url
-from bus.streams import Call, Entry, checked, flat
+from bus.streams import Call, Entry, call_all, checked, flat
 from bus.verdicts import Verdict
 
 State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
@@ -147,14 +147,16 @@ def dispatch_call(
 
 
 async def deliveries(
-    links: Links, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100
-) -> list[Delivery]:
-    """Deliveries, newest first, filtered by state, by a part of their target, by event."""
+    links: Links, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100, since: int = 0,
+    until: int = 0, fits: Callable[[Delivery], bool] | None = None,
+) -> list[Delivery]:  # fmt: skip
+    """Deliveries, newest first, filtered by state, part of their target, event, time of their making (ms) and `fits`."""
     found: list[Delivery] = []
     start = 0
     while len(found) < most:
         async with links.link() as link:
-            (page,) = await link.exchange([("ZREVRANGE", keys("recent"), start, start + _PAGE - 1)])
+            asked = ("ZREVRANGEBYSCORE", keys("recent"), until or "+inf", since or "-inf", "LIMIT", start, _PAGE)
+            (page,) = await link.exchange([asked])
             ids = [name.decode() for name in checked(page, "listing deliveries")]
             replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
         for name, reply in zip(ids, replies, strict=True):
@@ -162,7 +164,8 @@ async def deliveries(
             if not fields:
                 continue
             one = read_delivery(name, fields)
-            if state in {"", one.state} and target in one.target and event in {"", one.event}:
+            wanted = state in {"", one.state} and target in one.target and event in {"", one.event}
+            if wanted and (fits is None or fits(one)):
                 found.append(one)
         if len(ids) < _PAGE:
             break
@@ -178,6 +181,19 @@ async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
     if not fields:
         raise NotFound(f"no delivery is called {name!r}; see `fleethook deliveries list`")
     return read_delivery(name, fields)
+
+
+async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Have deliveries tried at once that are due later, parked or dead; returns how many.
+
+    `before` (ms) leaves alone what has changed since then; `counted_by` is the key of a job that counts each.
+    """
+    more = (counted_by,) if counted_by else ()
+    calls = [
+        Call("retry", (keys("due"), keys("delivery", name), keys("dead"), *more), (name, keys.prefix, before))
+        for name in ids
+    ]
+    return sum(int(checked(reply, "retry")) for reply in await call_all(links, calls)) if calls else 0
 
 
 def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:

@@ -22,6 +22,7 @@ from bus.inforce import Watcher
 from bus.keys import HEARTBEAT_MS, Keys
 from bus.requests import read_event, read_request
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
+from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
@@ -46,6 +47,8 @@ _CARRIER_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
 CHORES_SECONDS: Final = 30.0
+_JOBS_SECONDS: Final = 1.0
+"""How soon a maintenance job whose worker died, or that lets others have their turn, is taken up again."""
 _SEARCH_MS: Final = 60_000
 """How far an agent's clock may be off for a repeated event to be found."""
 _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
@@ -53,7 +56,7 @@ LAG_PER_CARRIER: Final = 200
 """One more carrier is asked for when so many deliveries wait for each that there is."""
 
 Enqueue = Callable[[str], Awaitable[int]]
-"""Queues an RQ job by its name (`carry`, `tidy`) and returns how many RQ workers listen there."""
+"""Queues an RQ job by its name (`carry`, `tidy`, `maintain`) and returns how many RQ workers listen there."""
 
 
 class Dispatcher:
@@ -139,6 +142,8 @@ class Dispatcher:
             await self._unpark()
         if self._due("chores", CHORES_SECONDS):
             self._ask("tidy")
+        if self._due("jobs", _JOBS_SECONDS) and await waiting(self._links, self._keys):
+            self._ask("maintain")
 
     def _due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()

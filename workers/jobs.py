@@ -23,8 +23,9 @@ from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import FleethookError, Unreachable
 from bus.inforce import Watcher
 from bus.keys import Keys
+from workers.bulk import work_off
 from workers.carrier import Carrier
-from workers.chores import redrive_all, tidy_all
+from workers.chores import tidy_all
 from workers.process import Process, spare_the_collector
 
 log = logging.getLogger("fleethook.jobs")
@@ -73,20 +74,19 @@ def tidy() -> dict[str, int]:
     return process.run_async(work)
 
 
-def redrive(reason: str = "", target: str = "") -> int:
-    """Try again every dead letter of which reason and target contain the given words; returns how many."""
-    process = _PROCESS[0]
+def maintain() -> int:
+    """Work for a while at the maintenance jobs that nobody works at; returns how many deliveries were done."""
 
-    async def work(_keys: Keys, links: Links, _watcher: Watcher) -> int:
-        return await redrive_all(links, process.keys, reason=reason, target=target)
+    async def work(keys: Keys, links: Links, watcher: Watcher) -> int:
+        return await work_off(links, keys, watcher, _watch_stop())
 
-    return process.run_async(work)
+    return _PROCESS[0].run_async(work)
 
 
 ALLOWED: Final[dict[str, Callable[..., Any]]] = {
     "workers.jobs.carry": carry,
     "workers.jobs.tidy": tidy,
-    "workers.jobs.redrive": redrive,
+    "workers.jobs.maintain": maintain,
 }
 
 

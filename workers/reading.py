@@ -167,7 +167,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
             for entry in entries:
                 if _named(entry, b"id") == name:
                     return read_seen(entry, keys)
-    kept = await _kept(links, keys, name)
+    kept = await kept_event(links, keys, name)
     if kept is not None:
         return read_seen(kept, keys)
     for stream in (keys("requests"), keys("waiting")):
@@ -190,7 +190,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
-async def _kept(links: Links, keys: Keys, name: str) -> Entry | None:
+async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
     async with links.link() as link:
         (reply,) = await link.exchange([("HGET", keys("body", name), "data")])

@@ -1,10 +1,10 @@
 -- Turn one event into its deliveries, once.
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
--- ARGV  1 group  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
+-- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
 --       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
+if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local now, added = ARGV[4], 0
 for i = 10, #ARGV, 9 do
   local id, key = ARGV[i], ARGV[5] .. 'delivery:' .. ARGV[i]

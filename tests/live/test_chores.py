@@ -16,8 +16,7 @@ from tests.cli_kit import run
 from tests.support.delivering import owe, turn_end
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
-from workers.chores import redrive_all, tidy_all, trim_events
-from workers.deadletters import dead_letters
+from workers.chores import tidy_all, trim_events
 from workers.deliveries import deliveries
 
 GROUP = "dispatchers"
@@ -135,27 +134,3 @@ async def test_what_is_over_its_time_is_forgotten_and_what_is_owed_stays_listed(
     assert (counted["dead letters"], counted["old deliveries"]) == (1, 1)
     assert await do(links, "EXISTS", keys("delivery", dead), keys("body", names[2])) == 0, "nothing of it is left"
     assert await do(links, "EXISTS", keys("body", names[0])) == 1
-
-
-async def test_redriving_all_takes_each_once_though_they_die_again_at_once(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await publish_hooks(links, keys, 'endpoints:\n  - {id: a, url: "https://a.example"}\n')
-    names = [await owe(links, keys, turn_end()) for _ in range(5)]
-    for name in names:
-        await do(links, "HSET", keys("delivery", f"{name}.a"), "state", "dead", "reason", "receiver answered 404")
-        await do(links, "ZADD", keys("dead"), 1, f"{name}.a")
-    await do(links, "HSET", keys("delivery", f"{names[0]}.a"), "reason", "other")
-    real, rounds = dead_letters, []
-
-    async def dying(*args: Any, **more: Any) -> Any:
-        rounds.append(1)
-        found = await real(*args, **more)
-        assert len(rounds) < 5, "it goes round and round"
-        return found
-
-    monkeypatch.setattr("workers.chores.dead_letters", dying)
-    assert await redrive_all(links, keys, reason="404", target="endpoint:a") == 4
-    assert len(rounds) == 1
-    assert await do(links, "ZCARD", keys("dead")) == 1
-    assert {one.redrives for one in await deliveries(links, keys)} == {0, 1}

@@ -70,7 +70,7 @@ def verify(
 
     if bool(references) == bool(endpoint):
         raise click.UsageError("say --secret, or --endpoint")
-    secrets = secrets_of_endpoint(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
+    secrets = _secrets_of(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
     headers, body = _parted(_read(message), lines)
     reason = ""
     try:
@@ -97,8 +97,7 @@ def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
     return found
 
 
-def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
-    """The secrets that sign for an endpoint in force here; ConfigError where it has none."""
+def _secrets_of(fleet: Context, name: str) -> list[str]:
     import time
 
     from bus.errors import ConfigError, NotFound

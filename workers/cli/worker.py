@@ -13,7 +13,7 @@ KINDS: Final = {
     "dispatcher": "Turn events into deliveries; start carriers; one is active, others stand by.",
     "host": "Answer for the user's and projects' hooks of this machine, where the evaluators run elsewhere.",
     "carrier": "Carry deliveries: background commands and webhooks (an RQ worker).",
-    "chores": "Trim, sweep and redrive (an RQ worker).",
+    "chores": "Trim, sweep, retry and replay (an RQ worker).",
 }
 
 
