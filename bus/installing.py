@@ -38,6 +38,8 @@ def plan_install(agent: str, scope: Scope, where: Where, setup: Setup) -> Plan:
             ours = before is not None and bool(program.form.calls(path, before))
             changes.append(Change(path, before, after, program.form.mode, ours))
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
+    # Whoever shares the repository may have an agent that is not on this machine.
+    troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
     if scope == "project":
         troubles.append(
             "files of a project are shared with its repository, and the commands name paths of this machine"
@@ -91,6 +93,20 @@ def troubles(agent: str, scope: Scope, where: Where, path: Path) -> tuple[tuple[
     """What keeps hooks of this scope from running, and what a person has not approved of in this file."""
     program = installs.find(agent)
     return tuple(program.troubles(where, scope)), tuple(program.trust(where, scope, path))
+
+
+def other_readers(agent: str, scope: Scope, where: Where, *, everybody: bool = False) -> Iterator[Trouble]:
+    """The other agents on this machine (or `everybody`) that run our commands in this agent's file, in its name."""
+    program = installs.find(agent)
+    for name, when in program.readers.get(scope, {}).items():
+        other = installs.find(name)
+        if everybody or installs.evidence(other, where):
+            path = installs.place(program, scope, where)
+            also = f"{other.label} runs the hooks in {path} too{', ' + when if when else ''}: its calls"
+            what = f"{also} then count as {program.label}'s, and come twice where Fleethook is installed for both"
+            wide = f"use `fleethook install {program.name} --scope user` and `fleethook install {name}`"
+            fix = f"leave that off in {other.label}" if when else wide
+            yield Trouble(what, fix, sure=not when)
 
 
 def diff(plan: Plan) -> str:

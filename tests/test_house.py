@@ -20,7 +20,7 @@ MOST_LINES = 400
 # Each outside thing is known by one module (or folder); everybody else goes through it.
 KNOWN_BY = {
     "redis": {"bus.connections", "workers.bench"},
-    "aiohttp": {"bus.posting", "workers.bench"},
+    "aiohttp": {"bus.posting", "workers.bench", "workers.listening"},
     "rq": {"workers.jobs"},
     "cel": {"bus.conditions"},
     "re2": {"bus.regexes"},

@@ -146,6 +146,8 @@ class Program:
     """What only the person can do after an install."""
     runs: Callable[[Path, str], tuple[str, ...]] = lambda _path, command: ("/bin/sh", "-c", command)
     """The words by which it starts a command of ours."""
+    readers: Mapping[Scope, Mapping[str, str]] = field(default_factory=dict)
+    """By scope, the other agents that run the hooks in its file too, and when; empty for always."""
     closes_since: tuple[int, ...] = ()
     """The version from which on its own switch keeps a gate shut when the hook command takes too long."""
 

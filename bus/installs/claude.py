@@ -59,6 +59,9 @@ def _canary(cwd: Path, token: str, command: str) -> Canary:
     return Canary("PreToolUse", payload, {"CLAUDE_PROJECT_DIR": str(cwd)})
 
 
+_THIRD_PARTY: Final = "where its settings include third-party configs"
+"""Cursor's switch, off by default and kept where only it looks (cursor.com/docs, third-party hooks)."""
+
 PROGRAM: Final = Program(
     name="claude",
     label="Claude Code",
@@ -74,5 +77,10 @@ PROGRAM: Final = Program(
     understood=understanding.claude,
     folder=_folder,
     troubles=_troubles,
+    readers={
+        "user": {"cursor": _THIRD_PARTY},
+        "project": {"copilot": "", "cursor": _THIRD_PARTY},
+        "local": {"copilot": "", "cursor": _THIRD_PARTY},
+    },
     closes_since=(2, 1, 295),
 )

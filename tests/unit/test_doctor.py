@@ -103,6 +103,10 @@ def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: 
     checks = {check.id: check.status for check in agent_checks("claude", settings, places, project)}
     assert set(checks.values()) - {"unknown"} == {"ok"}
 
+    (tmp_path / ".cursor").mkdir()
+    (reader,) = (check for check in agent_checks("claude", settings, places, project) if check.id == "claude-readers")
+    assert (reader.status, "Cursor runs the hooks in" in reader.what) == ("unknown", True)
+
     other = Settings(namespace="other")
     found = list(agent_checks("claude", other, places, project))
     assert {check.id for check in found if check.status == "warn"} == {"claude-answers"}

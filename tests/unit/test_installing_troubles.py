@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.hookcommand import Setup
-from bus.installing import events_for, plan_install
+from bus.installing import events_for, other_readers, plan_install
 from bus.installs import Scope, Trouble, Where, find
 from bus.installs.codex import trusted_hash
 from bus.manifest import apply
@@ -67,6 +67,26 @@ def test_what_switches_hooks_off_is_said_by_the_plan(where: Where) -> None:
     shared = plan_install("claude", "project", where, setup)
     assert "shared with its repository" in shared.warnings[-1]
     assert shared.changes[0].path == where.project / ".claude/settings.json"
+
+
+def test_who_else_runs_claude_codes_hooks_is_said(where: Where) -> None:
+    """Copilot CLI reads a project's settings of Claude Code, Cursor all of them where it is told to (documented)."""
+
+    def readers(scope: Scope) -> list[str]:
+        return [trouble.what.partition(" runs")[0] for trouble in other_readers("claude", scope, where)]
+
+    assert readers("project") == []  # neither is here
+    shared = plan_install("claude", "project", where, Setup("/py", "/answers", ("Stop",)))
+    assert sum("its calls then count as Claude Code's" in text for text in shared.warnings) == 2  # whoever shares it
+    (where.home / ".copilot").mkdir(parents=True)
+    (where.home / ".cursor").mkdir()
+    assert readers("user") == ["Cursor"]
+    assert readers("project") == readers("local") == ["Copilot CLI", "Cursor"]
+    copilot, cursor = other_readers("claude", "local", where)
+    assert (copilot.sure, cursor.sure) == (True, False)
+    assert "--scope user" in copilot.fix
+    assert "leave that off" in cursor.fix
+    assert list(other_readers("codex", "user", where)) == []
 
 
 def test_codex_switches(where: Where) -> None:

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "replay": Lazy("workers.cli.replay:replay", "Send past events to endpoints again.", _SEE),
     "jobs": Lazy("workers.cli.replay:jobs", "List, show and stop bulk retries, drops and replays.", _SEE),
     "webhooks": Lazy("workers.cli.webhooks:webhooks", "Add, change, test and check endpoints; rotate secrets.", _SEE),
+    "listen": Lazy("workers.cli.listen:listen", "Receive your own webhooks here, checked and shown.", _SEE),
     "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, import, apply, roll back and trust hooks.", _SET),
     "plugins": Lazy("workers.cli.plugins:plugins", "List the plugins that hook files bring.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),

@@ -70,7 +70,7 @@ def verify(
 
     if bool(references) == bool(endpoint):
         raise click.UsageError("say --secret, or --endpoint")
-    secrets = _secrets_of(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
+    secrets = secrets_of_endpoint(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
     headers, body = _parted(_read(message), lines)
     reason = ""
     try:
@@ -97,7 +97,8 @@ def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
     return found
 
 
-def _secrets_of(fleet: Context, name: str) -> list[str]:
+def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
+    """The secrets that sign for an endpoint in force here; ConfigError where it has none."""
     import time
 
     from bus.errors import ConfigError, NotFound

@@ -16,7 +16,7 @@ from bus.dialects import find as find_dialect
 from bus.directories import Directories
 from bus.errors import ConfigError, Unreachable
 from bus.hookcommand import deadline_ms, timeout_of
-from bus.installing import troubles
+from bus.installing import other_readers, troubles
 from bus.installs import NAMES, Program, Trouble, evidence, find
 from workers.connecting import SHIM_URL, Installed, answers_for, installed, plan, state_of, where_is
 from workers.doctor import INSTALL, Check, State
@@ -53,6 +53,10 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         yield from _current(one, settings, places, cwd)
         yield from _timeouts(one, settings)
     yield from _effective(program, here, cwd)
+    for one in here:
+        for trouble in other_readers(agent, one.scope, where_is(project=cwd)):
+            state: State = "warn" if trouble.sure else "unknown"
+            yield _check(agent, "readers", state, trouble.what, fix=trouble.fix)
     if program.closes_since and version and any(one.closed for one in here) and version < program.closes_since:
         since = ".".join(map(str, program.closes_since))
         text = f"{program.label} closes a gate after a timeout only since {since}; until then the tool call goes on"

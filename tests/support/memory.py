@@ -1,0 +1,29 @@
+"""How much memory another process has, and had at most."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+MIB = 1024 * 1024
+
+
+def rss(pid: int) -> int:
+    """Bytes of a process that lie in memory now."""
+    return _status(pid, "VmRSS")
+
+
+def peak_rss(pid: int) -> int:
+    """Bytes that lay in memory at most since its start; where the system does not say so (macOS), those of now."""
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+        return int(shown.stdout) * 1024
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status.read_text(), re.MULTILINE)
+    assert found, name
+    return int(found[1]) * 1024
