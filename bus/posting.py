@@ -332,7 +332,9 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
         return "tls", f"no TLS connection: {problem}"
     if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):
         return "connect", _connection_text(problem)
-    if isinstance(problem, aiohttp.ClientResponseError):  # its own text ends with the whole URL, and a path may be a secret
+    if isinstance(
+        problem, aiohttp.ClientResponseError
+    ):  # its own text ends with the whole URL, and a path may be a secret
         return "protocol", f"the answer is no HTTP: {problem.message}"[:500]
     return "protocol", f"{type(problem).__name__}: {problem}"[:500]
 
