@@ -110,7 +110,7 @@ def _tool_names(source: str, tool: str, native: str, creates: bool) -> tuple[str
         return (native, *_ALSO_CALLED.get(native, ())) if native else ()
     found: list[str] = []
     for name in tool_names(tool, native):
-        if name != native:
+        if name != native or name == tool:  # OpenCode and Python programs say `bash` themselves
             own = tool_for(CLAUDE, name)
             found += [own, *_ALSO_CALLED.get(own, ())]
     if creates:

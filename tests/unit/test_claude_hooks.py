@@ -111,6 +111,7 @@ def test_what_a_matcher_is_about_depends_on_the_event(
         ("codex", "apply_patch", {"command": PATCH}, ("Edit", "Write", "apply_patch")),
         ("codex", "apply_patch", {"command": "*** Add File: x\n+y"}, ("Write", "Edit", "apply_patch")),
         ("opencode", "todowrite", {}, ("TodoWrite", "todowrite")),
+        ("pigo", "bash", {}, ("Bash", "bash")),  # the canonical name is its own
     ],
 )
 def test_every_agents_tool_has_the_name_that_a_hook_of_claude_knows(
