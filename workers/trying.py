@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.chain import Run, evaluate
-from bus.config.hookfile import HookFile
+from bus.config.hookfile import HookFile, parse_hook_file
 from bus.connections import Links
 from bus.dialects import find
 from bus.directories import Directories, config_file
@@ -45,6 +45,18 @@ async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: 
     if links is not None:
         await watcher.refresh(force=True)
     return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
+
+
+def with_plugins(found: HookSet, folders: Sequence[Path]) -> HookSet:
+    """Those hooks and the plugins in these folders, as a layer of this session alone, below all others (I-08).
+
+    What of them cannot be read stands among that layer's problems.
+    """
+    if not folders:
+        return found
+    imports = json.dumps({"import": [str(folder.absolute()) for folder in folders]})
+    file = parse_hook_file(imports, "session", file="--plugin-dir")
+    return HookSet([*found.files, Layered("session", file.digest[:8] or "1", file)])
 
 
 def hooks_of(file: HookFile) -> HookSet:

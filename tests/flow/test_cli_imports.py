@@ -257,3 +257,24 @@ def test_a_set_that_means_an_option_says_so(home: Path) -> None:
     asked = fleethook("hooks", "test", "tool:pre_execute", "--set", "tool=bash")
     assert asked.code == 2
     assert "say --tool bash, or input.tool=…" in asked.err
+
+
+@pytest.mark.req("I-08")
+def test_a_plugin_dir_counts_for_one_command(home: Path) -> None:
+    plugin = home / "elsewhere" / "mine"
+    put(plugin / ".claude-plugin" / "plugin.json", {"name": "mine"})
+    command = "echo 'not like that' >&2; exit 2"
+    group = {"matcher": "Bash", "hooks": [{"type": "command", "command": command}]}
+    put(plugin / "hooks" / "hooks.json", {"hooks": {"PreToolUse": [group]}})
+    trial = ("hooks", "test", "tool:pre_execute:bash", "--set", "command=ls", "--run", "--json")
+    assert fleethook(*trial).json["matched"] == []
+    tried = fleethook(*trial, "--plugin-dir", str(plugin)).json
+    assert (tried["verdict"]["decision"], tried["verdict"]["reason"]) == ("deny", "not like that")
+    assert [(part["hook"], part["layer"]) for part in tried["verdict"]["parts"]] == [("mine-PreToolUse", "session")]
+    (listed,) = fleethook("plugins", "list", "--plugin-dir", str(plugin.parent), "--json").json
+    assert (listed["name"], listed["layer"], listed["hooks"]) == ("mine", "session", 1)
+    assert fleethook("plugins", "list", "--json").json == []
+    assert "elsewhere/mine" not in fleethook("hooks", "import", "--json").out
+    assert fleethook(*trial, "--plugin-dir", str(plugin), "--file", str(plugin)).code == 2
+    (home / "empty").mkdir()
+    assert "it is not clear whose hooks" in fleethook("plugins", "list", "--plugin-dir", str(home / "empty")).err

@@ -10,7 +10,7 @@ import click
 
 from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooklist import record, short_origin
-from workers.cli.hooksets import in_force, load, sound
+from workers.cli.hooksets import PLUGIN_DIR, in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
 
 COMMANDS: Final = {
@@ -80,6 +80,7 @@ def check(fleet: Context, file: Path | None) -> None:
 @click.option(
     "--file", type=click.Path(path_type=Path, allow_dash=True), help="The hooks of this file, not those in force."
 )
+@PLUGIN_DIR
 @click.option("--run", "effects", is_flag=True, help="Run commands and ask http hooks, too.")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take.")
 @click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
@@ -87,7 +88,7 @@ def check(fleet: Context, file: Path | None) -> None:
 @pass_fleet
 def test(
     fleet: Context, kind: str, tool: str, values: Sequence[str], source: str, cwd: Path | None, file: Path | None,
-    effects: bool, budget: float | None, exit_code: bool,
+    plugin_dirs: Sequence[Path], effects: bool, budget: float | None, exit_code: bool,
 ) -> None:  # fmt: skip
     """Show which hooks an event would meet and what they would say; nothing is sent, no workers are needed.
 
@@ -105,7 +106,13 @@ def test(
     here = (cwd or Path.cwd()).absolute()
     event = made_event(kind, source=source, tool=tool, values=values, cwd=here)
     # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
-    tried = hooks_of(sound(fleet, file)[1]) if file is not None else in_force(fleet, Path(event.cwd), needed=False)
+    if file is not None and plugin_dirs:
+        raise click.UsageError("--file is about one file alone: say --plugin-dir without it")
+    tried = (
+        hooks_of(sound(fleet, file)[1])
+        if file is not None
+        else in_force(fleet, Path(event.cwd), needed=False, plugin_dirs=plugin_dirs)
+    )
     seconds = fleet.settings().budget if budget is None else budget
     fitting, verdict = asyncio.run(
         try_event(event, tried, effects=effects, seconds=seconds, policy=fleet.settings().on_failure)

@@ -155,23 +155,39 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
         fleet.data(f"version {made} is in force, the same as version {target}")
 
 
-def in_force(fleet: Context, cwd: Path | None = None, *, needed: bool = True) -> HookSet:
-    """The hooks in force here; where the server is away and not `needed`, those of this machine alone."""
+PLUGIN_DIR: Final = click.option(
+    "--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR", type=click.Path(exists=True, path_type=Path),
+    help="A plugin of Claude Code or ion, or a folder of them, for this command alone.",
+)  # fmt: skip
+
+
+def in_force(
+    fleet: Context, cwd: Path | None = None, *, needed: bool = True, plugin_dirs: Sequence[Path] = ()
+) -> HookSet:
+    """The hooks in force here, and those of plugins for this command alone.
+
+    Where the server is away and not `needed`, those of this machine alone.
+    """
     import asyncio
 
     from bus.errors import Unreachable
-    from workers.trying import hooks_here
+    from workers.trying import hooks_here, with_plugins
 
     async def work(links: Links | None) -> HookSet:
         return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
 
     try:
-        return fleet.run(work)
+        found = fleet.run(work)
     except Unreachable as error:
         if needed:
             raise
         fleet.say(f"without the fleet's hooks: {error}")
-        return asyncio.run(work(None))
+        found = asyncio.run(work(None))
+    if plugin_dirs:
+        found = with_plugins(found, plugin_dirs)
+        for problem in found.files[-1].file.problems:
+            fleet.say(f"{problem}: this entry is left out")
+    return found
 
 
 def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:

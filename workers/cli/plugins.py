@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.hooksets import PLUGIN_DIR, in_force
 
 COMMANDS: Final = {"list": Lazy("workers.cli.plugins:list_plugins", "List the plugins, and the hooks of each.")}
 
@@ -17,18 +20,18 @@ def plugins() -> None:
 
 
 @click.command("list")
+@PLUGIN_DIR
 @common_options
 @pass_fleet
-def list_plugins(fleet: Context) -> None:
+def list_plugins(fleet: Context, plugin_dirs: Sequence[Path]) -> None:
     """List the plugins in force here: name, whether it is enabled, how many hooks, which commands and skills it has."""
     import msgspec
 
     from workers.cli.hooklist import short_origin
-    from workers.cli.hooksets import in_force
     from workers.cli.showing import plain
     from workers.pluginlist import plugins as listed
 
-    found = listed(in_force(fleet, needed=False).files)
+    found = listed(in_force(fleet, needed=False, plugin_dirs=plugin_dirs).files)
     if fleet.json:
         fleet.data([msgspec.to_builtins(one) for one in found])
         return
