@@ -25,6 +25,12 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 25
     published: int = 2_000
     delivered: int = 4_000
+    plain: int = 50
+    """Deliveries the plain way."""
+    paced: int = 2_500
+    """Events of one run at a steady pace."""
+    ills: int = 6
+    """How many kinds of ill receivers."""
     starts: int = 3
     """The least number of times that everything is started."""
     warm_ups: int = 1
@@ -33,7 +39,18 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 FULL: Final = Sizes()
 QUICK: Final = Sizes(
-    requests=5, slices=1, many=64, hooks=50, processes=2, published=200, delivered=100, starts=1, warm_ups=0
+    requests=5,
+    slices=1,
+    many=64,
+    hooks=50,
+    processes=2,
+    published=200,
+    delivered=100,
+    plain=2,
+    paced=100,
+    ills=1,
+    starts=1,
+    warm_ups=0,
 )
 """Whether every comparison runs, in seconds; no figure of it is one to quote."""
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from workers.bench.dialects import dialect_figures
+from workers.bench.pacing import isolation_figures, latency_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
@@ -17,13 +18,19 @@ from workers.bench.streaming import delivery_figures, publish_figures
 
 Say = Callable[[str], None]
 
+
+async def _deliveries(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
+    return [*await delivery_figures(url, rounds, sizes), *await latency_figures(url, rounds, sizes)]
+
+
 PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = {
     "request": request_figures,
     "command": command_figures,
     "dialects": dialect_figures,
     "shim": shim_figures,
     "publish": publish_figures,
-    "deliveries": delivery_figures,
+    "deliveries": _deliveries,
+    "isolation": isolation_figures,
     "start": lambda _url, rounds, sizes: start_figures(rounds, sizes),
 }
 

@@ -19,6 +19,7 @@ from bus.hooksets import apply
 from bus.keys import Keys
 from bus.signing import generate_secret
 from workers.bench.bare import bare_client
+from workers.bench.plain import CLIENT, plainly
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 
@@ -74,12 +75,13 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             rounds,
             warm_ups=sizes.warm_ups,
         )
+        plain = [await plainly(url, port, sizes.plain) for _ in range(min(rounds, 3))]
     note = f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed, attempts logged"
+    what = "deliveries per CPU-second of the carrier"
     return [
-        figure(
-            "deliveries per CPU-second of the carrier", "raw aiohttp keep-alive loop", "/cpu-s", ours, theirs, bar=0.45,
-            sense="at least", note=note,
-        )
+        figure(what, "raw aiohttp keep-alive loop", "/cpu-s", ours, theirs, bar=0.55, sense="at least", note=note),
+        figure(f"{what}, plainly", f"an RQ job each, {CLIENT}, tenacity in the job", "/cpu-s", ours, plain, bar=20.0,
+               sense="at least", note=note),
     ]  # fmt: skip
 
 
