@@ -50,7 +50,7 @@ def list_webhooks(fleet: Context) -> None:
 
     known = in_force(fleet).endpoints.values()
     recent = fleet.run(lambda links: listed(links, fleet.keys(), target="endpoint:", most=_RECENT))
-    states = {one.id: Counter(d.state for d in recent if d.target == f"endpoint:{one.id}") for one in known}
+    states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
     if fleet.json:
         for one in known:
             fleet.stream(_endpoint(one, states[one.id]))
@@ -71,9 +71,9 @@ def show_webhook(fleet: Context, name: str) -> None:
     """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
     from workers.deliveries import deliveries as listed
 
-    one = _find(in_force(fleet), name)
+    one = find_endpoint(in_force(fleet), name)
     recent = fleet.run(lambda links: listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT))
-    record = _whole(one, Counter(d.state for d in recent if d.target == f"endpoint:{name}"))
+    record = _whole(one, Counter(d.state for d in recent if _is_for(d.target, name)))
     if fleet.json:
         fleet.data(record)
         return
@@ -95,7 +95,7 @@ def test_webhook(fleet: Context, name: str) -> None:
     from workers.webhooks import shown
 
     hooks = in_force(fleet)
-    endpoint = _find(hooks, name)
+    endpoint = find_endpoint(hooks, name)
     reply, wrong = asyncio.run(_post_test(hooks, endpoint))
     said = shown(reply)
     if fleet.json:
@@ -165,6 +165,11 @@ def _whole(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _is_for(target: str, name: str) -> bool:
+    """Whether a target is this endpoint; behind an @ stands the host whose own file names it."""
+    return target.partition("@")[0] == f"endpoint:{name}"
+
+
 def _said(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_said, value))
@@ -173,7 +178,8 @@ def _said(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _find(hooks: HookSet, name: str) -> Endpoint:
+def find_endpoint(hooks: HookSet, name: str) -> Endpoint:
+    """The endpoint of this name that is in force; NotFound says which was meant."""
     import difflib
 
     from bus.errors import NotFound
