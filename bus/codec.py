@@ -76,7 +76,9 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - an
         raise
     except json.JSONDecodeError as error:
         raise DecodeError(f"payload is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:  # which Pythons raise how deep differs
+        raise DecodeError(f"nested deeper than {MAX_DEPTH} levels") from error
+    except ValueError as error:
         raise DecodeError(f"payload is not usable JSON ({type(error).__name__})") from error
     return value
 

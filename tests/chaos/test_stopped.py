@@ -157,7 +157,7 @@ hooks:
         (claim,) = await _get(links, keys("claim", event.id))
         stopped = next(one for one in fleet.of("evaluator") if f"-{one.popen.pid}-" in claim.decode())
         stopped.freeze()
-        await when(lambda: counts.length("waiting") == 1, "it is taken over and put aside")
+        await when(lambda: event.id in _ids(counts, "waiting"), "it is taken over and put aside")
         Path(f"{go}.1").touch()
         stopped.thaw()
         await when(lambda: len(effects.read_text().split()) == 2, "who was stopped has a free slot and runs it again")
@@ -169,6 +169,11 @@ hooks:
     assert verdict.decision == "deny"
     assert verdict.repeated, "it ran twice, and the verdict says so"
     assert counts.record().ids == Counter([event.id, other.id])
+
+
+def _ids(counts: Counts, stream: str) -> set[str]:
+    rows: list[tuple[bytes, dict[bytes, bytes]]] = counts.client.xrange(counts.keys(stream))
+    return {fields[b"id"].decode() for _, fields in rows}
 
 
 async def _get(links: Links, name: str) -> list[bytes]:

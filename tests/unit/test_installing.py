@@ -187,7 +187,7 @@ def test_reinstalling_over_a_changed_file_never_brings_old_entries_back(place: P
 @pytest.mark.parametrize(
     ("text", "place_named"),
     [
-        ('{"a": 1,}', "1:9"), ("", "1:1"), ("{} // note", "1:4"), ("[]", "1:1"), ('{"hooks": []}', "hooks"),
+        ('{"a": 1, x}', "1:10"), ("", "1:1"), ("{} // note", "1:4"), ("[]", "1:1"), ('{"hooks": []}', "hooks"),
         ('{"hooks": {"Stop": {}}}', "hooks.Stop"), ('{"a": 1, "a": 2}', "twice"), ("\udcff", "UTF-8"),
     ],
 )  # fmt: skip
