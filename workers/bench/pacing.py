@@ -39,6 +39,7 @@ _GRACE: Final = 1.0
 """Seconds after the last event that a delivery may take to count as carried in time."""
 
 _PATIENCE: Final = 60.0
+_CONNECTIONS: Final = 16
 _MARK: Final = re.compile(rb"mark-(\d+)-")
 
 
@@ -186,14 +187,14 @@ async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]
 
 async def _isolated(url: str, sink: Sink, count: int, ill: str, ills: int, turn: int) -> Paced:
     """One run on a fleet of its own: nothing that ill receivers left waits in the next one's way."""
-    async with _ours(url, sink, f"bench-{turn}-{ill.replace(' ', '-') or 'healthy'}-{ills}", ill, ills) as send:
+    async with _ours(url, sink, f"bench-{turn}-{ill.lower().replace(' ', '-') or 'healthy'}-{ills}", ill, ills) as send:
         return await _pace(sink, send, count, range(ills, ENDPOINTS))
 
 
 async def _pace(sink: Sink, send: Callable[[int, int], Awaitable[object]], count: int, healthy: Sequence[int]) -> Paced:
     """Publish `count` events at the pace, to one endpoint each in turn, and wait a little for the last ones."""
     sink.begin()
-    start, sending = time.perf_counter(), set()
+    start, sending = time.perf_counter(), []
     for mark in range(count):
         late = start + mark / PER_SECOND - time.perf_counter()
         if late > 0:
@@ -201,9 +202,7 @@ async def _pace(sink: Sink, send: Callable[[int, int], Awaitable[object]], count
         lane = mark % ENDPOINTS
         if lane in healthy:
             sink.sent[mark] = time.perf_counter()
-        task = asyncio.ensure_future(send(mark, lane))
-        sending.add(task)
-        task.add_done_callback(sending.discard)
+        sending.append(asyncio.ensure_future(send(mark, lane)))
     await asyncio.gather(*sending)
     await sink.all_came(_GRACE)
     return Paced(sorted(sink.took.values()), len(sink.took) / len(sink.sent))
@@ -258,10 +257,11 @@ async def _ours(
 @asynccontextmanager
 async def _bare(url: str, sink: Sink) -> AsyncIterator[Callable[[int, int], Awaitable[object]]]:
     async with process(url, "-m", "workers.bench.pacing", str(sink.port)):
-        client = bare_client(url)
+        client, few = bare_client(url), asyncio.Semaphore(_CONNECTIONS)
 
-        def send(mark: int, lane: int) -> Awaitable[object]:
-            return client.xadd("bench:paced", {"lane": lane, "body": f"mark-{mark}-" + "d" * 1000})
+        async def send(mark: int, lane: int) -> object:
+            async with few:
+                return await client.xadd("bench:paced", {"lane": lane, "body": f"mark-{mark}-" + "d" * 1000})
 
         await _warm(sink, send, range(ENDPOINTS))
         yield send
