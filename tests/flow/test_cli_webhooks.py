@@ -152,9 +152,11 @@ def test_a_url_is_checked_with_a_reason() -> None:
         assert done.json["reason"]
         return done.code, done.json["verdict"]
 
-    assert check("https://h.example/", "--resolve", "H.example.=8.8.8.8,2606:4700::1111") == (0, "allow")
+    assert check("https://h.example/", "--resolve", "H.example=8.8.8.8,2606:4700::1111") == (0, "allow")
+    assert check("https://bücher.example/", "--resolve", "BÜCHER.example=8.8.8.8") == (0, "allow")
     assert check("https://h.example/", "--resolve", "h.example=8.8.8.8,10.0.0.1") == (1, "refuse")
     assert check("http://127.0.0.1:9000/", "--allow", "localhost:9000") == (0, "allow")
+    assert check("https://h.example./", "--resolve", "h.example.=8.8.8.8") == (1, "refuse")
     assert fleethook("webhooks", "check", "https://h.example/", "--resolve", "h.example").code == 2
     for case in [one for one in CASES if one["stage"] in {"parse", "address"}][::4]:
         assert check(case["url"]) == ((0, "allow") if case["expect"] == "allow" else (1, "refuse")), case

@@ -87,13 +87,20 @@ def verify(
 
 
 def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Addresses by name, each name spelled as the parser spells the one in the URL."""
+    from bus.addresses import parse_target
+    from bus.errors import TargetRefused
+
     found = []
     for text in names:
         name, separator, addresses = text.partition("=")
         listed = [one.strip() for one in addresses.split(",") if one.strip()]
         if not (separator and name and listed):
             raise click.UsageError(f"{text!r} is no NAME=ADDR[,ADDR...]")
-        found.append((name.strip().rstrip(".").lower(), listed))
+        try:
+            found.append((parse_target(f"https://{name.strip()}/").host, listed))
+        except TargetRefused:
+            continue  # no URL with such a host gets as far as its addresses
     return found
 
 
