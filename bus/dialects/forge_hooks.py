@@ -89,14 +89,18 @@ class _Forge:
 
     def directory(self, hook: Hook, event: Event) -> str:
         """Where the hook runs: its own directory (relative to the project), else the event's project root (F-09)."""
-        root = str(forge_project_root(event.cwd)) if os.path.isabs(event.cwd) else ""
-        return os.path.join(root, os.path.expanduser(hook.working_dir)) if hook.working_dir else root
+        own = os.path.expanduser(hook.working_dir)
+        if os.path.isabs(own):
+            return own
+        # A folder that is gone has no project: whoever runs the hook has another, and a guard still guards.
+        known = os.path.isabs(event.cwd) and os.path.isdir(event.cwd)
+        return os.path.join(forge_project_root(event.cwd), own).rstrip("/") if known else ""
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
         """`FORGE_*` by the event's kind, and the short names (F-07, F-08)."""
         found = {
             "FORGE_EVENT": event.type, "EVENT_TYPE": event.type, "FORGE_SESSION_ID": event.session,
-            "FORGE_WORKING_DIR": self.directory(hook, event),
+            "FORGE_WORKING_DIR": self.directory(hook, event) or event.cwd,
         }  # fmt: skip
         if event.tool:
             tool, given = facts.tool_call(NAME, event)
