@@ -18,6 +18,7 @@ from rq import Queue
 
 from bus.config.settings import Settings
 from bus.connections import Links
+from bus.errors import Unreachable
 from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.streams import server_now
@@ -27,6 +28,7 @@ from tests.support.receivers import Receiver, receiving
 from tests.support.running import HOST, do, namespace, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
+from workers import bulk
 from workers.bulk import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
 from workers.deadletters import dead_letters
 from workers.deliveries import deliveries, retry
@@ -266,6 +268,34 @@ async def test_a_killed_chores_worker_costs_nothing_and_repeats_nothing(
         assert {got.headers["fleethook-replay-of"] for got in receiver.got} == {*names}
         assert await left(links, keys) == {}
     asked.on.connection.close()
+
+
+@pytest.mark.req("G-10")
+async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a page was done and before its cursor was written: whoever comes next does it again, to no effect."""
+    names = await bury(links, keys, 450)
+    name = await begin(links, keys, "redrive", Wanted(reason="for a test"))
+    real, pages = bulk.ACTS["redrive"], []
+
+    async def dies(*args: Any, **more: Any) -> int:
+        pages.append(await real(*args, **more))
+        if len(pages) == 2:
+            raise Unreachable("killed here")
+        return pages[-1]
+
+    monkeypatch.setitem(bulk.ACTS, "redrive", dies)
+    with pytest.raises(Unreachable):
+        await worked(links, keys, name)
+    half = await job(links, keys, name)
+    assert (half.state, half.done, half.looked) == ("running", 400, 200)
+    await do(links, "DEL", keys("alive", f"job-{name}"))  # its lease has run out
+    await do(links, "ZADD", keys("dead"), await server_now(links) + 1_000, names[250])  # it died again meanwhile
+    await do(links, "HSET", keys("delivery", names[250]), "state", "dead")
+    ended = await worked(links, keys, name)
+    assert (ended.state, ended.done) == ("done", 450)
+    assert sorted(await ready(links, keys)) == names
 
 
 class Chores(Asked):
