@@ -23,7 +23,7 @@ import msgspec
 from bus.dialects import Capability
 from bus.dialects.settling import Agent, Case, settle
 from bus.errors import Denied, FleethookError
-from bus.events import STOPS, Event, EventType, source_name
+from bus.events import OWN, STOPS, Event, EventType, source_name
 from bus.plainness import plain
 from bus.verdicts import Verdict
 
@@ -40,6 +40,7 @@ _CAN: Final = {
         type=kind.value, waits=True, block=True, ask=kind not in STOPS, rewrite=True, rewrite_as="alone", context=True
     )
     for kind in EventType
+    if kind not in OWN
 }  # fmt: skip
 """A program can be told everything; nobody is asked whether it may stop."""
 

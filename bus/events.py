@@ -50,7 +50,13 @@ class EventType(StrEnum):
     MODEL_POST_SWITCH = "model:post_switch"
     CONFIG_CHANGE = "config:change"
     FILE_CHANGE = "file:change"
+    # What Fleethook itself has to say of its endpoints.
+    ENDPOINT_FAILING = "endpoint:failing"
+    ENDPOINT_DISABLED = "endpoint:disabled"
 
+
+OWN = frozenset({EventType.ENDPOINT_FAILING.value, EventType.ENDPOINT_DISABLED.value})
+"""What Fleethook itself announces; no agent has these."""
 
 PRE_TOOL = frozenset({EventType.TOOL_PRE_EXECUTE.value})
 """Where a fail-closed policy denies a tool call."""

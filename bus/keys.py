@@ -36,6 +36,8 @@ KEPT_MS: Final = 10 * MINUTE
 CALL_MS: Final = MINUTE
 DONE_MS: Final = 7 * DAY
 DEAD_MS: Final = 30 * DAY
+FAILING_MS: Final = 10 * DAY
+"""Twice the time after which an endpoint that does nothing but fail is disabled, by its default."""
 SENT_MS: Final = 7 * DAY
 """How long a drained spool record is remembered, so that a drainer that crashed repeats nothing."""
 
@@ -56,6 +58,10 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("body:*", "hash", "until its last delivery is delivered or expires", "dispatcher", "carriers", "an event's body while a delivery of it is open"),
     Key("parked:*", "list", "until a place of the target is free", "carriers", "carriers", "deliveries over their target's cap"),
     Key("flight:*", "zset", "members leave with their outcome", "carriers", "carriers", "attempts under way for one target, by the time their lease ends"),
+    Key("breaker:*", "hash", DAY, "carriers", "carriers, dispatcher, readers", "an open breaker: since when, when the next probe is due, which one is under way"),
+    Key("halted:*", "hash", "until it is resumed or enabled", "admins, carriers", "carriers, dispatcher, readers", "an endpoint that is paused or disabled: since when, by whom, why"),
+    Key("failing:*", "hash", FAILING_MS, "carriers", "carriers, readers", "an endpoint that has done nothing but fail: since when, how often; gone with its next success"),
+    Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets whose parked deliveries may go on, by time in milliseconds"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
     Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),
     Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is no delivery: where it stood, why, its bytes (cut)"),

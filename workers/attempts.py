@@ -25,6 +25,7 @@ from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
+from workers.outcomes import Says, says
 from workers.posters import Posters
 from workers.responses import response_text
 from workers.retries import AttemptFailed, GivenUp, schedule_of
@@ -91,6 +92,8 @@ class Result(NamedTuple):
     output: str = ""
     head: str = ""
     phases: Phases | None = None
+    says: Says = ""
+    """Of the receiver (`outcomes.py`); empty for a command."""
 
 
 class Attempts:
@@ -127,7 +130,8 @@ class Attempts:
         poster = posters.under(in_force.network)
         reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
         head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
-        return Result(judge(reply, endpoint.format), schedule, reply.status, kept, head, reply.phases)
+        error = judge(reply, endpoint.format)
+        return Result(error, schedule, reply.status, kept, head, reply.phases, says(reply, error))
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.

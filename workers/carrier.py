@@ -20,10 +20,11 @@ from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all, checked
 from workers.attempts import Attempts, Result, Taken
+from workers.breakers import Failures, Limits, change_text
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
 from workers.process import SELDOM, drained
-from workers.retries import GivenUp, next_delay
+from workers.retries import AttemptFailed, GivenUp, next_delay
 
 log = logging.getLogger("fleethook.carrier")
 
@@ -47,6 +48,7 @@ _READ_SECONDS: Final = 0.25
 _LAST_WORDS_SECONDS: Final = 3.0
 _OUTAGE_SECONDS: Final = 2.5
 _MOST_OUTCOMES: Final = 256
+_PLAIN: Final = frozenset({0, 1})
 
 
 class Overtaken(FleethookError):
@@ -58,6 +60,7 @@ class Outcome(NamedTuple):
 
     key: tuple[str, str]
     args: tuple[Argument, ...]
+    target: str
 
 
 class Carrier:
@@ -65,7 +68,7 @@ class Carrier:
 
     def __init__(
         self, url: str, keys: Keys, links: Links, watcher: Watcher, *, in_flight: int = 100, keep_ms: int = DONE_MS,
-        drain: float = DRAIN_SECONDS,
+        drain: float = DRAIN_SECONDS, limits: Limits | None = None, failures: Failures | None = None,
     ) -> None:  # fmt: skip
         self.name = consumer_name("carrier")
         self._keys, self._links, self._watcher = keys, links, watcher
@@ -84,6 +87,8 @@ class Carrier:
         self._settling = asyncio.Event()
         self._writing = asyncio.Lock()
         self._attempts = Attempts(watcher, keys)
+        self._failures = failures if failures is not None else Failures()
+        self._limits = (limits or Limits()).args
         self._adopt_from = 0.0
         self.carried = 0
 
@@ -191,6 +196,8 @@ class Carrier:
             if row[0] == b"later":
                 self._consumer.doubtful = True  # it is ours and pending; so it is found again, soon
             if row[0] != b"run":
+                if len(row) > 1:  # parked, since its target's breaker is open
+                    self._failures.forget(row[1].decode("utf-8", "replace"))
                 continue
             body = bodies.setdefault(row[4], row[1])
             target, timeout, event, tries, kind, hook, version, layer = (
@@ -258,8 +265,21 @@ class Carrier:
                     output=result.output, carrier=self.name, head=result.head, phases=result.phases,
                     next=now + wait if outcome == "retry" else 0)
         )  # fmt: skip
-        self._outcomes.append(Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record)))
+        said = self._said(taken.target, result)
+        self._outcomes.append(
+            Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target)
+        )
         self._settling.set()
+
+    def _said(self, target: str, result: Result) -> str:
+        """What settle.lua is told of the target; its failures are counted here."""
+        if result.says == "failed":
+            word = "open" if self._failures.failed(target) else "failed"
+            wanted = result.error.retry_after if isinstance(result.error, AttemptFailed) else 0.0
+            return f"{word} {int(wanted * 1000)}" if wanted else word
+        if result.says:
+            self._failures.answered(target)
+        return result.says
 
     async def _settle_all(self) -> None:
         """Write the outcomes down, as many in one write as have come together meanwhile."""
@@ -284,13 +304,20 @@ class Carrier:
                 (reply,) = await call_all(self._links, [self._settle_call(batch)])
                 written = batch
                 try:
-                    checked(reply, "writing outcomes")
+                    self._tell(batch, checked(reply, "writing outcomes"))
                 except Unreachable:
                     raise
                 except FleethookError:
                     written = await self._flush_singly(batch)
                 del self._outcomes[: len(batch)]
                 self._held.difference_update(one.key for one in written)
+
+    def _tell(self, batch: Sequence[Outcome], reply: Sequence[int | bytes]) -> None:
+        """Log what changed for targets, where the reply says more than that each outcome was written."""
+        if not _PLAIN.issuperset(reply):
+            for one, changed in zip(batch, reply, strict=True):
+                if isinstance(changed, bytes):
+                    log.warning("%s", change_text(one.target, changed.decode(), str(one.args[5])))
 
     async def _flush_singly(self, batch: Sequence[Outcome]) -> list[Outcome]:
         """Those that were written: one that the server refuses must not hold up the others.
@@ -303,12 +330,13 @@ class Carrier:
             if isinstance(reply, Exception):
                 log.error("the outcome of %s could not be written (%s); it is tried again later", one.args[2], reply)
             else:
+                self._tell([one], reply)
                 written.append(one)
         return written
 
     def _settle_call(self, batch: Sequence[Outcome]) -> Call:
         return Call("settle", (self._keys("deliveries"),),
-                    (GROUP, self.name, self._keep_ms, self._keys.prefix, KEPT_ATTEMPTS,
+                    (GROUP, self.name, self._keep_ms, self._keys.prefix, KEPT_ATTEMPTS, *self._limits,
                      *(part for one in batch for part in one.args)))  # fmt: skip
 
     async def _beat(self) -> None:

@@ -96,10 +96,16 @@ def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -
 
 def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
     return Owed(
-        id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys), target=f"endpoint:{endpoint.id}",
+        id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys),
+        target=endpoint_target(endpoint, event.host),
         cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
         version=endpoint.version, layer=endpoint.layer,
     )  # fmt: skip
+
+
+def endpoint_target(endpoint: Endpoint, host: str) -> str:
+    """The target of an endpoint's deliveries on `host`: what one user's file names is not what another's names so."""
+    return f"endpoint:{endpoint.id}" if endpoint.layer == "fleet" else f"endpoint:{endpoint.id}@{host}"
 
 
 def _for_hook(event: Event, hook: Hook, keys: Keys) -> Owed:

@@ -211,8 +211,9 @@ class Dispatcher:
 
     async def _wake(self) -> tuple[bool, float]:
         """Move what is due back to the carriers; whether anything was, and seconds until the next one is."""
-        moved, left = await call(self._links, "wake", (self._keys("due"),), (_WAKE_MOST, self._keys.prefix))
-        if moved == _WAKE_MOST:
+        keys = (self._keys("due"), self._keys("openings"))
+        moved, left = await call(self._links, "wake", keys, (_WAKE_MOST, self._keys.prefix))
+        if moved >= _WAKE_MOST:
             return True, 0.0
         return bool(moved), WAKE_SECONDS if left == b"" else int(left) / 1000
 
@@ -231,7 +232,7 @@ class Dispatcher:
         async with self._links.link() as link:
             parked = await link.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
-            Call("unpark", (keys("parked", target), keys("flight", target)), (keys.prefix,))
+            Call("unpark", (keys("flight", target),), (keys.prefix, target))
             for target, waits in zip(targets, parked, strict=True) if waits == 1
         ]  # fmt: skip
         for reply in await call_all(self._links, calls) if calls else ():

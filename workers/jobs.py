@@ -23,6 +23,7 @@ from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import FleethookError, Unreachable
 from bus.inforce import Watcher
 from bus.keys import Keys
+from workers.breakers import Failures, Limits
 from workers.bulk import work_off
 from workers.carrier import Carrier
 from workers.chores import tidy_all
@@ -43,6 +44,9 @@ _MOST_PAUSE: Final = 5.0
 _PROCESS: list[Process] = []
 """The process that this RQ worker runs in: its settings come from its own environment, never out of a job."""
 
+_FAILURES: Final = Failures()
+"""Outlives a carrier: on a quiet bus each delivery is carried by a new one."""
+
 _stop = threading.Event()
 _ready = threading.Event()
 
@@ -58,7 +62,8 @@ def carry() -> int:
 
     async def work(keys: Keys, links: Links, watcher: Watcher) -> int:
         carrier = Carrier(process.url, keys, links, watcher, in_flight=settings.carrier_in_flight,
-                          keep_ms=max(1, int(settings.deliveries_keep * 1000)))  # fmt: skip
+                          keep_ms=max(1, int(settings.deliveries_keep * 1000)), failures=_FAILURES,
+                          limits=Limits(settings.breaker_first, settings.breaker_most, settings.disable_after))  # fmt: skip
         return await carrier.run(_watch_stop()) if await carrier.work() else 0
 
     return process.run_async(work)

@@ -20,6 +20,7 @@ from bus.redaction import redact
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
+from workers.outcomes import ended
 from workers.responses import body_text
 from workers.retries import AttemptFailed, GivenUp
 from workers.templates import MOST_BODY, content_type, render
@@ -136,6 +137,8 @@ async def post(
 def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp | None:
     """What an answer means: 2xx delivered (None); 408, 425, 429, 5xx and no answer are tried again; the rest is final.
 
+    A receiver makes it final by the header `webhook-delivery: abort`.
+
     `name` is the format that was sent: some services say an error in the body of a 200, or a wait in that of a 429.
     """
     if reply.error == "refused":
@@ -148,7 +151,7 @@ def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp |
     text = f"receiver answered {reply.status}" + (f" ({word})" if word else "")
     if reply.status >= 500 or reply.status in RETRIED:
         wait = max(retry_after(reply.retry_after), min(wanted_wait(name, reply), MOST_RETRY_AFTER))
-        return AttemptFailed(text, wait)
+        return ended(reply, AttemptFailed(text, wait))
     if reply.status == 410:
         return GivenUp(f"{text}: the receiver is gone and wants no more")
     if 300 <= reply.status < 400:

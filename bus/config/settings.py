@@ -90,6 +90,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, _quantity("size", "The same for the memory that the events take; 0 keeps them.", 0, 2**50)
     ] = 256 * MIB
     deliveries_keep: Annotated[float, _time("How long a delivery that is done can be looked at.")] = 7.0 * DAY
+    breaker_first: Annotated[
+        float, _time("How long an open breaker waits before its first probe; doubles with each that fails.", 0.01, DAY)
+    ] = 5.0
+    breaker_most: Annotated[float, _time("The longest wait between probes of an open breaker.", 0.01, DAY)] = (
+        5.0 * MINUTE
+    )
+    disable_after: Annotated[
+        float, _time("An endpoint is disabled after so long a time of nothing but failures; 0 leaves it enabled.")
+    ] = 5.0 * DAY
     dead_keep: Annotated[float, _time("How long a dead letter can be tried again.")] = 30.0 * DAY
     evaluators: Annotated[int, _count("Evaluators that `fleethook up` starts.", 0, 256)] = 2
     carriers: Annotated[int, _count("RQ workers for deliveries that `fleethook up` starts.", 0, 256)] = 2

@@ -10,7 +10,7 @@ from bus.answers import Answer
 from bus.codec import read_json, write_json
 from bus.dialects import Capability
 from bus.errors import DecodeError
-from bus.events import GATES, STOPS, Event, EventType, source_name
+from bus.events import GATES, OWN, STOPS, Event, EventType, source_name
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 
@@ -28,6 +28,7 @@ _FIELDS: Final = frozenset(Event.__struct_fields__)
 CAPABILITIES: Final[dict[str, Capability]] = {
     kind.value: Capability(type=kind.value, waits=waits, block=waits, ask=waits, rewrite=waits, context=waits)
     for kind in EventType
+    if kind not in OWN
     for waits in (kind.value in _WAITING,)
 }
 

@@ -1,11 +1,17 @@
-"""The Lua scripts: one hand-over each, atomic in Redis; each file names its keys and arguments at its head."""
+"""The Lua scripts: one hand-over each, atomic in Redis; each file names its keys and arguments at its head.
+
+A line `-- with NAME` stands for the text of `shared/NAME.lua`: what several hand-overs have to do in the same way.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_WITH: Final = re.compile(r"^-- with ([a-z]+)$", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -27,6 +33,10 @@ def every_script() -> tuple[Script, ...]:
 
 @cache
 def script(name: str) -> Script:
-    """The script in `<name>.lua`."""
-    text = files("bus.scripts").joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    """The script in `<name>.lua`, with what it shares with others."""
+    text = _WITH.sub(lambda found: _read("shared", f"{found[1]}.lua"), _read(f"{name}.lua"))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _read(*path: str) -> str:
+    return files("bus.scripts").joinpath(*path).read_text(encoding="utf-8")

@@ -1,19 +1,24 @@
--- Turn one event into its deliveries, once.
+-- Turn one event into its deliveries, once: ready, or parked where their target may not be tried now. A disabled endpoint
+-- is owed nothing; how much it missed is counted.
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
 --       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
-local now, added = ARGV[4], 0
+local prefix, at, added = ARGV[5], ARGV[4], 0
+-- with gates
 for i = 10, #ARGV, 9 do
-  local id, key = ARGV[i], ARGV[5] .. 'delivery:' .. ARGV[i]
-  if redis.call('HSETNX', key, 'state', 'ready') == 1 then
-    redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', ARGV[i + 2], 'cap', ARGV[i + 3],
+  local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
+  local why = closed(target, id)
+  if why == 'disabled' then
+    redis.call('HINCRBY', prefix .. 'halted:' .. target, 'missed', 1)
+  elseif redis.call('HSETNX', key, 'state', 'ready') == 1 then
+    redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', target, 'cap', ARGV[i + 3],
       'timeout', ARGV[i + 4], 'kind', ARGV[i + 5], 'hook', ARGV[i + 6], 'version', ARGV[i + 7], 'layer', ARGV[i + 8],
-      'attempts', 0, 'tries', 0, 'created', now, 'updated', now)
-    redis.call('XADD', ARGV[i + 1], '*', 'd', id)
-    redis.call('ZADD', KEYS[3], now, id)
+      'attempts', 0, 'tries', 0, 'created', at, 'updated', at)
+    if why then park(target, id, key) else ready(target, id, key, ARGV[i + 1]) end
+    redis.call('ZADD', KEYS[3], at, id)
     if ARGV[i + 5] == 'command' then
       if ARGV[7] ~= '' then redis.call('HSET', key, 'parent', ARGV[7]) end  -- its run will need it (take.lua)
     end

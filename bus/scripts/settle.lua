@@ -1,12 +1,17 @@
--- The outcomes of attempts, each once: logged, and delivered | due later | dead letter; frees the target's place.
+-- The outcomes of attempts, each once: logged, and delivered | due later | dead letter; frees the target's place, and
+-- notes how the target does: its breaker, and for how long an endpoint has done nothing but fail.
 -- KEYS  1 (any key of the slot)
 -- ARGV  1 group  2 consumer  3 kept ms of a delivered one  4 prefix of all keys  5 most attempts kept
+--       6 ms to the first probe of an open breaker  7 most ms between probes  8 ms of nothing but failures that disable an
+--       endpoint (0: never)  9 failures that it takes at least
 --       then for each: stream, entry, delivery, outcome (delivered, retry, dead), ms until the next attempt, reason,
---       attempt record
--- Returns for each 1 where this call settled it, 0 where another had settled it or has taken it over.
+--       attempt record, what it says of the target: '' nothing, ok (it answers), failed, open (failed, and its breaker is
+--       to open), gone (the endpoint is to be disabled); with a space and ms, how long it wants to be left alone
+-- Returns for each 1 where this call settled it, 0 where another had settled it or has taken it over; instead of 1 what
+-- changed for its target: opened closed disabled failing:<percent>.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- with gates
+-- with health
 
 -- A success counts whoever had it; a failure only of whose entry it is: who took it over may be succeeding just now.
 local function ours(stream, entry, outcome)
@@ -15,26 +20,13 @@ local function ours(stream, entry, outcome)
   return #pending > 0 and pending[1][2] == consumer
 end
 
-local function place_for_next(target)
-  while true do
-    local id = redis.call('LPOP', prefix .. 'parked:' .. target)
-    if not id then return end
-    local key = prefix .. 'delivery:' .. id
-    local stream = redis.call('HGET', key, 'stream')
-    if stream then
-      redis.call('HSET', key, 'state', 'ready')
-      redis.call('XADD', stream, '*', 'd', id)
-      return
-    end
-  end
-end
-
 local out, counts = {}, {}
-for i = 6, #ARGV, 7 do
+for i = 10, #ARGV, 8 do
   local stream, entry, id, outcome = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if not ours(stream, entry, outcome) or redis.call('XACK', stream, group, entry) == 0 then
     out[#out + 1] = 0
   else
+    local changed
     local key = prefix .. 'delivery:' .. id
     local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook')
     redis.call('XDEL', stream, entry)
@@ -62,9 +54,10 @@ for i = 6, #ARGV, 7 do
         redis.call('ZADD', prefix .. 'dead', now, id)
       end
       counts[outcome] = (counts[outcome] or 0) + 1
-      place_for_next(d[1])
+      changed = note(d[1], id, outcome, ARGV[i + 7], ARGV[i + 5])
+      release(d[1], changed == 'closed' and room(d[1]) or 1)
     end
-    out[#out + 1] = 1
+    out[#out + 1] = changed or 1
   end
 end
 for outcome, count in pairs(counts) do redis.call('HINCRBY', prefix .. 'stats', 'deliveries:' .. outcome, count) end

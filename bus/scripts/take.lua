@@ -1,12 +1,13 @@
--- Take deliveries that were read: run them, park what is over its target's cap, drop what is done or gone.
+-- Take deliveries that were read: run them, park what is over its target's cap or may not be tried now, drop what is done
+-- or gone. Where a target's breaker is open, one of its deliveries is let through when a probe is due.
 -- KEYS  1 (any key of the slot)
 -- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
 --       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked done gone lost, and later where
--- the bodies are enough for now. The body stands only with the first delivery of its event.
+-- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked dead done gone lost, and later
+-- where the bodies are enough for now; {'parked', target} where the target's breaker is open. The body stands only with
+-- the first delivery of its event.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- with gates
 local out, told, bytes = {}, {}, 0
 
 local function forget(stream, entry)
@@ -28,10 +29,17 @@ for i = 7, #ARGV, 3 do
   elseif bytes >= tonumber(ARGV[6]) then
     out[#out + 1] = {'later'}
   else
-    local flight = prefix .. 'flight:' .. d[1]
+    local flight, why = prefix .. 'flight:' .. d[1], closed(d[1], id)
     redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
-    if redis.call('ZSCORE', flight, id) or redis.call('ZCARD', flight) < tonumber(d[10]) then
-      redis.call('ZADD', flight, now + tonumber(d[2]) + tonumber(ARGV[3]), id)
+    if why == 'disabled' then
+      redis.call('ZREM', flight, id)
+      give_up(id, key, gate(d[1]).why)
+      forget(stream, entry)
+      out[#out + 1] = {'dead'}
+    elseif not why and (redis.call('ZSCORE', flight, id) or redis.call('ZCARD', flight) < tonumber(d[10])) then
+      local ends = now + tonumber(d[2]) + tonumber(ARGV[3])
+      if gate(d[1]).next then begin_probe(d[1], id, ends) end
+      redis.call('ZADD', flight, ends, id)
       redis.call('HSET', key, 'state', 'running')
       if d[5] == 'command' then  -- it may be tried days after its event: what it publishes must still find its chain
         local lineage = prefix .. 'lineage:' .. d[3]
@@ -42,10 +50,10 @@ for i = 7, #ARGV, 3 do
       told[d[3]], bytes = true, bytes + #body
       out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]}
     else
-      redis.call('RPUSH', prefix .. 'parked:' .. d[1], id)
-      redis.call('HSET', key, 'state', 'parked')
+      redis.call('ZREM', flight, id)
+      park(d[1], id, key)
       forget(stream, entry)
-      out[#out + 1] = {'parked'}
+      out[#out + 1] = {'parked', why == 'open' and d[1] or nil}
     end
   end
 end

@@ -1,19 +1,35 @@
--- Move deliveries that are due back to their stream.
--- KEYS  1 due
+-- Move deliveries that are due back to their stream, and look at the targets whose parked deliveries may go on.
+-- KEYS  1 due  2 openings
 -- ARGV  1 most  2 prefix of all keys
 -- Returns {number moved, ms until the next one is due or ''}.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local prefix = ARGV[2]
+-- with gates
+local moved = 0
+
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(ids) do
-  local key = ARGV[2] .. 'delivery:' .. id
-  local stream = redis.call('HGET', key, 'stream')
+  local key = prefix .. 'delivery:' .. id
+  local d = redis.call('HMGET', key, 'stream', 'target')
   redis.call('ZREM', KEYS[1], id)
-  if stream then
-    redis.call('HSET', key, 'state', 'ready')
+  if d[1] then
+    local why = closed(d[2], id)
     redis.call('HDEL', key, 'due')
-    redis.call('XADD', stream, '*', 'd', id)
+    if why == 'disabled' then give_up(id, key, gate(d[2]).why)
+    elseif why then park(d[2], id, key)
+    else ready(d[2], id, key, d[1]) end
   end
+  moved = moved + 1
 end
-local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-return {#ids, first[2] and math.max(0, tonumber(first[2]) - now) or ''}
+
+local targets = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, ARGV[1])
+for _, target in ipairs(targets) do
+  redis.call('ZREM', KEYS[2], target)
+  moved = moved + release(target, room(target))
+end
+
+local next
+for _, key in ipairs(KEYS) do
+  local first = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if first and (not next or first < next) then next = first end
+end
+return {moved, next and math.max(0, next - now) or ''}

@@ -140,6 +140,7 @@ class Fleet:
         own = {
             "FLEETHOOK_HOME": str(self.home), "FLEETHOOK_HOST": "test-host", "FLEETHOOK_REDIS_URL": self._url,
             "FLEETHOOK_NAMESPACE": self.keys.prefix.split(":")[1], VARIABLE: str(self._lifeline),
+            "FLEETHOOK_BREAKER_FIRST": "0.2", "FLEETHOOK_BREAKER_MOST": "1",  # a receiver that fails at random opens it
         }  # fmt: skip
         with log.open("wb") as output:
             popen = subprocess.Popen(

@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Receiver:
-    """Answers `/good` with 204, `/flaky` with 503 at 30 %, `/picky` with 410 for the ids in `refused`, each after `seconds`."""
+    """Answers `/good` with 204, `/flaky` with 503 at 30 %, `/picky` with 422 for the ids in `refused`, each after `seconds`."""
 
     def __init__(self, seed: int = 0, *, seconds: float = 0.0) -> None:
         self._chance, self._seconds = random.Random(seed), seconds
@@ -63,6 +63,6 @@ class Receiver:
         if path == "/flaky" and self._chance.random() < 0.3:
             return 503
         if path == "/picky" and name.partition("_")[0] in self.refused:
-            return 410
+            return 422
         self.taken[name] += 1
         return 204

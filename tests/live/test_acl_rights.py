@@ -207,7 +207,7 @@ def test_a_worker_calls_the_scripts_and_follows_a_channel(login: Any) -> None:
     worker = login("worker")
     sha = worker.script_load(script("wake").text)
     assert sha == script("wake").sha
-    assert worker.evalsha(sha, 1, KEYS("due"), 0, 10, KEYS.prefix) == [0, b""]
+    assert worker.evalsha(sha, 2, KEYS("due"), KEYS("openings"), 10, KEYS.prefix) == [0, b""]
     assert worker.eval("return #KEYS", 2, KEYS("events"), "") == 2  # an empty name stands for "no key"
     with worker.pubsub() as listening:
         listening.subscribe("rq:pubsub:w")

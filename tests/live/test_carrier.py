@@ -19,6 +19,7 @@ from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
+from workers.breakers import Limits
 from workers.carrier import Carrier
 from workers.deadletters import dead_letters, drop, redrive
 
@@ -88,14 +89,14 @@ async def test_the_body_lives_until_the_last_delivery_is_done_or_dropped(
     server: Server, keys: Keys, links: Links
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
-        receiver.by_path = {"/gone": Answer(410), "/off": Answer(404)}
+        receiver.by_path = {"/gone": Answer(403), "/off": Answer(404)}
         await publish_hooks(
             links, keys,
             endpoints(receiver, 'id: a, url: "URL"', 'id: gone, url: "URLgone"', 'id: off, url: "URLoff"'),
         )  # fmt: skip
         name = await owe(links, keys, turn_end())
         _, gone, off = await settled(links, keys, name, "delivered", "dead", "dead")
-        assert "gone" in gone.reason
+        assert "403" in gone.reason
         assert await left(links, keys) == {"dead": 2, "body": 1}
         receiver.by_path.clear()
         assert await redrive(links, keys, [gone.id]) == 1
@@ -235,8 +236,8 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(server: Server, key
         await do(links, "XCLAIM", keys("deliveries"), "carriers", "b", 0, entry)
 
         async def settle(consumer: str, outcome: str) -> Any:
-            row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80")
-            args = ("carriers", consumer, 60_000, keys.prefix, 50, *row)
+            row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80", "ok")
+            args = ("carriers", consumer, 60_000, keys.prefix, 50, *Limits().args, *row)
             (answer,) = await call_all(links, [Call("settle", (keys("deliveries"),), args)])
             return answer
 

@@ -1,0 +1,9 @@
+-- Let an endpoint go on: with a clean slate, so that neither its breaker nor its failures of before count.
+-- KEYS  1 halted:<target>  2 breaker:<target>  3 failing:<target>  4 openings
+-- ARGV  1 target  2 the state that it is to be in (paused or disabled)
+-- Returns {state that it was in ('' for none), since ms, events missed}; only one that was in that state goes on.
+local was = redis.call('HMGET', KEYS[1], 'state', 'at', 'missed')
+if was[1] ~= ARGV[2] then return {was[1] or '', 0, 0} end
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+redis.call('ZADD', KEYS[4], 0, ARGV[1])
+return {was[1], tonumber(was[2]) or 0, tonumber(was[3]) or 0}
