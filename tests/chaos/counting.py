@@ -91,6 +91,11 @@ class Counts:
                     found[f"{key}/{group['name'].decode()}"] = group["pending"] + len(unread)
         return found
 
+    def held(self, pid: int) -> int:
+        """Deliveries that the carriers of one process have read and not settled."""
+        rows = self.client.xinfo_consumers(self.keys("deliveries"), "carriers")
+        return sum(row["pending"] for row in rows if f"-{pid}-".encode() in row["name"])
+
     def under_way(self) -> dict[str, int]:
         """Whatever is not finished: waiting, pending, parked, in flight or due, by key; empty when all is settled."""
         found = self.pending()

@@ -8,18 +8,23 @@ from collections import Counter
 from types import TracebackType
 from typing import Self
 
+from standardwebhooks import Webhook, WebhookVerificationError
+
 
 class Receiver:
     """Answers `/good` with 204, `/flaky` with 503 at 30 %, `/picky` with 422 for the ids in `refused`, each after `seconds`."""
 
-    def __init__(self, seed: int = 0, *, seconds: float = 0.0) -> None:
+    def __init__(self, seed: int = 0, *, seconds: float = 0.0, secret: str = "") -> None:
         self._chance, self._seconds = random.Random(seed), seconds
+        self._verifier = Webhook(secret) if secret else None
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self.refused: set[str] = set()
         self.taken: Counter[str] = Counter()
         """2xx answers by webhook-id."""
         self.attempts: Counter[str] = Counter()
+        self.unsigned: list[str] = []
+        """What the independent verifier says against a request, where there is a secret."""
         self.port = 0
         self.gate = asyncio.Event()
         """Closed, it holds back every answer."""
@@ -44,9 +49,11 @@ class Receiver:
         self._writers.add(writer)
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
-                await reader.readexactly(int(headers.get("content-length", 0)))
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                pairs = (line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+                headers = {name.lower(): value for name, value in pairs}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self._verify(body, headers)
                 status = self._status(head.split(" ", 2)[1], headers.get("webhook-id", ""))
                 await self.gate.wait()
                 await asyncio.sleep(self._seconds)
@@ -57,6 +64,14 @@ class Receiver:
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
+
+    def _verify(self, body: bytes, headers: dict[str, str]) -> None:
+        if self._verifier is None:
+            return
+        try:
+            self._verifier.verify(body, headers)
+        except WebhookVerificationError as error:
+            self.unsigned.append(f"{headers}: {error}")
 
     def _status(self, path: str, name: str) -> int:
         self.attempts[name] += 1
