@@ -13,12 +13,14 @@ from standardwebhooks import Webhook
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.hooksets import apply
+from bus.ids import host_name
 from bus.keys import Keys
 from bus.secrets import resolve_secret
 from bus.signing import headers as signed
-from tests.cli_kit import fleethook, namespace, run
+from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.receivers import Receiver, receiving_beside
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "ssrf-cases.json").read_text(encoding="utf-8"))
 MINE = """\
@@ -185,3 +187,35 @@ def test_a_webhook_is_verified_as_it_came(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (late.code, "370 seconds away from our clock (behind)" in late.out) == (1, True)
     assert fleethook(*said[:-1], "1614265700", "--tolerance", "10m", stdin=text).code == 0
     assert fleethook("webhooks", "verify", stdin=text).code == 2
+
+
+@pytest.mark.req("G-10")
+def test_an_endpoint_is_paused_disabled_and_enabled_again(server: Server, keys: Keys, mine: Path) -> None:
+    def stands() -> str:
+        return str(fleethook("webhooks", "list", "--json").lines[0]["standing"])
+
+    def owed(event: str) -> str:
+        listed = fleethook("deliveries", "list", "--event", event, "--json").lines
+        return str(listed[0]["state"]) if listed else ""
+
+    with receiving_beside() as receiver, workers(server.url, keys, mine.parents[1], "dispatcher", "carrier"):
+        mine.write_text(f'endpoints: [{{id: in, url: "{receiver.url()}"}}]\nnetwork: {{allow: ["localhost"]}}\n')
+        assert stands() == "active"
+        assert fleethook("webhooks", "resume", "in").code == 1, "it is not paused"
+        paused = fleethook("webhooks", "pause", "in", "--reason", "moving house", "--json")
+        assert (paused.code, paused.json["changed"], stands()) == (0, True, "paused")
+        assert "was paused already" in fleethook("webhooks", "pause", "in").out
+        assert "moving house" in fleethook("webhooks", "show", "in").out
+        event = fleethook("publish", stdin=json.dumps({"type": "session:start", "host": host_name()})).out.strip()
+        wait_until(lambda: owed(event) == "parked", "it waits")
+        assert receiver.got == []
+        assert fleethook("webhooks", "resume", "in").code == 0
+        wait_until(lambda: owed(event) == "delivered", "it goes on")
+
+        assert fleethook("webhooks", "disable", "in").code == 2, "nobody can be asked here"
+        assert fleethook("webhooks", "disable", "in", "--yes").code == 0
+        assert stands() == "disabled"
+        enabled = fleethook("webhooks", "enable", "in")
+        assert (enabled.code, "it was disabled since" in enabled.out, stands()) == (0, True, "active")
+        assert fleethook("webhooks", "enable", "in").code == 1
+    assert fleethook("webhooks", "pause", "im").code == 1

@@ -13,9 +13,12 @@ from workers.cli.hooksets import in_force
 from workers.cli.showing import plain, short
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.connections import Links
     from bus.hooks import Endpoint
     from bus.inforce import HookSet
     from bus.posting import Reply
+    from workers.deliveries import Delivery
+    from workers.endpoints import Health
 
 _RECENT: Final = 1_000
 """Deliveries by which `webhooks list` says how its endpoints do."""
@@ -30,6 +33,10 @@ COMMANDS: Final = {
     "set": Lazy("workers.cli.endpoints:set_values", "Change fields of an endpoint."),
     "remove": Lazy("workers.cli.endpoints:remove", "Take an endpoint out."),
     "rotate": Lazy("workers.cli.endpoints:rotate", "Give an endpoint a new secret; both sign for a while."),
+    "pause": Lazy("workers.cli.standing:pause", "Park an endpoint's deliveries."),
+    "resume": Lazy("workers.cli.standing:resume", "Let a paused endpoint's deliveries go on."),
+    "disable": Lazy("workers.cli.standing:disable", "Owe an endpoint nothing more."),
+    "enable": Lazy("workers.cli.standing:enable", "Enable a disabled endpoint with a clean slate."),
     "test": Lazy("workers.cli.webhooks:test_webhook", "Send an endpoint one signed test event now."),
     "check": Lazy("workers.cli.checking:check", "Say whether a URL may be a target, and why."),
     "verify": Lazy("workers.cli.checking:verify", "Check the signature of a webhook that came."),
@@ -46,19 +53,28 @@ def webhooks() -> None:
 @pass_fleet
 def list_webhooks(fleet: Context) -> None:
     """List the endpoints in force here, and how their recent deliveries went."""
+    from bus.ids import host_name
     from workers.deliveries import deliveries as listed
+    from workers.deliveries import endpoint_target
+    from workers.endpoints import read_health
 
     known = in_force(fleet).endpoints.values()
-    recent = fleet.run(lambda links: listed(links, fleet.keys(), target="endpoint:", most=_RECENT))
+    targets = {one.id: endpoint_target(one, host_name()) for one in known}
+
+    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(links, fleet.keys(), target="endpoint:", most=_RECENT)
+        return found, await read_health(links, fleet.keys(), list(targets.values()))
+
+    recent, health = fleet.run(work)
     states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
     if fleet.json:
         for one in known:
-            fleet.stream(_endpoint(one, states[one.id]))
+            fleet.stream(_endpoint(one, states[one.id], health[targets[one.id]]))
     elif known:
-        shown = [_endpoint(one, states[one.id]) for one in known]
-        rows = [(one["id"], one["url"], ", ".join(one["events"]), "signed" if one["secret"] else "unsigned",
+        shown = [_endpoint(one, states[one.id], health[targets[one.id]]) for one in known]
+        rows = [(one["id"], one["url"], ", ".join(one["events"]), "signed" if one["secret"] else "unsigned", one["standing"],
                  one["delivered"], one["open"], one["dead"], one["origin"]) for one in shown]  # fmt: skip
-        fleet.table(("ENDPOINT", "URL", "EVENTS", "SECRET", "DELIVERED", "OPEN", "DEAD", "FROM"), rows)
+        fleet.table(("ENDPOINT", "URL", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM"), rows)
     else:
         fleet.say("no endpoints are in force here")
 
@@ -69,11 +85,20 @@ def list_webhooks(fleet: Context) -> None:
 @pass_fleet
 def show_webhook(fleet: Context, name: str) -> None:
     """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
+    from bus.ids import host_name
     from workers.deliveries import deliveries as listed
+    from workers.deliveries import endpoint_target
+    from workers.endpoints import read_health
 
     one = find_endpoint(in_force(fleet), name)
-    recent = fleet.run(lambda links: listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT))
-    record = _whole(one, Counter(d.state for d in recent if _is_for(d.target, name)))
+    target = endpoint_target(one, host_name())
+
+    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
+        return found, await read_health(links, fleet.keys(), [target])
+
+    recent, health = fleet.run(work)
+    record = _whole(one, health[target], Counter(d.state for d in recent if _is_for(d.target, name)))
     if fleet.json:
         fleet.data(record)
         return
@@ -136,18 +161,18 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
     return reply, wrong.reason if wrong is not None else ""
 
 
-def _endpoint(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
+def _endpoint(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
     from bus.redaction import redact_url
 
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
     return {
         "id": one.id, "url": redact_url(one.url), "events": list(one.events), "tool": one.tool, "when": one.when,
         "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
-        "delivered": states["delivered"], "open": still, "dead": states["dead"],
+        "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
     }  # fmt: skip
 
 
-def _whole(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
+def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any]:
     """An endpoint with every setting; no secret is in it, only what it is known by."""
     import msgspec
 
@@ -158,11 +183,20 @@ def _whole(one: Endpoint, states: Counter[str]) -> dict[str, Any]:
     settings = {key: value for key, value in msgspec.to_builtins(one).items()
                 if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
     return {
-        **_endpoint(one, states), **settings, "retry": list(schedule_of(one)), "headers": redact(one.headers),
+        **_endpoint(one, states, health), **_health(health), **settings,
+        "retry": list(schedule_of(one)), "headers": redact(one.headers),
         "secret": fingerprint(one.secret) if one.secret else "",
         "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
         "routing_key": fingerprint(one.routing_key) if one.routing_key else "", "dialect": one.dialect,
     }  # fmt: skip
+
+
+def _health(one: Health) -> dict[str, Any]:
+    """Why an endpoint is paused, disabled or open, and what it has done but fail."""
+    import msgspec
+
+    plain = msgspec.to_builtins(one)
+    return {key: plain[key] for key in ("reason", "by", "at", "missed", "parked", "breaker", "failing") if key in plain}
 
 
 def _is_for(target: str, name: str) -> bool:
