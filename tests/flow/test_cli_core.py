@@ -185,10 +185,11 @@ def test_logs_follow_a_file_over_its_change(place: Place) -> None:
     path.with_name("fleethook.log.1").write_text("T1 carrier.1 | one\nT2 dispatcher.1 | two\n", "utf-8")
     path.write_text("T3 dispatcher.1 | three\nT4 dispatcher.10 | four\n", "utf-8")
     assert place.run("logs", "--lines", "3").out.splitlines()[0] == "T2 dispatcher.1 | two"
-    with place.popen("logs", "--follow", "--lines", "1", "--process", "dispatcher.1") as followed:
-        assert followed.stdout is not None
+    followed = place.popen("logs", "--follow", "--lines", "1", "--process", "dispatcher.1")
+    assert followed.stdout is not None
+    try:
         assert followed.stdout.readline() == "T3 dispatcher.1 | three\n"
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8") as file:  # at once: nothing may be lost between the old and the new
             file.write("T5 carrier.1 | five\nT6 dispatcher.1 | six \x1b[2J\nT7 dispat")
             file.flush()
             assert followed.stdout.readline() == "T6 dispatcher.1 | six \\x1b[2J\n"
@@ -200,6 +201,9 @@ def test_logs_follow_a_file_over_its_change(place: Place) -> None:
         followed.send_signal(signal.SIGINT)
         assert followed.communicate(timeout=20) == ("", "")
         assert followed.returncode == 0
+    finally:
+        followed.kill()
+        followed.communicate()
 
 
 def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> None:

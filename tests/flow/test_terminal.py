@@ -49,19 +49,23 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
         finally:
             os.close(theirs)
         screen = b""
-        while True:
-            if answer and b"[y/N]: " in screen:
-                meanwhile()
-                os.write(ours, answer.encode())
-                answer = ""
-            try:
-                screen += (chunk := os.read(ours, 65536))
-            except OSError:  # Linux: EIO at the end
-                break
-            if not chunk:
-                break
-        os.close(ours)
-        return process.wait(20), screen.decode().replace("\r\n", "\n")
+        try:
+            while True:
+                if answer and b"[y/N]: " in screen:
+                    meanwhile()
+                    os.write(ours, answer.encode())
+                    answer = ""
+                try:
+                    screen += (chunk := os.read(ours, 65536))
+                except OSError:  # Linux: EIO at the end
+                    break
+                if not chunk:
+                    break
+            return process.wait(20), screen.decode().replace("\r\n", "\n")
+        finally:
+            os.close(ours)
+            process.kill()
+            process.wait()
 
     return run
 

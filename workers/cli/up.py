@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -143,13 +143,17 @@ def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
     path = fleet.directories().log_dir / LOG
     if not path.exists():
         raise ServerError(f"there is no log at {path}; `fleethook up` writes one")
-    old = [*_lines(path.with_name(path.name + ".1")), *_lines(path)]
+    file = path.open(encoding="utf-8", errors="replace")
+    *whole, rest = file.read().split("\n")
+    old = [*_lines(path.with_name(path.name + ".1")), *whole, *([rest] if rest and not follow else [])]
     wanted = [line for line in old if _of(line, process)]
     for line in wanted[len(wanted) - lines :] if lines < len(wanted) else wanted:
         _print(fleet, line)
-    if follow:
+    if not follow:
+        file.close()
+    else:
         with contextlib.suppress(KeyboardInterrupt):  # the usual end is no failure
-            for line in _followed(path):
+            for line in _followed(path, file, rest):
                 if _of(line, process):
                     _print(fleet, line)
 
@@ -267,11 +271,8 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _followed(path: Path) -> Iterator[str]:
-    """Lines as they are added, over the change to a new file."""
-    file = path.open(encoding="utf-8", errors="replace")
-    file.seek(0, os.SEEK_END)
-    rest = ""
+def _followed(path: Path, file: TextIO, rest: str) -> Iterator[str]:
+    """Lines as they are added, over the change to a new file; `rest` is the beginning of one that was not whole yet."""
     while True:
         rest += file.read()
         *whole, rest = rest.split("\n")
