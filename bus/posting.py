@@ -9,6 +9,7 @@ no proxy of the environment used, no cookie kept, no body decompressed.
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -339,7 +340,11 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
     return "protocol", f"{type(problem).__name__}: {problem}"[:500]
 
 
+_URL: Final = re.compile(r"https?://\S+")
+
+
 def _connection_text(problem: Exception) -> str:
     if isinstance(problem, OSError):
-        return f"no connection, or it was lost: {problem.strerror or problem}"
+        said = _URL.sub("the target", str(problem.strerror or problem))  # a path may be a secret
+        return f"no connection, or it was lost: {said}"
     return "the connection was closed before an answer came"

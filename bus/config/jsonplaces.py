@@ -57,11 +57,15 @@ def read_json(text: str, *, nodes: int, depth: int, file: str = "") -> Node | No
 
     ConfigError for more than so many nodes, of which YAML's reader would need ten seconds to say the same.
     """
-    if not text.lstrip().startswith(("{", "[")) or _SURROGATE.search(text):
+    if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         value = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError, DecodeError):
+        if _SURROGATE.search(
+            text
+        ):  # pairs are joined by now; half a pair is no text, and YAML's reader says where it is
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError, DecodeError):  # UnicodeEncodeError is a ValueError
         return None
     root = _places(text, nodes, depth, file)
     if root is not None:

@@ -21,12 +21,22 @@ from bus.verdicts import Verdict
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet, Worker
 from tests.chaos.receiver import Receiver
-from tests.chaos.test_deliverers_killed import HOOKS as EVENT_HOOKS
 from tests.chaos.test_deliverers_killed import publish
 from tests.chaos.test_evaluators_killed import HOOKS as REQUEST_HOOKS
 from tests.chaos.test_evaluators_killed import asked
 from tests.cli_kit import namespace
 from tests.support.servers import Server
+
+
+def event_hooks(port: int, cap: int, *endpoints: str) -> str:
+    """Endpoints of these names and paths, each tried again within seconds."""
+    lines = [
+        f'  - {{id: {name}, url: "http://127.0.0.1:{port}/{name}", events: ["turn:end"], max_in_flight: {cap}, '
+        f"retry: {[0.1, 0.2] if name == 'flaky' else [0.2, 0.4, 0.8, 1.6]}}}"
+        for name in endpoints
+    ]
+    return "\n".join([f'network: {{allow: ["127.0.0.1:{port}"]}}', "endpoints:", *lines])
+
 
 BRIEF = HEARTBEAT_MS / 1000 - 0.1
 """Seconds of a stop after which the heartbeat is doubtful, and nobody has taken anything over."""
@@ -195,10 +205,7 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
     begun: set[str] = set()
     owed = {delivery_id(name, endpoint) for name in names for endpoint in ("good", "picky")}
     async with Receiver(seconds=0.03) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
-        text = EVENT_HOOKS.format(port=receiver.port, cap=8).replace(
-            '/flaky", events: ["turn:end"]', '/flaky", events: ["none:ever"]'
-        )
-        await apply(links, keys, parse_hook_file(text, "fleet"))
+        await apply(links, keys, parse_hook_file(event_hooks(receiver.port, 8, "good", "picky"), "fleet"))
         fleet.start("dispatcher", 2)
         fleet.start("carrier", 2)
         fleet.start("chores")
@@ -236,7 +243,7 @@ async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
 ) -> None:
     names = [event_id() for _ in range(60)]
     async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
-        await apply(links, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port, cap=40), "fleet"))
+        await apply(links, keys, parse_hook_file(event_hooks(receiver.port, 40, "good", "flaky", "picky"), "fleet"))
         fleet.start("dispatcher")
         fleet.start("carrier")
         fleet.start("chores")

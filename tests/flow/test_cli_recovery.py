@@ -94,6 +94,7 @@ def test_deliveries_are_filtered_and_tried_now(server: Server, keys: Keys, home:
         wait_until(lambda: [state_of(name) for name in names] == ["delivered"] * 2, "they go at once")
         again = fleethook("deliveries", "retry", names[0])
         assert (again.code, "not due, parked or dead" in again.err) == (1, True)
+        assert fleethook("webhooks", "enable", "gone").code == 0, "its 410 had disabled it"
         partly = fleethook("deliveries", "retry", gone, names[0])
         assert (partly.code, partly.out) == (5, "1 tried now\n")
         wait_until(lambda: receiver.ids[gone.replace(".", "_")] == 2, "the dead one goes too")

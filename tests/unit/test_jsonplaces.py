@@ -40,6 +40,9 @@ def test_values_and_places_are_the_same_both_ways(value: Any, indent: int | None
     root = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT)
     if root is None:  # a number that the YAML reader has its own word for
         return
+    if "\\ud" in text:  # an escaped pair, which is JSON's own way of writing; YAML knows no such escape
+        assert root.value == value
+        return
     quick, slow = Document(root.value, "x", root), loads(text, file="x.yaml")
     assert quick.value == slow.value == value
     for path in paths(value):
