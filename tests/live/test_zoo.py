@@ -72,7 +72,7 @@ async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memo
     assert len(taken) == 5
     assert max(taken.values()) / len(rounds) < MIB, "64 KiB are read; what else was taken lay in the system's buffers"
     assert peaks[0] < 90 * MIB
-    assert peaks[1] - peaks[0] < 2 * MIB, "flat"
+    assert peaks[1] - peaks[0] < 16 * MIB, "flat: a receiver that pours would cost it far more"
 
 
 def fits(animal: Animal, one: Delivery, turn: int) -> bool:
