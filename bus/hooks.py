@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from bus.pacing import Batch, Order
 from bus.rules import Rule
 from bus.verdicts import Policy
 
@@ -145,6 +146,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry: tuple[float, ...] | Schedule = ()
     """Seconds before each next attempt, or a schedule's name; empty means the default schedule (`retries.py`)."""
     max_in_flight: int = 10
+    rate: str = ""
+    """At most so many attempts, as `10/s` or `600/min`; empty for no limit (`pacing.py`)."""
+    order: Order = "none"
+    """`session`: a session's deliveries go out one after the other, in the order of its events."""
+    batch: Batch | None = None
+    """Several deliveries in one body; None sends each by itself."""
     enabled: bool = True
     description: str = ""
     dialect: str = NATIVE

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from bus.codec import decode_verdict
 from bus.errors import DecodeError
@@ -16,7 +18,7 @@ from bus.ids import delivery_id
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.phases import Phases
-from bus.posting import Before
+from bus.posting import Before, Reply
 from bus.processes import Finished
 from bus.requests import read_event, read_request
 from bus.runners.calls import calls
@@ -24,6 +26,7 @@ from bus.runners.command import run_command
 from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
+from workers.batches import batch_body, batch_id
 from workers.deliveries import unpack_fields
 from workers.outcomes import Says, says
 from workers.posters import Posters
@@ -40,6 +43,14 @@ _REMEMBER_BYTES: Final = 32 * 1024 * 1024
 _T = TypeVar("_T", Hook, Endpoint)
 
 
+class Member(NamedTuple):
+    """Another delivery that goes out in the same body."""
+
+    id: str
+    event: str
+    body: bytes
+
+
 class Taken(NamedTuple):
     """One delivery that this carrier may try now."""
 
@@ -54,6 +65,8 @@ class Taken(NamedTuple):
     hook: str
     version: str
     layer: str
+    members: tuple[Member, ...] | None = None
+    """The others of its batch; None where it is no batch."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -125,13 +138,16 @@ class Attempts:
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
                 timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
+        poster = posters.under(in_force.network)
+        if taken.members is not None:
+            every = [told, *(self._tell(taken._replace(event=one.event, body=one.body)) for one in taken.members)]
+            body = batch_body([one.webhook(endpoint) for one in every], lambda: _thin(every, endpoint))
+            name = batch_id([taken.id, *(one.id for one in taken.members)])
+            return _judged(endpoint, await post(poster, endpoint, name, body, int(time.time()), before), schedule)
         body = told.webhook(endpoint)
         of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
-        poster = posters.under(in_force.network)
         reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
-        head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
-        error = judge(reply, endpoint.format)
-        return Result(error, schedule, reply.status, kept, head, reply.phases, says(reply, error))
+        return _judged(endpoint, reply, schedule)
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.
@@ -181,6 +197,17 @@ async def run_hook(hook: Hook, event: Event) -> Result:
             break
     kept = "\n".join(one.output for one in results if one.output)[-SHOWN:]
     return results[-1]._replace(output=kept)
+
+
+def _judged(endpoint: Endpoint, reply: Reply, schedule: tuple[float, ...]) -> Result:
+    head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
+    error = judge(reply, endpoint.format)
+    return Result(error, schedule, reply.status, kept, head, reply.phases, says(reply, error))
+
+
+def _thin(every: Sequence[Told], endpoint: Endpoint) -> list[bytes]:
+    thin = msgspec.structs.replace(endpoint, payload="thin")
+    return [one.webhook(thin) for one in every]
 
 
 def _ran(hook: Hook, done: Finished) -> Result:

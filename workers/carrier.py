@@ -10,7 +10,7 @@ import gc
 import logging
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bus.connections import Argument, Links
 from bus.errors import FleethookError, Unreachable
@@ -19,7 +19,7 @@ from bus.inforce import Watcher
 from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all, checked
-from workers.attempts import Attempts, Result, Taken
+from workers.attempts import Attempts, Member, Result, Taken
 from workers.breakers import Failures, Limits, change_text
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
@@ -203,18 +203,20 @@ class Carrier:
             target, timeout, event, tries, kind, hook, version, layer = (
                 part.decode("utf-8", "replace") for part in row[2:10]
             )
+            others = _members(row[10]) if len(row) > 10 else None
             taken.append(
-                Taken(entry, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer)
-            )
+                Taken(entry, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer,
+                      others)
+            )  # fmt: skip
         return taken
 
-    async def _ask(self, rows: Sequence[tuple[str, str, str]]) -> list[list[bytes]]:
+    async def _ask(self, rows: Sequence[tuple[str, str, str]]) -> list[list[Any]]:
         """What the fleet says to our trying these (stream, entry, delivery): `run` with what is needed, or why not."""
         call = Call("take", (self._keys("deliveries"),),
                     (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS, MOST_TAKEN,
                      *(part for row in rows for part in row)))  # fmt: skip
         (reply,) = await call_all(self._links, [call])
-        taken: list[list[bytes]] = checked(reply, "taking deliveries")
+        taken: list[list[Any]] = checked(reply, "taking deliveries")
         return taken
 
     async def _attempt(self, taken: Taken, posters: Posters) -> None:
@@ -359,6 +361,13 @@ class Carrier:
                     )
                     return
                 await backoff.wait(error)
+
+
+def _members(parts: Sequence[bytes]) -> tuple[Member, ...]:
+    names, events, bodies = parts[::3], parts[1::3], parts[2::3]
+    return tuple(
+        Member(name.decode(), event.decode(), body) for name, event, body in zip(names, events, bodies, strict=True)
+    )
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

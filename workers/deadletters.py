@@ -112,7 +112,9 @@ async def redrive(links: Links, keys: Keys, ids: Sequence[str], *, before: int =
     `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
     """
     now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
-    calls = [Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before)) for name in ids]
+    calls = [
+        Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before, keys.prefix)) for name in ids
+    ]
     return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
 
 

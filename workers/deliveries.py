@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Final, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import HookSet
 from bus.keys import DONE_MS, Keys
+from bus.pacing import parse_rate
 from bus.phases import Phases
 from bus.redaction import redact_text, redact_url
 from bus.streams import Call, Entry, call_all, checked, flat
@@ -85,6 +87,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     hook: str
     version: str
     layer: str
+    pace: str = ""
+    """What dispatch.lua is told of rate, line and batch, as `name=value` words; empty for what has none of them."""
 
 
 def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
@@ -99,8 +103,20 @@ def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
         id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys),
         target=endpoint_target(endpoint, event.host),
         cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
-        version=endpoint.version, layer=endpoint.layer,
+        version=endpoint.version, layer=endpoint.layer, pace=_pace(endpoint, event),
     )  # fmt: skip
+
+
+def _pace(endpoint: Endpoint, event: Event) -> str:
+    words = []
+    if endpoint.rate:
+        rate = parse_rate(endpoint.rate)
+        words.append(f"rate={rate.speed / 1000:.17g}:{rate.most:.17g}")
+    if endpoint.order == "session" and event.session:
+        words.append(f"line={sha256(event.session.encode('utf-8', 'replace')).hexdigest()[:24]}")
+    if endpoint.batch is not None:
+        words.append(f"batch={endpoint.batch.max_events}:{int(endpoint.batch.max_wait * 1000)}")
+    return " ".join(words)
 
 
 def endpoint_target(endpoint: Endpoint, host: str) -> str:
@@ -143,6 +159,7 @@ def dispatch_call(
             one.hook,
             one.version,
             one.layer,
+            one.pace,
         )
     ]
     return Call(

@@ -21,6 +21,7 @@ from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
 from bus.matchers import check_pattern, check_tool
+from bus.pacing import pacing_checks
 from bus.rules import Rule, check_rule
 from bus.verdicts import Policy
 
@@ -147,8 +148,10 @@ def _check_published(contents: Contents) -> None:
             if http is not None:
                 parse_target(http.url)
             rule = entry.rule if isinstance(entry, Hook) else None
-            service = service_checks(entry) if isinstance(entry, Endpoint) else ()
-            for _, check in (*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule), *service):
+            checks: list[Check] = [*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule)]
+            if isinstance(entry, Endpoint):
+                checks += [*service_checks(entry), *pacing_checks(entry)]
+            for _, check in checks:
                 check()
         except TargetRefused as error:
             raise ConfigError(f"{entry.id}: {error.reason}", file=_PUBLISHED) from error

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from bus.hooks import Format, HttpCall, OldSecret, Payload, Resolve, Schedule
+from bus.pacing import Batch, Order
 from bus.rules import Rule
 from bus.verdicts import Policy
 
@@ -121,6 +122,20 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = msgspec.field(default_factory=list)
     max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
+    rate: Annotated[
+        str,
+        Meta(max_length=40, description="Attempts at most, over the whole fleet: `10/s`, `600/min`, `20/h`."),
+    ] = ""
+    order: Annotated[
+        Order,
+        Meta(
+            description="`session`: a session's events go out one after the other, in their order; one that fails holds "
+            "up its own session until it is delivered or given up."
+        ),
+    ] = "none"
+    batch: Annotated[
+        Batch | None, Meta(description="Several events in one body, `{max_events, max_wait}`; without it, one each.")
+    ] = None
     enabled: bool = True
     description: Text = ""
 

@@ -29,6 +29,7 @@ from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
+from bus.pacing import pacing_checks
 from bus.verdicts import Policy
 
 __all__ = [
@@ -194,7 +195,8 @@ class _Reader:
         url = entry.url or URLS.get(entry.format, "")
         if url:
             self.url((*path, "url"), url)
-        for below, check in service_checks(entry):
+        checks: list[contents.Check] = [*service_checks(entry), *pacing_checks(entry)]
+        for below, check in checks:
             self.accepts((*path, *below), check)
         if hint := service_hint(entry):
             self.warn((*path, "url"), hint)

@@ -3,36 +3,45 @@
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
---       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer
+--       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
+--       `name=value` words: rate, line, batch)
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
-local prefix, at, added = ARGV[5], ARGV[4], 0
+local prefix, at = ARGV[5], ARGV[4]
 -- with gates
-for i = 10, #ARGV, 9 do
+local owed = {}
+for i = 10, #ARGV, 10 do
   local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
-  local why = closed(target, id)
-  if why == 'disabled' then
+  if gate(target).halt == 'disabled' then
     redis.call('HINCRBY', prefix .. 'halted:' .. target, 'missed', 1)
   elseif redis.call('HSETNX', key, 'state', 'ready') == 1 then
     redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', target, 'cap', ARGV[i + 3],
       'timeout', ARGV[i + 4], 'kind', ARGV[i + 5], 'hook', ARGV[i + 6], 'version', ARGV[i + 7], 'layer', ARGV[i + 8],
       'attempts', 0, 'tries', 0, 'created', at, 'updated', at)
-    if why then park(target, id, key) else ready(target, id, key, ARGV[i + 1]) end
+    if ARGV[i + 9] ~= '' then
+      for name, value in string.gmatch(ARGV[i + 9], '(%a+)=(%S+)') do redis.call('HSET', key, name, value) end
+      local ms, number = string.match(ARGV[2], '^(%d+)-(%d+)$')  -- events are in order by the ids of their entries
+      redis.call('HSET', key, 'order', ms * 4096 + math.min(number, 4095))
+    end
     redis.call('ZADD', KEYS[3], at, id)
     if ARGV[i + 5] == 'command' then
       if ARGV[7] ~= '' then redis.call('HSET', key, 'parent', ARGV[7]) end  -- its run will need it (take.lua)
     end
-    added = added + 1
+    owed[#owed + 1] = i
   end
 end
-if added > 0 then
+if #owed > 0 then
   redis.call('HSETNX', KEYS[2], 'data', ARGV[6])
-  redis.call('HINCRBY', KEYS[2], 'refs', added)
-  redis.call('HINCRBY', KEYS[4], 'deliveries:owed', added)
+  redis.call('HINCRBY', KEYS[2], 'refs', #owed)
+  redis.call('HINCRBY', KEYS[4], 'deliveries:owed', #owed)
+end
+for _, i in ipairs(owed) do
+  local id, key = ARGV[i], prefix .. 'delivery:' .. ARGV[i]
+  if ARGV[i + 9] == '' then start(ARGV[i + 2], id, key, ARGV[i + 1]) else go(id, key, way(key)) end
 end
 if ARGV[8] ~= '' and ARGV[8] ~= '-' then
   redis.call('XADD', ARGV[8], '*', 'data', ARGV[6])
   redis.call('PEXPIRE', ARGV[8], ARGV[9])
 end
 if ARGV[8] ~= '-' then redis.call('HINCRBY', KEYS[4], 'events', 1) end
-return added
+return #owed

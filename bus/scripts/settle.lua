@@ -20,7 +20,29 @@ local function ours(stream, entry, outcome)
   return #pending > 0 and pending[1][2] == consumer
 end
 
-local out, counts = {}, {}
+local counts = {}
+
+-- One delivery's part of an outcome.
+local function conclude(id, key, event, outcome, wait, reason, record)
+  local n = redis.call('HINCRBY', key, 'attempts', 1)
+  redis.call('HINCRBY', key, 'tries', 1)
+  redis.call('HSET', key, 'attempt:' .. n, record, 'updated', now, 'reason', reason)
+  redis.call('HDEL', key, 'attempt:' .. (n - tonumber(ARGV[5])))
+  if outcome == 'delivered' then
+    redis.call('HSET', key, 'state', 'delivered')
+    redis.call('PEXPIRE', key, ARGV[3])
+    local body = prefix .. 'body:' .. event
+    if redis.call('HINCRBY', body, 'refs', -1) <= 0 then redis.call('DEL', body) end
+  elseif outcome == 'retry' then
+    redis.call('HSET', key, 'state', 'due', 'due', now + tonumber(wait))
+  else
+    redis.call('HSET', key, 'state', 'dead')
+    redis.call('ZADD', prefix .. 'dead', now, id)
+  end
+  counts[outcome] = (counts[outcome] or 0) + 1
+end
+
+local out = {}
 for i = 10, #ARGV, 8 do
   local stream, entry, id, outcome = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if not ours(stream, entry, outcome) or redis.call('XACK', stream, group, entry) == 0 then
@@ -28,7 +50,7 @@ for i = 10, #ARGV, 8 do
   else
     local changed
     local key = prefix .. 'delivery:' .. id
-    local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook')
+    local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook', 'line', 'members')
     redis.call('XDEL', stream, entry)
     if d[1] then
       redis.call('ZREM', prefix .. 'flight:' .. d[1], id)
@@ -36,25 +58,20 @@ for i = 10, #ARGV, 8 do
       if d[3] == 'command' and redis.call('HEXISTS', lineage, 'hook:' .. d[4]) == 1 then
         redis.call('HSET', lineage, 'hook:' .. d[4], now)
       end
-      local n = redis.call('HINCRBY', key, 'attempts', 1)
-      redis.call('HINCRBY', key, 'tries', 1)
-      redis.call('HSET', key, 'attempt:' .. n, ARGV[i + 6], 'updated', now, 'reason', ARGV[i + 5])
-      redis.call('HDEL', key, 'attempt:' .. (n - tonumber(ARGV[5])))
-      if outcome == 'delivered' then
-        redis.call('HSET', key, 'state', 'delivered')
-        redis.call('PEXPIRE', key, ARGV[3])
-        local body = prefix .. 'body:' .. d[2]
-        if redis.call('HINCRBY', body, 'refs', -1) <= 0 then redis.call('DEL', body) end
-      elseif outcome == 'retry' then
-        local due = now + tonumber(ARGV[i + 4])
-        redis.call('HSET', key, 'state', 'due', 'due', due)
-        redis.call('ZADD', prefix .. 'due', due, id)
-      else
-        redis.call('HSET', key, 'state', 'dead')
-        redis.call('ZADD', prefix .. 'dead', now, id)
+      local wait, reason, record = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
+      if string.sub(ARGV[i + 7], 1, 4) == 'gone' and is_endpoint(d[1]) then reason = 'disabled: ' .. reason end
+      conclude(id, key, d[2], outcome, wait, reason, record)
+      if outcome == 'retry' then redis.call('ZADD', prefix .. 'due', now + tonumber(wait), id) end
+      if d[6] then  -- a batch: what comes of it comes of all
+        for one in string.gmatch(d[6], '%S+') do
+          local its = prefix .. 'delivery:' .. one
+          local event = redis.call('HGET', its, 'event')
+          if event then conclude(one, its, event, outcome, wait, reason, record) end
+        end
+        if outcome == 'dead' then redis.call('HDEL', key, 'members') end
       end
-      counts[outcome] = (counts[outcome] or 0) + 1
-      changed = note(d[1], id, outcome, ARGV[i + 7], ARGV[i + 5])
+      changed = note(d[1], id, outcome, ARGV[i + 7], reason)
+      if d[5] and outcome ~= 'retry' then leave(d[1], id, d[5]) end
       release(d[1], changed == 'closed' and room(d[1]) or 1)
     end
     out[#out + 1] = changed or 1

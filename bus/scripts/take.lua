@@ -3,7 +3,7 @@
 -- KEYS  1 (any key of the slot)
 -- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
 --       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields...}; words: run parked dead done gone lost, and later
+-- Returns for each {word} or {'run', body, the delivery's fields..., of a batch its other members}; words: run parked dead done gone lost, and later
 -- where the bodies are enough for now; {'parked', target} where the target's breaker is open. The body stands only with
 -- the first delivery of its event.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
@@ -15,11 +15,39 @@ local function forget(stream, entry)
   redis.call('XDEL', stream, entry)
 end
 
+-- Whether a delivery is over its target's rate; it waits behind those that wait already.
+local function over_rate(target, rate, token)
+  if not rate or token then return false end
+  if redis.call('EXISTS', prefix .. 'parked:' .. target) == 1 then
+    redis.call('ZADD', prefix .. 'openings', 'NX', now + SOON_MS, target)
+    return true
+  end
+  local wait = without_token(target, rate)
+  if wait then call_at(target, now + wait) end
+  return wait
+end
+
+-- The others of a batch: id, event and body of each.
+local function others(members)
+  local list = {}
+  for id in string.gmatch(members, '%S+') do
+    local key = prefix .. 'delivery:' .. id
+    local event = redis.call('HGET', key, 'event')
+    if event then
+      redis.call('HSET', key, 'state', 'running')
+      local body = redis.call('HGET', prefix .. 'body:' .. event, 'data') or ''
+      bytes = bytes + #body
+      for _, part in ipairs({id, event, body}) do list[#list + 1] = part end
+    end
+  end
+  return list
+end
+
 for i = 7, #ARGV, 3 do
   local stream, entry, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local key = prefix .. 'delivery:' .. id
   local d = redis.call('HMGET', key, 'target', 'timeout', 'event', 'tries', 'kind', 'hook', 'version', 'layer', 'state',
-    'cap', 'parent')
+    'cap', 'parent', 'rate', 'token', 'members')
   local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
   if #pending == 0 or pending[1][2] ~= consumer then
     out[#out + 1] = {'lost'}
@@ -33,14 +61,16 @@ for i = 7, #ARGV, 3 do
     redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
     if why == 'disabled' then
       redis.call('ZREM', flight, id)
-      give_up(id, key, gate(d[1]).why)
+      give_up(d[1], id, key, gate(d[1]).why)
       forget(stream, entry)
       out[#out + 1] = {'dead'}
-    elseif not why and (redis.call('ZSCORE', flight, id) or redis.call('ZCARD', flight) < tonumber(d[10])) then
+    elseif not why and (redis.call('ZSCORE', flight, id)
+      or (redis.call('ZCARD', flight) < tonumber(d[10]) and not over_rate(d[1], d[12], d[13]))) then
       local ends = now + tonumber(d[2]) + tonumber(ARGV[3])
       if gate(d[1]).next then begin_probe(d[1], id, ends) end
       redis.call('ZADD', flight, ends, id)
       redis.call('HSET', key, 'state', 'running')
+      if d[13] then redis.call('HDEL', key, 'token') end
       if d[5] == 'command' then  -- it may be tried days after its event: what it publishes must still find its chain
         local lineage = prefix .. 'lineage:' .. d[3]
         redis.call('HSET', lineage, 'parent', d[11] or '', 'hook:' .. d[6], '1')
@@ -48,7 +78,7 @@ for i = 7, #ARGV, 3 do
       end
       local body = not told[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
       told[d[3]], bytes = true, bytes + #body
-      out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8]}
+      out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[14] and others(d[14]) or nil}
     else
       redis.call('ZREM', flight, id)
       park(d[1], id, key)

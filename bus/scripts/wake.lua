@@ -1,4 +1,4 @@
--- Move deliveries that are due back to their stream, and look at the targets whose parked deliveries may go on.
+-- Move deliveries that are due back to their stream, and look at the targets where what waits may go on.
 -- KEYS  1 due  2 openings
 -- ARGV  1 most  2 prefix of all keys
 -- Returns {number moved, ms until the next one is due or ''}.
@@ -9,14 +9,11 @@ local moved = 0
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
 for _, id in ipairs(ids) do
   local key = prefix .. 'delivery:' .. id
-  local d = redis.call('HMGET', key, 'stream', 'target')
+  local d = way(key)
   redis.call('ZREM', KEYS[1], id)
   if d[1] then
-    local why = closed(d[2], id)
     redis.call('HDEL', key, 'due')
-    if why == 'disabled' then give_up(id, key, gate(d[2]).why)
-    elseif why then park(d[2], id, key)
-    else ready(d[2], id, key, d[1]) end
+    go(id, key, d)
   end
   moved = moved + 1
 end
@@ -25,6 +22,7 @@ local targets = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, AR
 for _, target in ipairs(targets) do
   redis.call('ZREM', KEYS[2], target)
   moved = moved + release(target, room(target))
+  form_ripe(target)
 end
 
 local next

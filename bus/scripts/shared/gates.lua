@@ -1,8 +1,9 @@
--- What stands between a delivery and its attempt: an endpoint that is paused or disabled, a breaker that is open, a cap.
--- For scripts with a local `prefix` (of all keys); they say `-- with gates`. A script's KEYS and ARGV are its own.
+-- What stands between a delivery and its attempt: an endpoint that is paused or disabled, a breaker that is open, a cap, a
+-- rate, those before it in its line, and a batch that is not full yet. For scripts with a local `prefix` (of all keys); they
+-- say `-- with gates`. A script's KEYS and ARGV are its own.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local BREAKER_MS, PAGE = 86400000, 500
+local BREAKER_MS, PAGE, SOON_MS, BATCH_BYTES = 86400000, 500, 20, 204800
 local gates = {}
 
 -- A target's gate, read once a call: halt (paused, disabled or nothing), why; next, interval, probe, ends of an open breaker.
@@ -30,7 +31,7 @@ local function closed(target, id)
   if g.next and g.probe ~= id and not probe_due(g) then return 'open' end
 end
 
--- Have the dispatcher look at a target's parked deliveries at `ms`, or earlier where that is wanted already.
+-- Have the dispatcher look at what waits for a target at `ms`, or earlier where that is wanted already.
 local function call_at(target, ms)
   redis.call('ZADD', prefix .. 'openings', 'LT', ms, target)
 end
@@ -49,22 +50,135 @@ local function begin_probe(target, id, ends)
   call_at(target, ends)
 end
 
+-- Take a token of a target's bucket (`<tokens a ms>:<most>`): nothing where there is one, else the ms until there is.
+local function without_token(target, rate)
+  local key = prefix .. 'bucket:' .. target
+  local speed, most = string.match(rate, '^(.+):(.+)$')
+  speed, most = tonumber(speed), tonumber(most)
+  local known = redis.call('HMGET', key, 'tokens', 'at')
+  local tokens = math.min(most, (tonumber(known[1]) or most) + math.max(0, now - (tonumber(known[2]) or now)) * speed)
+  if tokens < 1 then return math.max(SOON_MS, math.ceil((1 - tokens) / speed)) end
+  redis.call('HSET', key, 'tokens', tokens - 1, 'at', now)
+  redis.call('PEXPIRE', key, math.ceil(most / speed) + 1000)
+end
+
 local function park(target, id, key)
   redis.call('RPUSH', prefix .. 'parked:' .. target, id)
   redis.call('HSET', key, 'state', 'parked')
-end
-
--- A dead letter without an attempt.
-local function give_up(id, key, reason)
-  redis.call('HSET', key, 'state', 'dead', 'reason', reason, 'updated', now)
-  redis.call('ZADD', prefix .. 'dead', now, id)
-  redis.call('HINCRBY', prefix .. 'stats', 'deliveries:dead', 1)
 end
 
 local function ready(target, id, key, stream)
   redis.call('HSET', key, 'state', 'ready')
   redis.call('XADD', stream, '*', 'd', id)
   gate(target).called = true
+end
+
+local function bury(id, key, reason)
+  redis.call('HSET', key, 'state', 'dead', 'reason', reason, 'updated', now)
+  redis.call('ZADD', prefix .. 'dead', now, id)
+  redis.call('HINCRBY', prefix .. 'stats', 'deliveries:dead', 1)
+end
+
+-- Join the line of a delivery's session, in the order of the events; whether it is its turn. Who has it has the score -1.
+local function has_turn(target, id, line, order)
+  local key = prefix .. 'line:' .. target .. ':' .. line
+  if redis.call('ZSCORE', key, id) == '-1' then return true end
+  redis.call('ZADD', key, order, id)
+  if redis.call('ZCARD', key) > 1 then return false end
+  redis.call('ZADD', key, -1, id)
+  return true
+end
+
+-- Leave the line, and let the next one have its turn; in that of a disabled target they all become dead letters.
+local function leave(target, id, line)
+  local key = prefix .. 'line:' .. target .. ':' .. line
+  local turn = redis.call('ZSCORE', key, id)
+  redis.call('ZREM', key, id)
+  local left = PAGE
+  while turn == '-1' do
+    local next = redis.call('ZRANGE', key, 0, 0)[1]
+    if not next then return end
+    local its = prefix .. 'delivery:' .. next
+    local stream, why = redis.call('HGET', its, 'stream'), closed(target, next)
+    left = left - 1
+    if stream and (why ~= 'disabled' or left == 0) then
+      redis.call('ZADD', key, -1, next)
+      if why and left > 0 then park(target, next, its) else ready(target, next, its, stream) end
+      return
+    end
+    if stream then bury(next, its, gate(target).why) end
+    redis.call('ZREM', key, next)
+  end
+end
+
+-- Dead letters of a delivery, and of those that are in one batch with it, without an attempt.
+local function give_up(target, id, key, reason)
+  local d = redis.call('HMGET', key, 'line', 'members')
+  bury(id, key, reason)
+  for one in string.gmatch(d[2] or '', '%S+') do bury(one, prefix .. 'delivery:' .. one, reason) end
+  redis.call('HDEL', key, 'members')
+  if d[1] then leave(target, id, d[1]) end
+end
+
+-- On to an attempt, or to where it waits for one.
+local function start(target, id, key, stream)
+  local why = closed(target, id)
+  if why == 'disabled' then give_up(target, id, key, gate(target).why)
+  elseif why then park(target, id, key)
+  else ready(target, id, key, stream) end
+end
+
+-- Make one delivery of what has come together for a target: the first carries the others with it.
+local function form(target, most)
+  local list, ids, bytes = prefix .. 'batch:' .. target, {}, 0
+  while #ids < most do
+    local id = redis.call('LPOP', list)
+    if not id then break end
+    local event = redis.call('HGET', prefix .. 'delivery:' .. id, 'event')
+    local size = event and redis.call('HSTRLEN', prefix .. 'body:' .. event, 'data') or 0
+    if #ids > 0 and bytes + size > BATCH_BYTES then
+      redis.call('LPUSH', list, id)
+      break
+    end
+    if event then ids[#ids + 1], bytes = id, bytes + size end
+  end
+  if #ids == 0 then return end
+  local key = prefix .. 'delivery:' .. ids[1]
+  redis.call('HSET', key, 'members', table.concat(ids, ' ', 2))
+  start(target, ids[1], key, redis.call('HGET', key, 'stream'))
+end
+
+-- Form the batches of a target that are full, or whose first delivery has waited long enough.
+local function form_ripe(target)
+  local list = prefix .. 'batch:' .. target
+  while true do
+    local first = redis.call('LINDEX', list, 0)
+    if not first then return end
+    local d = redis.call('HMGET', prefix .. 'delivery:' .. first, 'batch', 'collected')
+    local most, wait = string.match(d[1] or '1:0', '^(%d+):(%d+)$')
+    local ripe = (tonumber(d[2]) or 0) + tonumber(wait)
+    if now < ripe and redis.call('LLEN', list) < tonumber(most) then return call_at(target, ripe) end
+    form(target, tonumber(most))
+  end
+end
+
+-- The way of a delivery that is to be tried: its line, its batch, its gate. `d`: stream, target, line, order, batch, members.
+local function go(id, key, d)
+  local target = d[2]
+  if gate(target).halt == 'disabled' then return give_up(target, id, key, gate(target).why) end
+  if d[3] and not has_turn(target, id, d[3], d[4]) then
+    redis.call('HSET', key, 'state', 'parked')
+  elseif d[5] and not d[6] then
+    redis.call('RPUSH', prefix .. 'batch:' .. target, id)
+    redis.call('HSET', key, 'state', 'parked', 'collected', now)
+    form_ripe(target)
+  else
+    start(target, id, key, d[1])
+  end
+end
+
+local function way(key)
+  return redis.call('HMGET', key, 'stream', 'target', 'line', 'order', 'batch', 'members')
 end
 
 -- Free places of a target that has parked deliveries; 0 where it has none.
@@ -91,11 +205,20 @@ local function release(target, most)
     local id = redis.call('LPOP', list)
     if not id then return moved end
     local key = prefix .. 'delivery:' .. id
-    local stream = redis.call('HGET', key, 'stream')
-    if stream then
-      if g.halt == 'disabled' then give_up(id, key, g.why) else ready(target, id, key, stream) end
-      moved = moved + 1
+    local d = redis.call('HMGET', key, 'stream', 'rate', 'token')
+    if d[1] and g.halt == 'disabled' then
+      give_up(target, id, key, g.why)
+    elseif d[1] then
+      local wait = d[2] and not d[3] and without_token(target, d[2])
+      if wait then
+        redis.call('LPUSH', list, id)
+        call_at(target, now + wait)
+        return moved
+      end
+      if d[2] then redis.call('HSET', key, 'token', 1) end
+      ready(target, id, key, d[1])
     end
+    moved = moved + 1
   end
   if g.halt == 'disabled' then call_at(target, now) end  -- a page at a time
   return moved

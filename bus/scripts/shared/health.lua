@@ -4,6 +4,10 @@ local FIRST, MOST, DISABLE, LEAST = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumb
 local ENDPOINT = 'endpoint:'
 local healthy = {}
 
+local function is_endpoint(target)
+  return string.sub(target, 1, #ENDPOINT) == ENDPOINT
+end
+
 -- Put an event of our own on the bus; its id comes from what it says and when, so it needs no randomness.
 local function announce(type, data)
   local digest = redis.sha1hex(type .. data.endpoint .. now .. prefix)
@@ -68,13 +72,12 @@ local function note(target, id, outcome, said, reason)
     set_breaker(target, g, 'since', now, 'interval', g.interval, 'next', g.next, 'reason', reason)
     call_at(target, g.next)
   end
-  if word ~= '' and string.sub(target, 1, #ENDPOINT) == ENDPOINT then
+  if word ~= '' and is_endpoint(target) then
     if outcome == 'delivered' then
       if not healthy[target] then redis.call('DEL', prefix .. 'failing:' .. target) end
       healthy[target] = true
     elseif word == 'gone' then
-      redis.call('HSET', prefix .. 'delivery:' .. id, 'reason', 'disabled: ' .. reason)
-      if g.halt ~= 'disabled' then changed = disable(target, 'receiver', 'disabled: ' .. reason, {}) end
+      if g.halt ~= 'disabled' then changed = disable(target, 'receiver', reason, {}) end
     elseif g.halt ~= 'disabled' then
       changed = failing(target, reason) or changed
     end

@@ -1,0 +1,353 @@
+"""Rates, sessions in order and batches, against a real server and a real receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+from standardwebhooks import Webhook
+
+from bus.connections import Links
+from bus.events import Event
+from bus.ids import event_id
+from bus.keys import Keys
+from bus.signing import generate_secret
+from tests.live.test_isolation import are, running, states
+from tests.support.delivering import carrying, dispatching, left, publish, turn_end
+from tests.support.receivers import Answer, Receiver
+from tests.support.running import HOST, do
+from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.breakers import Limits
+from workers.deadletters import redrive
+from workers.deliveries import deliveries, retry
+from workers.endpoints import disable, enable, pause, resume
+
+TARGET = "endpoint:one"
+NEVER = Limits(first_probe=0.05, most_probe=0.05)
+"""A breaker that hardly holds anything up: receivers that fail at random open it."""
+
+
+def of_session(name: str) -> Event:
+    """An event of a session."""
+    return Event(type="turn:end", source="codex", session=name, host=HOST, id=event_id())
+
+
+class Timed(Receiver):
+    """Notes when each request came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    async def serve(self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        self.times.append(time.monotonic())
+        await super().serve(request, reader, writer)
+
+
+class Sessions(Receiver):
+    """Fails by chance, and sees whether two of a session are under way at once."""
+
+    def __init__(self, chance: float = 0.3) -> None:
+        super().__init__()
+        self.chance, self.random = chance, random.Random(5)
+        self.order: dict[str, list[str]] = defaultdict(list)
+        """By session, the events that were answered with 2xx, as they were."""
+        self.under_way: Counter[str] = Counter()
+        self.overlaps: list[str] = []
+        self.final: set[str] = set()
+        """Events that are refused for good."""
+
+    async def serve(self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        import json
+
+        data = json.loads(request.partition(b"\r\n\r\n")[2])["data"]
+        session = data["session"]
+        if session and self.under_way[session]:
+            self.overlaps.append(session)
+        self.under_way[session] += 1
+        status = 422 if data["id"] in self.final else 503 if self.random.random() < self.chance else 200
+        await asyncio.sleep(self.random.random() * 0.01)
+        self.under_way[session] -= 1  # before the answer, which lets the next one go
+        if status == 200:
+            self.order[session].append(data["id"])
+        self.next_answers.append(Answer(status))
+        await super().serve(request, reader, writer)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, kind: type[Receiver]) -> None:
+    """Receivers of this kind from now on."""
+    monkeypatch.setattr("tests.support.receivers.Receiver", kind)
+
+
+@pytest.mark.req("B-06")
+async def test_a_rate_holds_over_all_carriers_and_what_is_over_it_waits(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Timed)
+    async with running(server, keys, links, "rate: 20/s, max_in_flight: 50", carriers=3) as receiver:
+        assert isinstance(receiver, Timed)
+        for _ in range(60):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=60), "all in the end")
+        times = sorted(receiver.times)
+        assert len(times) == 60
+        assert 1.8 < times[-1] - times[0] < 8
+        for start in range(60):
+            for end in range(start, 60):
+                assert end - start + 1 <= 20 + 20 * (times[end] - times[start]) + 6, (
+                    "a second's worth at once at most, and what a busy machine shifts"
+                )
+        assert await left(links, keys) == {}
+
+
+@pytest.mark.req("B-06")
+async def test_a_slow_rate_is_kept_without_looking_all_the_time(server: Server, keys: Keys, links: Links) -> None:
+    async with running(server, keys, links, "rate: 1/h", carriers=1) as receiver:
+        for _ in range(5):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=1, parked=4), "one, and the others wait")
+        assert len(receiver.got) == 1
+        (when,) = (await do(links, "ZRANGE", keys("openings"), 0, -1, "WITHSCORES"))[1::2]
+        seconds, _ = await do(links, "TIME")
+        assert 3_000 < float(when) / 1000 - int(seconds) <= 3_601
+        before = int(await _calls(links, "evalsha"))
+        assert await do(links, "LLEN", keys("parked", TARGET)) == 4
+        assert int(await _calls(links, "evalsha")) - before < 100
+
+
+async def _calls(links: Links, command: str) -> str:
+    info = await do(links, "INFO", "commandstats")
+    fields = info if isinstance(info, dict) else {}
+    if not fields:
+        text = info.decode() if isinstance(info, bytes) else str(info)
+        line = next((one for one in text.splitlines() if one.startswith(f"cmdstat_{command}:")), "calls=0,")
+        return line.partition("calls=")[2].partition(",")[0]
+    return str(fields.get(f"cmdstat_{command}", {}).get("calls", 0))
+
+
+@pytest.mark.req("B-06")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    use(monkeypatch, Sessions)
+    chance = random.Random(seed)
+    waits = ", ".join(["0.01"] * 40)
+    async with running(
+        server, keys, links, f'events: "turn:*", order: session, retry: [{waits}], max_in_flight: 6', carriers=3,
+        limits=NEVER,
+    ) as receiver:  # fmt: skip
+        assert isinstance(receiver, Sessions)
+        receiver.random.seed(seed)
+        sent: dict[str, list[str]] = defaultdict(list)
+        for number in range(60):
+            event = of_session(chance.choice(["a", "b", "c", "d/../é", ""]))
+            if number % 10 == 7:
+                receiver.final.add(event.id)
+            else:
+                sent[event.session].append(event.id)
+            await publish(links, keys, event)
+        await until(are(links, keys, delivered=54, dead=6), "each is delivered or refused", 40)
+        assert receiver.overlaps == []
+        for session, names in sent.items():
+            if session:
+                assert receiver.order[session] == names, session
+        assert sorted(receiver.order[""]) == sorted(sent[""])
+        assert await left(links, keys) == {"dead": 6, "body": 6}
+        assert await _lines(links, keys) == []
+
+
+async def _lines(links: Links, keys: Keys) -> list[bytes]:
+    _, found = await do(links, "SCAN", 0, "MATCH", keys("line", "*"), "COUNT", 10_000)
+    return list(found)
+
+
+@pytest.mark.req("B-06")
+async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, keys: Keys, links: Links) -> None:
+    async with running(server, keys, links, "order: session, retry: [60]") as receiver:
+        receiver.fail(1)
+        first = await publish(links, keys, of_session("ill"))
+        await until(are(links, keys, due=1), "it failed")
+        for _ in range(3):
+            await publish(links, keys, of_session("ill"))
+            await publish(links, keys, of_session("well"))
+        await until(are(links, keys, due=1, parked=3, delivered=3), "the others go out")
+        (head,) = await deliveries(links, keys, event=first)
+        assert await retry(links, keys, [head.id]) == 1
+        await until(are(links, keys, delivered=7), "and then its own")
+        assert await left(links, keys) == {}
+        assert await _lines(links, keys) == []
+
+
+@pytest.mark.req("B-06")
+async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_again(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    async with running(server, keys, links, "order: session") as receiver:
+        receiver.next_answers.append(Answer(422))
+        first = await publish(links, keys, of_session("a"))
+        await until(are(links, keys, dead=1), "refused")
+        receiver.hold()
+        await publish(links, keys, of_session("a"))
+        await publish(links, keys, of_session("a"))
+        await until(are(links, keys, dead=1, running=1, parked=1), "one under way")
+        (dead,) = await deliveries(links, keys, event=first)
+        assert await redrive(links, keys, [dead.id]) == 1
+        await until(are(links, keys, running=1, parked=2), "it waits")
+        receiver.release()
+        await until(are(links, keys, delivered=3), "all of them")
+        assert receiver.got[0].json["data"]["id"] == first
+        assert receiver.got[2].json["data"]["id"] == first, "before what came after it"
+        assert receiver.most_in_flight["/"] == 1
+        assert await _lines(links, keys) == []
+
+
+@pytest.mark.req("B-06")
+async def test_a_disabled_endpoints_lines_become_dead_letters_and_go_on_in_order(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    async with running(server, keys, links, 'events: "turn:*", order: session, max_in_flight: 1') as receiver:
+        await pause(links, keys, TARGET)
+        names = [await publish(links, keys, of_session("a")) for _ in range(8)]
+        await until(are(links, keys, parked=8), "all wait")
+        await disable(links, keys, TARGET)
+        await until(are(links, keys, dead=8), "the line too")
+        assert await _lines(links, keys) == []
+        assert (await enable(links, keys, TARGET, recover=True)).recovered == 8
+        await until(are(links, keys, delivered=8), "recovered")
+        assert sorted(one.json["data"]["id"] for one in receiver.got) == sorted(names)
+        assert await _lines(links, keys) == []
+
+
+@pytest.mark.req("B-06")
+async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
+    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Sessions)
+    async with running(server, keys, links, "order: session, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0) as receiver:
+        assert isinstance(receiver, Sessions)
+        receiver.chance = 0.0
+        sent = [await publish(links, keys, of_session("a")) for _ in range(6)]
+        receiver.hold()
+        async with carrying(server.url, keys, drain=0.05):
+            await until(are(links, keys, running=1, parked=5), "the head is under way")
+        receiver.release()
+        async with carrying(server.url, keys):
+            await until(are(links, keys, delivered=6), "carried on")
+        once = list(dict.fromkeys(receiver.order["a"]))
+        assert once == sent
+
+
+@pytest.mark.req("G-22")
+async def test_a_batch_goes_out_when_it_is_full_and_when_its_first_has_waited(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    secret = generate_secret()
+    more = f'events: "turn:*", batch: {{max_events: 5, max_wait: 0.5}}, secret: {secret}'
+    async with running(server, keys, links, more) as receiver:
+        names = [await publish(links, keys, turn_end()) for _ in range(12)]
+        await until(are(links, keys, delivered=12), "all")
+        sizes = [len(one.json["events"]) for one in receiver.got]
+        assert sizes == [5, 5, 2]
+        assert [event["data"]["id"] for one in receiver.got for event in one.json["events"]] == names
+        assert all(one.json["type"] == "batch" for one in receiver.got)
+        for one in receiver.got:
+            Webhook(secret).verify(one.body, one.headers)
+        assert len(set(receiver.ids)) == 3
+        for delivery in await deliveries(links, keys):
+            assert [attempt.status for attempt in delivery.log] == [200]
+        assert await left(links, keys) == {}
+        await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=13), "one alone, after its wait")
+        assert len(receiver.got[-1].json["events"]) == 1
+
+
+@pytest.mark.req("G-22")
+async def test_a_batch_that_fails_is_tried_again_as_it_was_and_dies_as_deliveries_of_their_own(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    more = 'events: "turn:*", batch: {max_events: 3, max_wait: 0.2}, retry: [0.05, 0.05]'
+    async with running(server, keys, links, more) as receiver:
+        receiver.fail(2)
+        for _ in range(3):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=3), "the third attempt")
+        assert list(receiver.ids.values()) == [3], "one webhook-id"
+        assert len({one.body for one in receiver.got}) == 1
+        assert [one.attempts for one in await deliveries(links, keys)] == [3, 3, 3]
+        first_id = receiver.got[0].id
+        receiver.fail(3)
+        for _ in range(3):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=3, dead=3), "given up together")
+        dead = [one.id for one in await deliveries(links, keys, state="dead")]
+        assert await redrive(links, keys, dead[:2]) == 2
+        await until(are(links, keys, delivered=5, dead=1), "a batch of two")
+        assert [event["data"]["id"] + ".one" for event in receiver.got[-1].json["events"]] == dead[:2]
+        assert receiver.got[-1].id not in {first_id, receiver.got[-2].id}
+        assert await left(links, keys) == {"dead": 1, "body": 1}
+
+
+@pytest.mark.req("G-22")
+async def test_a_paused_endpoints_batches_wait_and_a_disabled_ones_die(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 3, max_wait: 0.2}') as receiver:
+        await pause(links, keys, TARGET)
+        for _ in range(7):
+            await publish(links, keys, turn_end())
+
+        async def formed() -> bool:
+            return bool(await do(links, "LLEN", keys("parked", TARGET)) == 3)
+
+        await until(formed, "three batches wait")
+        await resume(links, keys, TARGET)
+        await until(are(links, keys, delivered=7), "all go on")
+        assert sorted(len(one.json["events"]) for one in receiver.got) == [1, 3, 3]
+        await pause(links, keys, TARGET)
+        for _ in range(4):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=7, parked=4), "wait")
+        await disable(links, keys, TARGET, by="kay")
+        await until(are(links, keys, delivered=7, dead=4), "each a dead letter of its own")
+        assert (await enable(links, keys, TARGET, recover=True)).recovered == 4
+        await until(are(links, keys, delivered=11), "recovered")
+        assert await left(links, keys) == {}
+
+
+@pytest.mark.req("G-22")
+async def test_a_batch_whose_carrier_dies_goes_out_again_under_its_id(server: Server, keys: Keys, links: Links) -> None:
+    async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 3}', carriers=0) as receiver:
+        receiver.hold()
+        async with carrying(server.url, keys, drain=0.05):
+            for _ in range(3):
+                await publish(links, keys, turn_end())
+            await until(are(links, keys, running=3), "under way")
+        receiver.release()
+        async with carrying(server.url, keys):
+            await until(are(links, keys, delivered=3), "carried on")
+        assert list(receiver.ids.values()) == [2]
+        assert len({one.body for one in receiver.got}) == 1
+
+
+async def test_a_dispatcher_that_starts_later_forms_what_has_waited(server: Server, keys: Keys, links: Links) -> None:
+    async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 50, max_wait: 0.05}', carriers=0):
+        await publish(links, keys, turn_end())
+        await until(lambda: _any(links, keys), "it is owed")
+    async with carrying(server.url, keys), dispatching(server.url, keys):
+        await until(lambda: _tried(links, keys), "it was tried: its receiver is gone by now")
+
+
+async def _any(links: Links, keys: Keys) -> Any:
+    return await states(links, keys)
+
+
+async def _tried(links: Links, keys: Keys) -> bool:
+    return any(one.attempts for one in await deliveries(links, keys))
