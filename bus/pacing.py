@@ -22,7 +22,7 @@ _SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _MOST: Final = 100_000.0
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Batch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many deliveries go out in one body, and how long the first of them waits for the others."""
 
     max_events: Annotated[int, Meta(ge=2, le=200, description="Events in one body, at most.")] = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
+from bus.pacing import BATCHED
 from bus.phases import Phases
 from bus.posting import Before, Reply
 from bus.processes import Finished
@@ -140,8 +141,11 @@ class Attempts:
             )  # fmt: skip
         poster = posters.under(in_force.network)
         if taken.members is not None:
+            if endpoint.format != BATCHED:
+                raise GivenUp(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
             every = [told, *(self._tell(taken._replace(event=one.event, body=one.body)) for one in taken.members)]
-            body = batch_body([one.webhook(endpoint) for one in every], lambda: _thin(every, endpoint))
+            thin = msgspec.structs.replace(endpoint, payload="thin")
+            body = batch_body([one.webhook(endpoint) for one in every], lambda: [one.webhook(thin) for one in every])
             name = batch_id([taken.id, *(one.id for one in taken.members)])
             return _judged(endpoint, await post(poster, endpoint, name, body, int(time.time()), before), schedule)
         body = told.webhook(endpoint)
@@ -203,11 +207,6 @@ def _judged(endpoint: Endpoint, reply: Reply, schedule: tuple[float, ...]) -> Re
     head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
     error = judge(reply, endpoint.format)
     return Result(error, schedule, reply.status, kept, head, reply.phases, says(reply, error))
-
-
-def _thin(every: Sequence[Told], endpoint: Endpoint) -> list[bytes]:
-    thin = msgspec.structs.replace(endpoint, payload="thin")
-    return [one.webhook(thin) for one in every]
 
 
 def _ran(hook: Hook, done: Finished) -> Result:

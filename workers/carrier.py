@@ -48,6 +48,9 @@ _READ_SECONDS: Final = 0.25
 _LAST_WORDS_SECONDS: Final = 3.0
 _OUTAGE_SECONDS: Final = 2.5
 _MOST_OUTCOMES: Final = 256
+_MOST_DELIVERIES: Final = 1024
+"""How many deliveries are written down in one call, about: every verdict waits while the server is at it."""
+
 _PLAIN: Final = frozenset({0, 1})
 
 
@@ -61,6 +64,8 @@ class Outcome(NamedTuple):
     key: tuple[str, str]
     args: tuple[Argument, ...]
     target: str
+    deliveries: int = 1
+    """How many it is the outcome of; more than one for a batch."""
 
 
 class Carrier:
@@ -269,8 +274,9 @@ class Carrier:
         )  # fmt: skip
         said = self._said(taken.target, result)
         self._outcomes.append(
-            Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target)
-        )
+            Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target,
+                    1 + len(taken.members or ()))
+        )  # fmt: skip
         self._settling.set()
 
     def _said(self, target: str, result: Result) -> str:
@@ -302,7 +308,7 @@ class Carrier:
         """Write down what there is; sending it again is safe, since an entry is acknowledged once."""
         async with self._writing:
             while self._outcomes:
-                batch = self._outcomes[:_MOST_OUTCOMES]
+                batch = _together(self._outcomes)
                 (reply,) = await call_all(self._links, [self._settle_call(batch)])
                 written = batch
                 try:
@@ -361,6 +367,17 @@ class Carrier:
                     )
                     return
                 await backoff.wait(error)
+
+
+def _together(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The first ones, as many as one call writes down."""
+    first, count = [], 0
+    for one in outcomes[:_MOST_OUTCOMES]:
+        first.append(one)
+        count += one.deliveries
+        if count >= _MOST_DELIVERIES:
+            break
+    return first
 
 
 def _members(parts: Sequence[bytes]) -> tuple[Member, ...]:

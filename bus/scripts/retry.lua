@@ -1,21 +1,25 @@
--- Have a delivery tried at once: what is due later is due now, what is parked asks again, a dead letter begins anew.
+-- Have a delivery tried at once: what is due later is due now, what is parked asks again, a dead letter begins anew. One of a
+-- batch is tried with the others.
 -- KEYS  1 due  2 delivery:<id>  3 dead  4 job:<id> that counts it (may be left out)
 -- ARGV  1 delivery  2 prefix of all keys  3 ms: only what nothing has happened to since (0: whatever)
 -- Returns 1 where it is tried again, 0 where it is under way, delivered, or there is nothing to send any more.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local d = redis.call('HMGET', KEYS[2], 'state', 'target', 'updated')
+local id, key = ARGV[1], KEYS[2]
+local head = redis.call('HGET', key, 'head')
+if head then id, key = head, ARGV[2] .. 'delivery:' .. head end
+local d = redis.call('HMGET', key, 'state', 'target', 'updated')
 if not d[2] or (tonumber(ARGV[3]) > 0 and tonumber(d[3]) > tonumber(ARGV[3])) then return 0 end
 if d[1] == 'dead' then
-  if redis.call('ZREM', KEYS[3], ARGV[1]) == 0 then return 0 end
-  redis.call('HSET', KEYS[2], 'tries', 0)
-  redis.call('HINCRBY', KEYS[2], 'redrives', 1)
+  if redis.call('ZREM', KEYS[3], id) == 0 then return 0 end
+  redis.call('HSET', key, 'tries', 0)
+  redis.call('HINCRBY', key, 'redrives', 1)
 elseif d[1] == 'parked' then
-  if redis.call('LREM', ARGV[2] .. 'parked:' .. d[2], 1, ARGV[1]) == 0 then return 0 end
-elseif d[1] ~= 'due' or not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  if redis.call('LREM', ARGV[2] .. 'parked:' .. d[2], 1, id) == 0 then return 0 end
+elseif d[1] ~= 'due' or not redis.call('ZSCORE', KEYS[1], id) then
   return 0
 end
-redis.call('HSET', KEYS[2], 'state', 'due', 'due', now, 'updated', now)
-redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('HSET', key, 'state', 'due', 'due', now, 'updated', now)
+redis.call('ZADD', KEYS[1], now, id)
 if KEYS[4] then redis.call('HINCRBY', KEYS[4], 'done', 1) end
 return 1

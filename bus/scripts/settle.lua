@@ -37,6 +37,7 @@ local function conclude(id, key, event, outcome, wait, reason, record)
     redis.call('HSET', key, 'state', 'due', 'due', now + tonumber(wait))
   else
     redis.call('HSET', key, 'state', 'dead')
+    redis.call('HDEL', key, 'members', 'head')  -- whoever tries it again may not try the others
     redis.call('ZADD', prefix .. 'dead', now, id)
   end
   counts[outcome] = (counts[outcome] or 0) + 1
@@ -68,7 +69,6 @@ for i = 10, #ARGV, 8 do
           local event = redis.call('HGET', its, 'event')
           if event then conclude(one, its, event, outcome, wait, reason, record) end
         end
-        if outcome == 'dead' then redis.call('HDEL', key, 'members') end
       end
       changed = note(d[1], id, outcome, ARGV[i + 7], reason)
       if d[5] and outcome ~= 'retry' then leave(d[1], id, d[5]) end

@@ -3,12 +3,13 @@
 -- KEYS  1 (any key of the slot)
 -- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
 --       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields..., of a batch its other members}; words: run parked dead done gone lost, and later
--- where the bodies are enough for now; {'parked', target} where the target's breaker is open. The body stands only with
--- the first delivery of its event.
+-- Returns for each {word} or {'run', body, the delivery's fields..., of a batch a list of its others: id, event, body}; words:
+-- run parked dead done gone lost, and later where the bodies are enough for now; {'parked', target} where the target's
+-- breaker is open. The body stands only with the first delivery of its event.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
 -- with gates
 local out, told, bytes = {}, {}, 0
+local MEMBER_BYTES = 16384  -- what one of a batch counts at least: it costs the server time, which others wait for
 
 local function forget(stream, entry)
   redis.call('XACK', stream, group, entry)
@@ -36,7 +37,7 @@ local function others(members)
     if event then
       redis.call('HSET', key, 'state', 'running')
       local body = redis.call('HGET', prefix .. 'body:' .. event, 'data') or ''
-      bytes = bytes + #body
+      bytes = bytes + math.max(#body, MEMBER_BYTES)
       for _, part in ipairs({id, event, body}) do list[#list + 1] = part end
     end
   end

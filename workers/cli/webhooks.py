@@ -104,7 +104,7 @@ def show_webhook(fleet: Context, name: str) -> None:
         return
     fleet.data(f"{one.id}  {plain(record['url'])}")
     for key, value in record.items():
-        if key not in {"id", "url"} and value not in ("", [], {}, False):
+        if key not in {"id", "url"} and value not in ("", [], {}, False, None):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
 
 
@@ -143,6 +143,7 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
     from bus.events import Event
     from bus.ids import delivery_id, event_id, host_name
     from bus.posting import Poster, Reply
+    from workers.batches import batch_body, batch_id
     from workers.retries import GivenUp
     from workers.webhooks import judge, render_body, request_headers
 
@@ -151,8 +152,10 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
                   host=host_name(), data={"test": True, "message": "a test from `fleethook webhooks test`"})  # fmt: skip
     reply = Reply()
     try:
-        body = render_body(event, None, endpoint)
-        headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
+        body, name = render_body(event, None, endpoint), delivery_id(event.id, endpoint.id)
+        if endpoint.batch is not None:
+            body, name = batch_body([body], list), batch_id([name])
+        headers = request_headers(endpoint, name, body, int(now))
         async with Poster(hooks.network) as poster:
             reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
     except GivenUp as error:  # a secret or a variable that is missing here
@@ -162,12 +165,15 @@ async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
 
 
 def _endpoint(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
+    import msgspec
+
     from bus.redaction import redact_url
 
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
     return {
         "id": one.id, "url": redact_url(one.url), "events": list(one.events), "tool": one.tool, "when": one.when,
         "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
+        "rate": one.rate, "order": one.order, "batch": msgspec.to_builtins(one.batch),
         "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
     }  # fmt: skip
 

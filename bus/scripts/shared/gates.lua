@@ -115,7 +115,11 @@ end
 local function give_up(target, id, key, reason)
   local d = redis.call('HMGET', key, 'line', 'members')
   bury(id, key, reason)
-  for one in string.gmatch(d[2] or '', '%S+') do bury(one, prefix .. 'delivery:' .. one, reason) end
+  for one in string.gmatch(d[2] or '', '%S+') do
+    local its = prefix .. 'delivery:' .. one
+    bury(one, its, reason)
+    redis.call('HDEL', its, 'head')
+  end
   redis.call('HDEL', key, 'members')
   if d[1] then leave(target, id, d[1]) end
 end
@@ -145,10 +149,12 @@ local function form(target, most)
   if #ids == 0 then return end
   local key = prefix .. 'delivery:' .. ids[1]
   redis.call('HSET', key, 'members', table.concat(ids, ' ', 2))
+  for i = 2, #ids do redis.call('HSET', prefix .. 'delivery:' .. ids[i], 'head', ids[1]) end
   start(target, ids[1], key, redis.call('HGET', key, 'stream'))
 end
 
--- Form the batches of a target that are full, or whose first delivery has waited long enough.
+-- Form the batches of a target that are full, or whose first delivery has waited long enough; of a disabled one all, which
+-- makes dead letters of them.
 local function form_ripe(target)
   local list = prefix .. 'batch:' .. target
   while true do
@@ -156,7 +162,7 @@ local function form_ripe(target)
     if not first then return end
     local d = redis.call('HMGET', prefix .. 'delivery:' .. first, 'batch', 'collected')
     local most, wait = string.match(d[1] or '1:0', '^(%d+):(%d+)$')
-    local ripe = (tonumber(d[2]) or 0) + tonumber(wait)
+    local ripe = gate(target).halt == 'disabled' and now or (tonumber(d[2]) or 0) + tonumber(wait)
     if now < ripe and redis.call('LLEN', list) < tonumber(most) then return call_at(target, ripe) end
     form(target, tonumber(most))
   end
