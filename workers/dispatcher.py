@@ -46,6 +46,9 @@ _MOST_TARGETS: Final = 10_000
 _CARRIER_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
+_CATCH_UP_SECONDS: Final = 3.0
+"""How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: session`)."""
+_LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
 """How soon a maintenance job whose worker died, or that lets others have their turn, is taken up again."""
@@ -79,6 +82,7 @@ class Dispatcher:
         self._count = _READ_FIRST
         self._waiting: dict[str, float] = {}
         self._active = False
+        self._behind = 0.0
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -95,6 +99,7 @@ class Dispatcher:
                 if await self._holds_lease():
                     if not self._active:
                         self._active, self._scan = True, b"0"
+                        self._behind = time.monotonic() + _CATCH_UP_SECONDS
                         log.info("%s is the active dispatcher", self.name)
                     await self._turn()
                 else:
@@ -127,9 +132,12 @@ class Dispatcher:
         woken, next_due = await self._wake()
         entries = await self._consumer.strays()
         entries += await self._consumer.adopt()
-        async with self._reading.link() as link:
-            wait = 0 if entries else max(0.001, min(WAKE_SECONDS, next_due))
-            entries += await self._consumer.read(link, self._count, wait)
+        wait = 0 if entries else max(0.001, min(WAKE_SECONDS, next_due))
+        if self._behind and await self._is_behind():
+            await asyncio.sleep(min(wait, _LOOK_SECONDS))
+        else:
+            async with self._reading.link() as link:
+                entries += await self._consumer.read(link, self._count, wait)
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
             self._count = max(1, min(_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
@@ -144,6 +152,17 @@ class Dispatcher:
             self._ask("tidy")
         if self._due("jobs", _JOBS_SECONDS) and await waiting(self._links, self._keys):
             self._ask("maintain")
+
+    async def _is_behind(self) -> bool:
+        """Whether another dispatcher holds events still: ours will be newer. Its heartbeat may outlive its lease a little."""
+        async with self._links.link() as link:
+            pending, *_ = await link.exchange(
+                [("XPENDING", self._keys("events"), GROUP), *self._consumer.beat_commands()]
+            )
+        holders = [] if isinstance(pending, Exception) else [row[0] for row in pending[3] or ()]
+        if set(holders) <= {self.name.encode()} or time.monotonic() > self._behind:
+            self._behind = 0.0
+        return bool(self._behind)
 
     def _due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()

@@ -13,15 +13,16 @@ from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id
 from bus.keys import Keys
-from tests.live.test_isolation import are, running
-from tests.support.delivering import carrying, left, publish, turn_end
-from tests.support.receivers import Answer, Receiver
+from tests.live.test_isolation import are, hook_one, running
+from tests.support.delivering import carrying, dispatching, left, publish, turn_end
+from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.breakers import Limits
 from workers.deadletters import redrive
 from workers.deliveries import deliveries, retry
+from workers.dispatcher import GROUP
 from workers.endpoints import disable, enable, pause
 
 TARGET = "endpoint:one"
@@ -240,3 +241,19 @@ async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
             await until(are(links, keys, delivered=6), "carried on")
         once = list(dict.fromkeys(receiver.order["a"]))
         assert once == sent
+
+
+@pytest.mark.req("B-06", "X-05")
+async def test_what_a_dead_dispatcher_held_goes_out_before_what_came_after_it(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    async with receiving() as receiver:
+        await hook_one(links, keys, receiver, "order: session")
+        await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
+        first = await publish(links, keys, of_session("a"))
+        assert await do(links, "XREADGROUP", "GROUP", GROUP, "dead", "STREAMS", keys("events"), ">")
+        await do(links, "SET", keys("beat", "dead"), "1", "PX", 700)  # it outlives the lease
+        second = await publish(links, keys, of_session("a"))
+        async with carrying(server.url, keys), dispatching(server.url, keys):
+            await until(are(links, keys, delivered=2), "both")
+        assert [one.json["data"]["id"] for one in receiver.got] == [first, second]
