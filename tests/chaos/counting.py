@@ -102,9 +102,9 @@ class Counts:
         for stream in ("requests", "waiting", "deliveries", "deliveries:test-host"):
             if self.length(stream):
                 found[stream] = self.length(stream)
-        for key in self._names("parked:"):
+        for key in (*self._names("parked:"), *self._names("batch:")):
             found[key] = self.client.llen(key)
-        for key in (*self._names("flight:"), *self._names("due")):
+        for key in (*self._names("flight:"), *self._names("due"), *self._names("line:")):
             found[key] = self.client.zcard(key)
         return found
 
