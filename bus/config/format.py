@@ -121,6 +121,16 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         ),
     ] = msgspec.field(default_factory=list)
     max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
+    can_block: Annotated[
+        bool,
+        Meta(
+            description="Ask it, as a blocking http hook, where an agent waits for an answer, and tell it of the other "
+            "events."
+        ),
+    ] = False
+    on_failure: Annotated[
+        Policy | None, Meta(description="With `can_block`: what a question that got no usable answer amounts to.")
+    ] = None
     enabled: bool = True
     description: Text = ""
 
