@@ -88,7 +88,7 @@ class _Reader:
     def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:
         self.document, self.layer, self.trail = document, layer, trail
         self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
         self.ids: dict[str, int] = {}
         self.on_failure: Policy | None = None
 

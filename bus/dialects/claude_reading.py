@@ -78,7 +78,7 @@ def _numbered(found: HookFile) -> HookFile:
         name = next(one for one in tries if one not in taken)
         taken.add(name)
         hooks.append(msgspec.structs.replace(hook, id=name, position=position))
-    return HookFile(tuple(hooks), problems=found.problems, warnings=found.warnings)
+    return HookFile(tuple(hooks), problems=found.problems, warnings=tuple(dict.fromkeys(found.warnings)))
 
 
 def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:

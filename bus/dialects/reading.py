@@ -49,7 +49,7 @@ class Reading:
         self.document, self.layer = document, layer
         self.hooks: list[Hook] = []
         self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
         self._ids: set[str] = set()
 
     def done(self) -> HookFile:

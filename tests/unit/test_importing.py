@@ -321,3 +321,17 @@ def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple
     assert len(HookSet([Layered("user", "1", read)]).hooks) <= len(read.hooks)
     assert from_document(to_document(read)).digest == read.digest
     assert all(error.file for error in read.problems)
+
+
+@pytest.mark.req("F-11")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(".pigo/config.json", PIGO), ("hooks.json", FORGE), ("settings.json", CLAUDE), ("config.json", GOBBY),
+     ("fleethook.json", OURS)],
+)  # fmt: skip
+def test_half_a_character_in_a_file_is_named_and_takes_nothing_with_it(tmp_path: Path, name: str, value: Any) -> None:
+    whole, _ = load_foreign(put(tmp_path, f"a/{name}", value), "user")
+    read, _ = load_foreign(put(tmp_path, f"b/{name}", value | {"_note": "\ud800"}), "user")
+    assert (len(read.hooks), len(read.endpoints)) == (len(whole.hooks), len(whole.endpoints))
+    (said,) = [text for text in read.warnings if "half of a character" in text]
+    assert f"b/{name}:" in said
