@@ -207,7 +207,7 @@ def _add(
     own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_OURS)]
     if own:
         found.warnings.append(
-            f"{own[0].origin}: {len(own)} hooks of Fleethook itself are left out: they would ask in a loop"
+            f"{own[0].origin}: Fleethook's own hooks in it ({len(own)}) are left out: they would ask in a loop"
         )
     for hook in file.hooks:
         if hook in own:

@@ -19,7 +19,7 @@ from bus.config.validation import is_extra, nearest
 from bus.dialects.claude import CAPABILITIES, NEVER
 from bus.dialects.claude_format import Group, Handler
 from bus.dialects.claude_matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
-from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, plugin_contents, plugins_in
+from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, leads_out, plugin_contents, plugins_in
 from bus.dialects.claude_rules import parse_rule
 from bus.dialects.claude_scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
 from bus.dialects.reading import Reading, foreign_variables
@@ -109,11 +109,7 @@ def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
             hint=f"a plugin has {MANIFEST} or {HOOKS}",
         )  # fmt: skip
     for one in found:
-        if (
-            layer == "project"
-            and one.is_symlink()
-            and not Path(os.path.realpath(one)).is_relative_to(os.path.realpath(path))
-        ):
+        if layer == "project" and leads_out(one, path):
             problem = ConfigError(
                 "is a link that leads out of the project's plugins",
                 file=str(one),
@@ -345,7 +341,7 @@ class _Reader(Reading):
             self.warn(
                 (*at, "asyncRewake"), "it runs in the background; nothing of it can wake the agent here (asyncRewake)"
             )
-        said = len(self.warnings)
+        said = len(self.warnings), len(self.problems)
         for place, text in texts:
             for problem, message, hint in told(text, self.roots):
                 (self.report if problem else self.warn)(place, message, hint=hint)
@@ -355,7 +351,7 @@ class _Reader(Reading):
             known = {*unset, *handler.env_pass, *self.env, *SET_HERE}
             self.unseen += (name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known)
         text, args = filled(handler.command, handler.args, self.roots)
-        if not args and len(self.warnings) == said:
+        if not args and (len(self.warnings), len(self.problems)) == said:
             self.script((*at, "command"), text, self.roots.project)
         return text, args
 

@@ -145,6 +145,15 @@ def test_no_trick_hides_a_plugin_from_the_list(home: Path, user_file: Path) -> N
     assert "plugin.json:3:14: the path '../../..' leads out of its folder" in ran.json[1]["problem"]
     assert "'/x.json' is not inside the plugin" in ran.json[1]["problem"]
 
+    project = home / "work" / "plugins"
+    put(project / "mine" / "hooks" / "hooks.json", {"hooks": {}})
+    (project / "linked").symlink_to(folder / "bare")
+    put(home / "work" / "fleethook.yaml", "import: [{path: plugins, dialect: ion}]")
+    assert fleethook("hooks", "trust", "--yes").code == 0
+    listed = {one["name"]: one for one in fleethook("plugins", "list", "--json").json if one["layer"] == "project"}
+    assert (listed["mine"]["enabled"], listed["linked"]["enabled"]) == (True, False)
+    assert "leads out of the project's plugins" in listed["linked"]["problem"]
+
 
 @pytest.mark.req("X-01", "G-17")
 def test_imported_hooks_are_tried_published_and_list_their_last_run(home: Path, user_file: Path, keys: Keys) -> None:

@@ -353,6 +353,7 @@ def test_path_tricks_and_bad_manifests(tmp_path: Path, manifest: object, words: 
     found = read(root)
     assert [hook.command for hook in found.hooks] == ["good"]
     assert words in " ".join(map(str, found.problems))
+    assert "not there" not in " ".join(found.warnings), "what is refused is said once"
 
 
 def test_a_folder_whose_name_means_something_to_a_shell_is_left_to_it(tmp_path: Path) -> None:
