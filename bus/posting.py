@@ -13,13 +13,13 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from bus.addresses import AddressPolicy, Target, parse_target, vet
 from bus.errors import FleethookError, TargetRefused
+from bus.lookups import Lookups
 from bus.phases import CLOCK, NO_PHASES, Phases, start_clock
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
@@ -45,7 +45,6 @@ Before = Callable[[], Awaitable[None]]
 """Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
 
 _REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
-_LOOKUPS = 32  # threads: a name server that hangs holds one for as long as the system's resolver waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Poster:
         self._policy, self._tls, self._lookup = policy, tls, lookup
         self._accepted: dict[str, URL] = {}
         self._session: aiohttp.ClientSession | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,8 +89,8 @@ class Poster:
     def open(self) -> aiohttp.ClientSession:
         """The session, made at the first use; a process that is about to post a lot may call this beforehand."""
         if self._session is None:
-            self._threads = ThreadPoolExecutor(_LOOKUPS, "lookup")
-            self._session = _session(self._policy, self._tls, self._lookup or self._system_lookup)
+            self._lookups = Lookups()
+            self._session = _session(self._policy, self._tls, self._lookup or self._lookups)
         return self._session
 
     async def close(self) -> None:
@@ -99,8 +98,8 @@ class Poster:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._lookups is not None:
+            self._lookups.close()
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP,
@@ -157,12 +156,6 @@ class Poster:
                 self._accepted.clear()
             known = self._accepted[url] = URL(target.url, encoded=True)
         return known
-
-    async def _system_lookup(self, host: str, port: int) -> list[str]:
-        answers = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )
-        return [str(answer[4][0]) for answer in answers]
 
 
 class _Held:
