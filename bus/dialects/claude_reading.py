@@ -18,6 +18,7 @@ from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.validation import is_extra, nearest
 from bus.dialects.claude import CAPABILITIES, NEVER
 from bus.dialects.claude_format import Group, Handler
+from bus.dialects.claude_itself import read_by_claude
 from bus.dialects.claude_matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
 from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, leads_out, plugin_contents, plugins_in
 from bus.dialects.claude_rules import parse_rule
@@ -151,6 +152,7 @@ class _Reader(Reading):
         self.roots = Roots.of(
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
+        self.itself = read_by_claude(Path(document.file), self.roots.plugin) if dialect != ION else ""
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
         self.unseen: list[str] = []
@@ -277,7 +279,7 @@ class _Reader(Reading):
         matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
         own: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
         own |= {"if": handler.rule} if handler.rule is not None else {}
-        own |= self.roots.own()
+        own |= self.roots.own() | ({"itself": self.itself} if self.itself else {})
         text, args = command or ("", ())
         return Hook(
             id=self.id(self.plugin.slug if self.plugin else self.dialect, name),

@@ -72,6 +72,7 @@ def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path,
     ]  # fmt: skip
     assert f"{pigo}:" in shown.out, "what was not understood has its place"
     assert "tool_begin" in shown.out
+    assert "+  - ~/.pigo/config.json" in shown.out, "what would be written"
     assert not user_file.exists()
 
     planned = fleethook("hooks", "import", str(pigo), "--dry-run", "--json").json

@@ -215,7 +215,7 @@ def test_hooks_that_fleethook_itself_installed_are_not_asked_again(tmp_path: Pat
     put(tmp_path, ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": entries}]}})
     read = load_hook_file(put(tmp_path, "fleethook.yaml", "import: [.claude/settings.json]"), "user")
     assert [hook.command for hook in read.hooks] == ["exit 0"]
-    assert any("Fleethook itself" in one for one in read.warnings)
+    assert any("Fleethook's own hooks in it (1) are left out" in one for one in read.warnings)
 
 
 def test_the_schema_knows_every_dialect() -> None:
