@@ -18,7 +18,7 @@ from tests.support.requirements import Requirements
 from tests.support.servers import Server
 from workers.process import fast_loop
 
-_ON_BOTH_LOOPS = {"test_connections.py", "test_posting.py", "test_processes.py"}
+_ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py"}
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 
 
