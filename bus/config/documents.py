@@ -71,17 +71,22 @@ class Source(NamedTuple):
 
 
 _gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
+_loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=None)
 
 
 @contextmanager
 def gathering() -> Iterator[dict[str, Stamp]]:
-    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them."""
+    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them.
+
+    Each is read once: whoever tells by its content whose it is leaves the same document to the dialect.
+    """
     files: dict[str, Stamp] = {}
-    token = _gathered.set(files)
+    tokens = _gathered.set(files), _loaded.set({})
     try:
         yield files
     finally:
-        _gathered.reset(token)
+        _gathered.reset(tokens[0])
+        _loaded.reset(tokens[1])
 
 
 def stamp(path: Path | str) -> Stamp:
@@ -156,7 +161,13 @@ def read_file(path: Path) -> str:
 
 def load(path: Path) -> Document:
     """Read a YAML or JSON file; ConfigError with the place for everything that is wrong with it."""
-    return loads(read_file(path), file=str(path))
+    known, name = _loaded.get(), str(path)
+    found = known.get(name) if known is not None else None
+    if found is None:
+        found = loads(read_file(path), file=name)
+        if known is not None:
+            known[name] = found
+    return found
 
 
 def loads(text: str, *, file: str = "") -> Document:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bus.config import documents
 from bus.config.documents import TEXT_LIMIT
 from bus.config.format import ImportEntry
 from bus.config.hookfile import from_document, load_foreign, load_hook_file, to_document
@@ -335,3 +336,17 @@ def test_half_a_character_in_a_file_is_named_and_takes_nothing_with_it(tmp_path:
     assert (len(read.hooks), len(read.endpoints)) == (len(whole.hooks), len(whole.endpoints))
     (said,) = [text for text in read.warnings if "half of a character" in text]
     assert f"b/{name}:" in said
+
+
+def test_a_file_is_read_once_for_whose_it_is_and_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = put(tmp_path, "hooks.json", CLAUDE), documents.read_file
+    names: list[str] = []
+
+    def read_file(path: Path) -> str:
+        names.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr(documents, "read_file", read_file)
+    for count in (1, 2):
+        assert len(load_foreign(path, "user")[0].hooks) == 1
+        assert names == [str(path)] * count
