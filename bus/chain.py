@@ -190,7 +190,8 @@ class _Tally:
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:
     groups: list[list[Hook]] = []
-    for together, run in groupby(hooks, key=lambda hook: hook.dialect in TOGETHER):
+    # A layer's deny ends the chain before a hook of a lower layer starts.
+    for together, run in groupby(hooks, key=lambda hook: hook.layer if hook.dialect in TOGETHER else ""):
         if together:
             groups.append(list(run))
         else:

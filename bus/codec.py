@@ -85,8 +85,7 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - an
 
 def write_json(value: Any) -> bytes:  # noqa: ANN401 - anything that JSON can say
     """One line of pure-ASCII JSON: safe for any agent's parser, lone surrogates included; ValueError for NaN."""
-    written = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_as_json)
-    return written.encode("ascii")
+    return _JSON.encode(value).encode("ascii")
 
 
 def encode_event(event: Event) -> bytes:
@@ -178,3 +177,7 @@ def _as_json(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return msgspec.to_builtins(value)
+
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_as_json)
+"""Made once: `json.dumps` makes one for each call that has options."""

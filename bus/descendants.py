@@ -125,6 +125,17 @@ def sweep(mark: Mark, known: Collection[int], killed: set[int]) -> bool:
     return clean
 
 
+def working(group: int) -> bool:
+    """Whether an orphan of this process group has something to do and waits for nothing but the processor or a disk."""
+    for pid in _children():
+        with contextlib.suppress(OSError):  # it has just been reaped
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state, _, its_group = file.read().rpartition(b")")[2].split()[:3]
+            if state in {b"R", b"D"} and int(its_group) == group:
+                return True
+    return False
+
+
 def _owns(mark: Mark, pid: int) -> bool:
     """Whether this child of ours descends from the run with this mark, or from one that has ended."""
     with contextlib.suppress(OSError, ValueError):

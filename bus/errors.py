@@ -84,6 +84,10 @@ class TargetRefused(FleethookError):
         super().__init__(reason)
 
 
+class AnswerTooLong(FleethookError):
+    """More came from a receiver than any honest answer has around the part of its body that is read."""
+
+
 class SignatureError(FleethookError):
     """A webhook whose id, time or signature does not hold; the text never quotes a secret or an expected signature."""
 

@@ -32,6 +32,14 @@ HOOK_DIALECTS: Final[tuple[str, ...]] = (NATIVE, "pigo", "forge", "gobby", "clau
 """Whose hook files are read, and run as their authors meant."""
 
 
+class OldSecret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A secret that was replaced, and signs beside its successor until its time is over."""
+
+    secret: str
+    """As `env:NAME`, `file:PATH` or `whsec_…`."""
+    until: Annotated[datetime, msgspec.Meta(tz=True, description="With its time zone: `2026-11-23T08:00:00Z`.")]
+
+
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where a blocking `http` hook asks: it posts the event and reads `{"decision", "reason", …}` (G-08)."""
 
@@ -40,6 +48,8 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """Values may hold `${VAR}`, replaced from the worker's environment when the request is made."""
     secret: str = ""
     """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
+    old_secrets: tuple[OldSecret, ...] = ()
+    """What `secret` replaced; each signs as well until its time is over."""
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,14 +122,6 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (LAYERS.index(self.layer), self.priority, self.position)
 
 
-class OldSecret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A secret that was replaced, and signs beside its successor until its time is over."""
-
-    secret: str
-    """As `env:NAME`, `file:PATH` or `whsec_…`."""
-    until: Annotated[datetime, msgspec.Meta(tz=True, description="With its time zone: `2026-11-23T08:00:00Z`.")]
-
-
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a webhook goes, for which events, and how it is tried again."""
 
@@ -152,6 +154,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`session`: a session's deliveries go out one after the other, in the order of its events."""
     batch: Batch | None = None
     """Several deliveries in one body; None sends each by itself."""
+    can_block: bool = False
+    """Whether it is asked where an agent waits for an answer (G-08), and told of the other events only."""
+    on_failure: Policy | None = None
+    """What a question that failed amounts to; None leaves it to the bus."""
     enabled: bool = True
     description: str = ""
     dialect: str = NATIVE
@@ -162,3 +168,12 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layer: Layer = "fleet"
     origin: str = ""
     version: str = ""
+
+    def question(self, position: int) -> Hook:
+        """The blocking hook that asks it; `position` is its place among the hooks of its file."""
+        call = HttpCall(url=self.url, headers=self.headers, secret=self.secret, old_secrets=self.old_secrets)
+        return Hook(
+            id=self.id, on=self.events, tool=self.tool, when=self.when, http=call, timeout=self.timeout,
+            on_failure=self.on_failure, description=self.description, dialect=self.dialect, layer=self.layer,
+            position=position, origin=self.origin, version=self.version,
+        )  # fmt: skip

@@ -112,7 +112,8 @@ def _readable(file: HookFile) -> str:
 def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """`document` with every secret in it changed, in place."""
     for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
-        for holder in (entry, entry.get("http") or {}, *entry.get("old_secrets", ())):
+        http = entry.get("http") or {}
+        for holder in (entry, *entry.get("old_secrets", ()), http, *http.get("old_secrets", ())):
             if holder.get("secret"):
                 holder["secret"] = change(holder["secret"])
     return document

@@ -64,10 +64,12 @@ class HookSet:
                 placed = _placed(hook, one, taken) if hook.enabled else None
                 if placed is not None:
                     self.hooks[placed.id] = placed
-            for endpoint in one.file.endpoints:
+            for number, endpoint in enumerate(one.file.endpoints, len(one.file.hooks)):
                 target = _placed(endpoint, one, taken) if endpoint.enabled else None
                 if target is not None:
                     self.endpoints[target.id] = target
+                    if target.can_block:
+                        self.hooks[target.id] = target.question(number)
             if one.layer != "project":  # a cloned repository may not open the network
                 allow.extend(one.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
@@ -83,16 +85,21 @@ class HookSet:
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.
 
-        A rule only decides, so it has nothing to do there.
+        A rule only decides, so it has nothing to do there, and an endpoint that can block is told by its delivery.
         """
         return [
             hook for hook in self._index.find(event)
-            if hook.kind != "rule" and (verdict is None or not hook.blocking) and self.holds(hook, event, verdict)
+            if hook.kind != "rule" and (verdict is None or not hook.blocking) and hook.id not in self.endpoints
+            and self.holds(hook, event, verdict)
         ]  # fmt: skip
 
     def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
-        """The endpoints that are told of `event`."""
-        return [one for one in self._targets.find(event) if self.holds(one, event, verdict)]
+        """The endpoints that are told of `event`: all but those that were asked about it and answered."""
+        answered = {part.hook for part in verdict.parts if not part.fallback} if verdict is not None else frozenset()
+        return [
+            one for one in self._targets.find(event)
+            if not (one.can_block and one.id in answered) and self.holds(one, event, verdict)
+        ]  # fmt: skip
 
     def holds(self, entry: Hook | Endpoint, event: Event, verdict: Verdict | None = None) -> bool:
         """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost.

@@ -57,6 +57,10 @@ class Paced(Protocol):
     def format(self) -> str:
         """Whose message the body is."""
 
+    @property
+    def can_block(self) -> bool:
+        """Whether it is asked, too."""
+
 
 def parse_rate(text: str) -> Rate:
     """The rate in `10/s`, `600/min`, `5/h` or `0.5/s`: at most a second's worth goes out at once, and at least one."""
@@ -74,11 +78,13 @@ def pacing_checks(one: Paced) -> Iterator[tuple[tuple[str, ...], Callable[[], ob
     if one.rate:
         yield ("rate",), partial(parse_rate, one.rate)
     if one.batch is not None:
-        yield ("batch",), partial(_batch, one.order, one.format)
+        yield ("batch",), partial(_batch, one)
 
 
-def _batch(order: Order, name: str) -> None:
-    if order != "none":
+def _batch(one: Paced) -> None:
+    if one.order != "none":
         raise ConfigError("batch and order exclude each other", hint="a batch holds events of many sessions")
-    if name != BATCHED:
-        raise ConfigError(f"format {name} has no batches", hint=f"only format {BATCHED} has")
+    if one.format != BATCHED:
+        raise ConfigError(f"format {one.format} has no batches", hint=f"only format {BATCHED} has")
+    if one.can_block:
+        raise ConfigError("who decides is asked event by event", hint="leave batch or can_block out")

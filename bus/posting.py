@@ -1,4 +1,4 @@
-"""HTTP out: one POST, with everything that the receiver may do to us bounded. The one module that knows aiohttp.
+"""HTTP out: one POST, with everything that the receiver may do to us bounded.
 
 What leaves here goes only to addresses that the policy has vetted: a literal before the request, a name inside the
 resolver, so that the connection is made to exactly the addresses that were looked at, with the name in Host and SNI.
@@ -13,29 +13,21 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
-from bus.addresses import AddressPolicy, Target, parse_target, vet
-from bus.errors import FleethookError, TargetRefused
-from bus.phases import CLOCK, NO_PHASES, Phases, start_clock
+import msgspec
+
+from bus.addresses import AddressPolicy, parse_target, vet
+from bus.errors import AnswerTooLong, FleethookError, TargetRefused
+from bus.lookups import Lookups
+from bus.phases import NO_PHASES, Phases, start_clock
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
-    import aiohttp
-    from aiohttp import AddrInfoType
-    from aiohttp.abc import AbstractResolver, AbstractStreamWriter
-    from aiohttp.connector import Connection
-    from aiohttp.tracing import Trace
-    from yarl import URL
+    from bus.lines import Answer, Door, Pool
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
-
-KEEP_ALIVE: Final = 4.0
-"""Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
-connection that the server is just closing cannot be told from one that it has acted upon."""
 
 AGENT: Final = "Fleethook"
 
@@ -45,11 +37,21 @@ Before = Callable[[], Awaitable[None]]
 """Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
 
 _REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
-_LOOKUPS = 32  # threads: a name server that hangs holds one for as long as the system's resolver waits
+_OWN: Final = {
+    "accept": "Accept: */*\r\n",
+    "accept-encoding": "Accept-Encoding: identity\r\n",
+    "user-agent": f"User-Agent: {AGENT}\r\n",
+}
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding", "expect"})
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # a line feed stands between the lines that are looked at
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+_NONE: Final[tuple[tuple[str, str], ...]] = ()
+_NO_FAILURE: Final[tuple[Failure, str]] = ("", "")
+
+
+class Reply(msgspec.Struct, frozen=True):
     """What came back. It is an answer only where `error` is empty: a status may stand beside a body that broke off."""
 
     status: int = 0
@@ -77,9 +79,9 @@ class Poster:
         self, policy: AddressPolicy, *, tls: ssl.SSLContext | None = None, lookup: Lookup | None = None
     ) -> None:
         self._policy, self._tls, self._lookup = policy, tls, lookup
-        self._accepted: dict[str, URL] = {}
-        self._session: aiohttp.ClientSession | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._doors: dict[str, Door] = {}
+        self._pool: Pool | None = None
+        self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,20 +89,23 @@ class Poster:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def open(self) -> aiohttp.ClientSession:
-        """The session, made at the first use; a process that is about to post a lot may call this beforehand."""
-        if self._session is None:
-            self._threads = ThreadPoolExecutor(_LOOKUPS, "lookup")
-            self._session = _session(self._policy, self._tls, self._lookup or self._system_lookup)
-        return self._session
+    def open(self) -> Pool:
+        """The connections, made at the first use; a process that is about to post a lot may call this beforehand."""
+        if self._pool is None:
+            from bus.lines import Pool  # takes 150 ms, which only those who post pay
+
+            self._lookups = Lookups()
+            self._pool = Pool(self._policy, self._tls, self._lookup or self._lookups)
+        return self._pool
 
     async def close(self) -> None:
         """Drop every connection."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        pool, self._pool = self._pool, None
+        self._doors.clear()
+        if pool is not None:
+            await pool.close()
+        if self._lookups is not None:
+            self._lookups.close()
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP,
@@ -112,213 +117,71 @@ class Poster:
         URL is sent in its canonical spelling.
         """
         clock = start_clock()
-        status, got = 0, b""
-        found: tuple[tuple[str, str], ...] = ()
-        error: Failure = ""
-        detail = ""
-        response: aiohttp.ClientResponse | None = None
-        held = None if before is None else _Held(before)
+        status, found, got, reason, retry_after = 0, _NONE, b"", "", ""
+        error, detail = _NO_FAILURE
+        answer: Answer | None = None
         try:
-            response = await self.open().post(
-                self._accept(url),
-                data=body if held is None else held.payload(body),
-                headers=headers,
-                allow_redirects=False,
-                timeout=_timeout(seconds),
-            )
-            clock.answered()
-            status, found = response.status, tuple(response.headers.items())
-            got = await _read(response, cap)
+            pool = self.open()
+            door = self._door(url)
+            head = _head(door, headers, len(body))
+            answer = await pool.ask(door, head, body, seconds=seconds, cap=cap, before=before)
+            status, reason, found = answer.status, answer.reason, tuple(answer.headers.items())
+            retry_after = answer.headers.get("Retry-After", "")
+            got = await answer.read(cap)
         except asyncio.CancelledError:
             raise
-        except Exception as problem:  # noqa: BLE001 - whatever aiohttp raises is sorted, and nothing is let through
-            if held is not None and held.refusal is not None:
-                raise held.refusal from None
+        except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
+            if isinstance(problem, FleethookError) and not isinstance(problem, TargetRefused | AnswerTooLong):
+                raise  # it came out of `before`
             error, detail = _sort(problem, seconds)
         finally:
-            if response is not None:
-                response.close()  # drops the connection unless the body was read to its end
+            if answer is not None:
+                answer.close()  # drops the connection unless the body was read to its end
         phases = clock.phases()
-        if response is None:
-            return Reply(ms=phases.total, error=error, detail=detail, phases=phases)
-        retry_after = response.headers.get("Retry-After", "")
-        return Reply(status, found, got, phases.total, error, detail, retry_after, response.reason or "", phases)
+        return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
 
-    def _accept(self, url: str) -> URL:
-        """The URL to ask for. What is remembered depends on the text and the policy alone; names are vetted later."""
-        known = self._accepted.get(url)
+    def _door(self, url: str) -> Door:
+        """Where the URL leads. What is remembered depends on the text and the policy alone; names are vetted later."""
+        known = self._doors.get(url)
         if known is None:
-            from yarl import URL  # comes with aiohttp
+            from bus.lines import Door
 
             target = parse_target(url)
             if target.literal is not None:
                 vet(target, [str(target.literal)], self._policy)
-            if len(self._accepted) >= _REMEMBERED:
-                self._accepted.clear()
-            known = self._accepted[url] = URL(target.url, encoded=True)
+            if len(self._doors) >= _REMEMBERED:
+                self._doors.clear()
+            known = self._doors[url] = Door(target.url)
         return known
 
-    async def _system_lookup(self, host: str, port: int) -> list[str]:
-        answers = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )
-        return [str(answer[4][0]) for answer in answers]
+
+def _head(door: Door, headers: Mapping[str, str], length: int) -> bytes:
+    """The head of a request; ValueError for a header that would not be one line of its name and value."""
+    lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
+    if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):
+        raise ValueError("a header holds a control character")
+    ours, framing, host = _around(tuple(headers))
+    if framing:
+        lines = "\n".join([f"{name}: {value}" for name, value in headers.items() if name.lower() not in _FRAMING])
+    theirs = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
+    first = door.request_line if host else door.request_line + door.host_line
+    return f"{first}{ours}{theirs}Content-Length: {length}\r\n\r\n".encode()
 
 
-class _Held:
-    """A question that a body asks before it lets itself be written, and with it the head that is sent along."""
-
-    def __init__(self, before: Before) -> None:
-        self._before = before
-        self.refusal: FleethookError | None = None
-
-    def payload(self, body: bytes) -> object:
-        """The body as aiohttp writes it."""
-        made = _held_payload()(body)
-        made.held = self
-        return made
-
-    async def ask(self) -> None:
-        """Raises what `before` raises, and keeps it: aiohttp wraps what comes out of a body."""
-        try:
-            await self._before()
-        except FleethookError as error:
-            self.refusal = error
-            raise
-
-
-@lru_cache(maxsize=1)
-def _held_payload() -> Any:  # noqa: ANN401 - a class of aiohttp's, whose import is put off
-    from aiohttp.payload import BytesPayload
-
-    class HeldPayload(BytesPayload):
-        held: _Held
-
-        async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-            await self.held.ask()
-            await super().write_with_length(writer, content_length)
-
-    return HeldPayload
-
-
-def _session(policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> aiohttp.ClientSession:
-    import aiohttp
-
-    context = tls if tls is not None else _tls()
-    context.sslobject_class = _TimedTls
-    connector = _connector()(
-        resolver=_resolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE, ssl=context,
-        socket_factory=_timed_socket,
-    )  # fmt: skip
-    return aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
-        headers={"User-Agent": AGENT, "Accept-Encoding": "identity"}, timeout=_timeout(60.0),
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
-    """The system's trust store, for HTTP/1.1."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-class _TimedTls(ssl.SSLObject):
-    """A TLS connection that says when its handshake begins."""
-
-    def do_handshake(self) -> None:
-        clock = CLOCK.get()
-        if clock is not None:
-            clock.shakes()
-        super().do_handshake()
-
-
-def _timed_socket(address: AddrInfoType) -> socket.socket:
-    """A socket for an address that is about to be connected to."""
-    clock = CLOCK.get()
-    if clock is not None:
-        clock.dials()
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setblocking(False)
-    return made
-
-
-@lru_cache(maxsize=1)
-def _connector() -> type[aiohttp.TCPConnector]:
-    import aiohttp
-
-    class Timed(aiohttp.TCPConnector):
-        """A connector that says when the request can be sent."""
-
-        async def connect(
-            self,
-            req: aiohttp.ClientRequest,
-            traces: list[Trace],
-            timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's
-        ) -> Connection:
-            connection = await super().connect(req, traces, timeout)
-            clock = CLOCK.get()
-            if clock is not None:
-                clock.connected()
-            return connection
-
-    return Timed
-
-
-def _resolver(policy: AddressPolicy, lookup: Lookup) -> AbstractResolver:
-    from aiohttp.abc import AbstractResolver, ResolveResult
-
-    class Vetting(AbstractResolver):
-        """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
-
-        async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-        ) -> list[ResolveResult]:
-            clock = CLOCK.get()
-            if clock is not None:
-                clock.looks_up()
-            target = Target(url="", scheme="", host=host, port=port, literal=None)
-            found = [
-                ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
-                for address in vet(target, await lookup(host, port), policy)
-            ]
-            if clock is not None:
-                clock.found()
-            return found
-
-        async def close(self) -> None:
-            """Nothing is held."""
-
-    return Vetting()
-
-
-@lru_cache(maxsize=256)
-def _timeout(seconds: float) -> aiohttp.ClientTimeout:
-    import aiohttp
-
-    # aiohttp rounds deadlines above `ceil_threshold` up to the next second.
-    return aiohttp.ClientTimeout(total=max(seconds, 0.001), ceil_threshold=float("inf"))
-
-
-async def _read(response: aiohttp.ClientResponse, cap: int) -> bytes:
-    """The body's first `cap` bytes; the connection goes back to the pool only if that was all of it."""
-    length = response.content_length
-    if length is not None and length <= cap:
-        return await response.read()
-    kept = bytearray()
-    while len(kept) <= cap:
-        chunk = await response.content.readany()
-        if not chunk:
-            break
-        kept += chunk
-    return bytes(kept[:cap])
+@lru_cache(maxsize=1024)
+def _around(names: tuple[str, ...]) -> tuple[str, bool, bool]:
+    """Our lines in a request with headers of these names; whether some of those are not theirs to say; whether one is Host."""
+    if not all(_TOKEN.fullmatch(name) for name in names):
+        raise ValueError("a header's name holds what no name may hold")
+    theirs = {name.lower() for name in names}
+    ours = "".join(line for name, line in _OWN.items() if name not in theirs)
+    return ours, not _FRAMING.isdisjoint(theirs), "host" in theirs
 
 
 def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
     """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
     import aiohttp
+    from aiohttp.http import HttpProcessingError
 
     if isinstance(problem, TargetRefused):
         return "refused", problem.reason
@@ -333,9 +196,9 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
         return "tls", f"no TLS connection: {problem}"
     if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):
         return "connect", _connection_text(problem)
-    if isinstance(
-        problem, aiohttp.ClientResponseError
-    ):  # its own text ends with the whole URL, and a path may be a secret
+    if isinstance(problem, AnswerTooLong):
+        return "protocol", f"the answer is without end: {problem}"
+    if isinstance(problem, HttpProcessingError):
         return "protocol", f"the answer is no HTTP: {problem.message}"[:500]
     return "protocol", f"{type(problem).__name__}: {problem}"[:500]
 

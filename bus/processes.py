@@ -26,7 +26,10 @@ CAP: Final = 64 * 1024
 """Bytes of stdout, and as many of stderr, that are kept; the rest is read and dropped."""
 
 LINGER: Final = 0.01
-"""Seconds to wait for the end of the output when the command is gone but somebody still holds its pipes."""
+"""Seconds to wait for the end of the output when the command is gone but somebody still holds its pipes.
+
+As long again, a second at most, while whoever it left behind is at work: on a busy machine last words take longer.
+"""
 
 FLOOD: Final = 1024 * 1024
 """Dropped bytes after which a stream is read once a millisecond: about 64 MB/s, and the loop stays free for others."""
@@ -251,7 +254,16 @@ class _Run:
                     break
         self._end_if_silent()
         if not self.ended.done():
-            self.timers.append(self.loop.call_later(LINGER, self._end))
+            self._linger(time.monotonic() + _GIVE_UP)
+
+    def _linger(self, until: float) -> None:
+        def look() -> None:
+            if time.monotonic() < until and descendants.working(self.pid):
+                self._linger(until)
+            else:
+                self._end()
+
+        self.timers.append(self.loop.call_later(LINGER, look))
 
     def _end_if_silent(self) -> None:
         if self.gone and not any(fd in self.fds for fd in self.outputs):

@@ -29,7 +29,7 @@ _Replace = Callable[["re.Match[str]"], str]
 class _Rule:
     """A pattern, tried only where the lower-cased text holds one of the needles."""
 
-    needles: tuple[str, ...]
+    needles: frozenset[str]
     pattern: re.Pattern[str]
     replace: _Replace | str
 
@@ -96,21 +96,21 @@ def _login(match: re.Match[str]) -> str:
 
 
 def _near(needles: str, pattern: str, replace: _Replace = _beside) -> _Rule:
-    return _Rule(tuple(needles.split()), re.compile(pattern, re.VERBOSE), replace)
+    return _Rule(frozenset(needles.split()), re.compile(pattern, re.VERBOSE), replace)
 
 
 # --- tokens known by their form --------------------------------------------------------------------------------------
 
 
 def _token(kind: str, needles: str, pattern: str) -> _Rule:
-    return _Rule(tuple(needles.split()), re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})"), f"[redacted:{kind}]")
+    return _Rule(frozenset(needles.split()), re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})"), f"[redacted:{kind}]")
 
 
 _PEM = r"-----{edge} [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----"
 
 _RULES = (
     _Rule(
-        ("private key",),
+        frozenset({"private key"}),
         re.compile(_PEM.format(edge="BEGIN") + r"[\s\S]*?(?:" + _PEM.format(edge="END") + r"|\Z)"),
         "[redacted:private-key]",
     ),
@@ -171,6 +171,8 @@ _RULES = (
           r"""(?P<value>[^\s&"'<>\#]++)"""),
 )  # fmt: skip
 
+_NEEDLES = tuple(sorted({needle for rule in _RULES for needle in rule.needles}))
+
 
 def redact_text(text: str) -> str:
     """Return the text with every secret that is recognised replaced; what follows TEXT_LIMIT is cut and counted."""
@@ -178,9 +180,11 @@ def redact_text(text: str) -> str:
     if cut > 0:
         text = text[:TEXT_LIMIT]
     lowered = text.lower()
-    for rule in _RULES:
-        if any(needle in lowered for needle in rule.needles):
-            text = rule.pattern.sub(rule.replace, text)
+    # All needles in one go: most texts hold none, and rule by rule that took twice as long (measured).
+    if found := [needle for needle in _NEEDLES if needle in lowered]:
+        for rule in _RULES:
+            if not rule.needles.isdisjoint(found):
+                text = rule.pattern.sub(rule.replace, text)
     return f"{text[:-_OVERLAP]} [{cut + _OVERLAP} more characters, not shown]" if cut > 0 else text
 
 
@@ -227,6 +231,11 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(snake.rstrip("_0123456789")) is not None
 
 
+@lru_cache(maxsize=4096)  # likewise
+def _redact_name(name: str) -> str:
+    return redact_text(name)
+
+
 def _redact(value: object, depth: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -248,7 +257,7 @@ def _redact_mapping(mapping: Mapping[object, object], depth: int) -> dict[object
     label = mapping.get("name", mapping.get("key"))
     labelled = isinstance(label, str) and is_secret_name(label)  # {"name": "API_TOKEN", "value": "..."}
     for key, value in mapping.items():
-        name = redact_text(key) if isinstance(key, str) else key
+        name = _redact_name(key) if isinstance(key, str) else key
         secret = isinstance(key, str) and (is_secret_name(key) or (labelled and key.lower() == "value"))
         shown[name] = _whole(value) if secret else _redact(value, depth)
     return shown

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from bus.connections import Links, sync_client
 from bus.keys import Keys, declared
 from tests.support.requirements import Requirements
 from tests.support.servers import Server
+from workers.process import fast_loop
 
+_ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py"}
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 
 
@@ -79,6 +82,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         found = _LIVE.search(str(item.path))
         if found and found[1] in {"live", "flow", "chaos"}:
             item.add_marker(found[1])
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """What workers do with the loop itself is shown on theirs too; everything else runs on asyncio's, as agents do."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    fast = fast_loop()
+    if fast is not None and item.path.name in _ON_BOTH_LOOPS:
+        loops["uvloop"] = fast
+    return loops
 
 
 def pytest_configure(config: pytest.Config) -> None:

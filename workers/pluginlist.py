@@ -72,6 +72,10 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
 
 def _folders(path: Path, counted: Counter[str], dialect: str, layer: str) -> Iterator[Listed]:
     for folder in claude_plugins.plugin_roots(path):
+        if layer == "project" and claude_plugins.leads_out(folder, folder.parent):
+            why = "a link that leads out of the project's plugins: it is not read"
+            yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
+            continue
         one = claude_plugins.plugin_contents(folder)
         said = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
         more = [

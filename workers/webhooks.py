@@ -20,11 +20,11 @@ from bus.redaction import redact
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
-from workers.outcomes import ended
+from workers.outcomes import reason_of, row_of
 from workers.responses import body_text
 from workers.retries import AttemptFailed, GivenUp
 from workers.templates import MOST_BODY, content_type, render
-from workers.templates.answers import RETRIED, objection, said, wanted_wait
+from workers.templates.answers import objection, said, wanted_wait
 from workers.templates.facts import clean
 
 MOST_RETRY_AFTER: Final = 86_400.0
@@ -135,28 +135,23 @@ async def post(
 
 
 def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp | None:
-    """What an answer means: 2xx delivered (None); 408, 425, 429, 5xx and no answer are tried again; the rest is final.
-
-    A receiver makes it final by the header `webhook-delivery: abort`.
+    """What an answer means by the table of outcomes: delivered (None), to be tried again, or given up.
 
     `name` is the format that was sent: some services say an error in the body of a 200, or a wait in that of a 429.
     """
+    row = row_of(reply)
+    if row.means == "delivered":
+        return objection(name, reply)
     if reply.error == "refused":
         return GivenUp(f"the address policy refuses the target: {reply.detail}")
     if reply.error:
         return AttemptFailed(f"{reply.error}: {reply.detail}")
-    if 200 <= reply.status < 300:
-        return objection(name, reply)
     word = said(name, reply)
     text = f"receiver answered {reply.status}" + (f" ({word})" if word else "")
-    if reply.status >= 500 or reply.status in RETRIED:
-        wait = max(retry_after(reply.retry_after), min(wanted_wait(name, reply), MOST_RETRY_AFTER))
-        return ended(reply, AttemptFailed(text, wait))
-    if reply.status == 410:
-        return GivenUp(f"{text}: the receiver is gone and wants no more")
-    if 300 <= reply.status < 400:
-        return GivenUp(f"{text}: redirects are never followed")
-    return GivenUp(f"{text}: trying again would not change it")
+    if row.means == "dead":
+        return GivenUp(reason_of(row, reply, text))
+    wait = max(retry_after(reply.retry_after), min(wanted_wait(name, reply), MOST_RETRY_AFTER))
+    return AttemptFailed(text, wait)
 
 
 def retry_after(text: str, now: datetime | None = None) -> float:

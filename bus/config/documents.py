@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
-from bus.config.jsonplaces import SPLIT, Node, Plain, read_json, too_many
+from bus.config.jsonplaces import SPLIT, Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
 from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024
@@ -71,17 +71,22 @@ class Source(NamedTuple):
 
 
 _gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
+_loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=None)
 
 
 @contextmanager
 def gathering() -> Iterator[dict[str, Stamp]]:
-    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them."""
+    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them.
+
+    Each is read once: whoever tells by its content whose it is leaves the same document to the dialect.
+    """
     files: dict[str, Stamp] = {}
-    token = _gathered.set(files)
+    tokens = _gathered.set(files), _loaded.set({})
     try:
         yield files
     finally:
-        _gathered.reset(token)
+        _gathered.reset(tokens[0])
+        _loaded.reset(tokens[1])
 
 
 def stamp(path: Path | str) -> Stamp:
@@ -100,6 +105,8 @@ class Document:
     value: Plain
     file: str
     root: Node
+    warnings: tuple[str, ...] = ()
+    """What was read as something else than it says, each with its place."""
 
     def place(self, path: Iterable[str | int] = (), *, key: bool = False) -> tuple[int, int]:
         """Line and column, from 1, of the value at a path, or of its key; of the nearest parent where it is missing."""
@@ -154,7 +161,13 @@ def read_file(path: Path) -> str:
 
 def load(path: Path) -> Document:
     """Read a YAML or JSON file; ConfigError with the place for everything that is wrong with it."""
-    return loads(read_file(path), file=str(path))
+    known, name = _loaded.get(), str(path)
+    found = known.get(name) if known is not None else None
+    if found is None:
+        found = loads(read_file(path), file=name)
+        if known is not None:
+            known[name] = found
+    return found
 
 
 def loads(text: str, *, file: str = "") -> Document:
@@ -169,10 +182,12 @@ def loads(text: str, *, file: str = "") -> Document:
         raise ConfigError(
             f"a file of text cannot hold the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
         )
+    warnings: tuple[str, ...] = ()
     if file.endswith(".json"):
+        text, warnings = without_halves(text, file=file)
         quick = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT, file=file)
         if quick is not None:
-            return Document(quick.value, file, quick)
+            return Document(quick.value, file, quick, warnings)
         text = _SURROGATES.sub(_join_surrogates, text)
     try:
         root = _Builder(file).build(yaml.parse(text, Loader=_LOADER))
@@ -183,7 +198,7 @@ def loads(text: str, *, file: str = "") -> Document:
         raise ConfigError(problem, file=file, line=line, column=column, hint=_yaml_hint(problem)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {error}", file=file) from error
-    return Document(root.value, file, root)
+    return Document(root.value, file, root, warnings)
 
 
 class Span(NamedTuple):
@@ -321,8 +336,8 @@ class _Builder:
             if not isinstance(self.scalar(event), str):
                 raise self.error(event, f"the key {key[:24] or 'null'} is not text", "put it in quotes")
         if key in parent.children:
-            line = parent.keys[key][0]
-            raise self.error(event, f'the key "{key[:80]}" is here for the second time', f"the first is in line {line}")
+            line, column = _place(event)
+            raise twice(key, parent.keys[key][0], file=self.file, line=line, column=column)
         self.key, self.key_place = key, _place(event)
 
     def attach(self, node: Node) -> Node:
@@ -362,13 +377,13 @@ class _Builder:
                 raise self.error(event, "the number is too large", "put it in quotes if it is text")
             return number
         if _NOT_FINITE.match(text) or (_FLOAT.match(text) and not math.isfinite(float(text))):
-            raise self.error(event, f"{text[:24]} is not a number that can be used", "put it in quotes if it is text")
+            line, column = _place(event)
+            raise no_number(text, file=self.file, line=line, column=column)
         return float(text) if _FLOAT.match(text) else text
 
     def too_deep(self, event: _Event) -> ConfigError:
-        return self.error(
-            event, f"the file is nested deeper than {DEPTH_LIMIT} levels", "no hook file of any system is"
-        )
+        line, column = _place(event)
+        return too_deep(DEPTH_LIMIT, file=self.file, line=line, column=column)
 
     def error(self, event: _Event, message: str, hint: str) -> ConfigError:
         line, column = _place(event)

@@ -136,6 +136,16 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     batch: Annotated[
         Batch | None, Meta(description="Several events in one body, `{max_events, max_wait}`; without it, one each.")
     ] = None
+    can_block: Annotated[
+        bool,
+        Meta(
+            description="Ask it, as a blocking http hook, where an agent waits for an answer, and tell it of the other "
+            "events."
+        ),
+    ] = False
+    on_failure: Annotated[
+        Policy | None, Meta(description="With `can_block`: what a question that got no usable answer amounts to.")
+    ] = None
     enabled: bool = True
     description: Text = ""
 

@@ -24,7 +24,7 @@ from bus.config.contents import HookFile, Imported, from_document, matcher_check
 from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.format import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
 from bus.config.importing import Gathered, Trail, read_imports, read_one, refused_targets, sources
-from bus.config.services import URLS, service_checks, service_hint
+from bus.config.services import URLS, question_hint, service_checks, service_hint
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
@@ -89,7 +89,7 @@ class _Reader:
     def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:
         self.document, self.layer, self.trail = document, layer, trail
         self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
         self.ids: dict[str, int] = {}
         self.on_failure: Policy | None = None
 
@@ -170,6 +170,8 @@ class _Reader:
             self.url(place, http.url)
             self.headers((*path, "http", "headers"), http.headers)
             self.secret((*path, "http", "secret"), http.secret)
+            for old, one in enumerate(http.old_secrets):
+                self.secret((*path, "http", "old_secrets", old, "secret"), one.secret)
         self.environment(path, entry)
         if entry.rule is not None and not entry.blocking:
             self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
@@ -200,6 +202,8 @@ class _Reader:
             self.accepts((*path, *below), check)
         if hint := service_hint(entry):
             self.warn((*path, "url"), hint)
+        for field, text in question_hint(entry):
+            self.warn((*path, field), text)
         self.headers((*path, "headers"), entry.headers)
         self.secret((*path, "secret"), entry.secret)
         for old, one in enumerate(entry.old_secrets):
@@ -212,6 +216,7 @@ class _Reader:
             "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
             "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry), "url": url,
             "old_secrets": tuple(entry.old_secrets),
+            "on_failure": (entry.on_failure or self.on_failure) if entry.can_block else None,
         }  # fmt: skip
         return Endpoint(**given, layer=self.layer, origin=self.origin(path))
 

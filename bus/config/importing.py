@@ -207,7 +207,7 @@ def _add(
     own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_OURS)]
     if own:
         found.warnings.append(
-            f"{own[0].origin}: {len(own)} hooks of Fleethook itself are left out: they would ask in a loop"
+            f"{own[0].origin}: Fleethook's own hooks in it ({len(own)}) are left out: they would ask in a loop"
         )
     for hook in file.hooks:
         if hook in own:
@@ -220,6 +220,12 @@ def _add(
         if hook.on_failure is None and policy is not None:
             changes["on_failure"] = policy
         hooks.append(msgspec.structs.replace(hook, **changes))
+    itself = [hook for hook in hooks if hook.own.get("itself")]
+    if itself:
+        found.warnings.append(
+            f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): for its own events they "
+            "are left to it, for those of other agents they run here"
+        )
     endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, entry.path)) for one in file.endpoints]
     found.hooks += hooks
     found.endpoints += endpoints

@@ -34,6 +34,7 @@ def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
     yield ("url",), partial(_url, entry.format, entry.url)
     yield ("routing_key",), partial(_routing_key, entry.format, entry.routing_key)
     yield ("resolve",), partial(_resolve, entry.format, entry.resolve)
+    yield ("can_block",), partial(_can_block, entry)
 
 
 def service_hint(entry: EndpointEntry | Endpoint) -> str:
@@ -76,3 +77,20 @@ def _routing_key(name: Format, reference: str) -> None:
 def _resolve(name: Format, what: str) -> None:
     if what != "never" and name != "pagerduty":
         raise ConfigError(f"format {name} has nothing to resolve", hint="only pagerduty has incidents")
+
+
+def _can_block(entry: EndpointEntry | Endpoint) -> None:
+    if not entry.can_block:
+        return
+    if entry.format != "fleethook":
+        raise ConfigError(f"format {entry.format} gives no verdict", hint="ask an endpoint of format: fleethook")
+    if entry.payload != "full":
+        raise ConfigError("who decides is asked with the whole event", hint="leave payload: thin or can_block out")
+
+
+def question_hint(entry: EndpointEntry) -> Iterator[tuple[str, str]]:
+    """What does nothing, or not what it looks like, about being asked: field and text."""
+    if entry.can_block and "verdict." in entry.when:
+        yield "when", "there is no verdict yet when it is asked: `verdict.decision` is empty then"
+    if entry.on_failure is not None and not entry.can_block:
+        yield "on_failure", "without `can_block: true` nobody waits for it, so its failures decide nothing"

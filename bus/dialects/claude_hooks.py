@@ -1,7 +1,7 @@
 """Hooks of Claude Code and of ion, whose plugins are Claude Code's: their commands run as they were written for.
 
-The parts: `claude_files` finds and reads the files, `claude_matching` and `claude_rules` say which hooks fire,
-`claude_payload` what they read on stdin, `claude_output` what their ending means.
+The parts: `claude_reading` and `claude_plugins` read the files, `claude_matching`, `claude_rules` and `claude_itself` say
+which hooks fire, `claude_payload` what they read on stdin, `claude_output` what their ending means.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from bus.config.contents import HookFile
 from bus.dialects.claude import NAME as CLAUDE
+from bus.dialects.claude_itself import runs_itself
 from bus.dialects.claude_matching import TOOL_EVENTS, field, matches, moment, spoken_tool
 from bus.dialects.claude_output import ION, answered, ended
 from bus.dialects.claude_payload import encode, payload
@@ -40,7 +41,9 @@ class _Hooks:
         return read(path, layer, self.name)
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the matchers of its groups and its `if` fit (I-06)."""
+        """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run it itself."""
+        if runs_itself(hook, event):
+            return False
         name, rule = _moment(hook), hook.own.get("if")
         if not matches(name, hook.own.get("matchers", ()), event):
             return False

@@ -96,6 +96,11 @@ def plugins_in(path: Path) -> list[Path]:
     return [Path(one) for one in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(one))]
 
 
+def leads_out(plugin: Path, folder: Path) -> bool:
+    """Whether a plugin in a folder of plugins is a link to somewhere else: of a project, that is none of its own."""
+    return plugin.is_symlink() and not within(os.path.realpath(plugin), os.path.realpath(folder))
+
+
 def plugin_roots(path: Path) -> list[Path]:
     """The plugins that a file or folder stands for where it is imported; none for settings."""
     if not path.is_dir():

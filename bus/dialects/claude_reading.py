@@ -18,8 +18,9 @@ from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.validation import is_extra, nearest
 from bus.dialects.claude import CAPABILITIES, NEVER
 from bus.dialects.claude_format import Group, Handler
+from bus.dialects.claude_itself import read_by_claude
 from bus.dialects.claude_matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
-from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, plugin_contents, plugins_in
+from bus.dialects.claude_plugins import HOOKS, MANIFEST, Plugin, is_plugin, leads_out, plugin_contents, plugins_in
 from bus.dialects.claude_rules import parse_rule
 from bus.dialects.claude_scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
 from bus.dialects.reading import Reading, foreign_variables
@@ -78,7 +79,7 @@ def _numbered(found: HookFile) -> HookFile:
         name = next(one for one in tries if one not in taken)
         taken.add(name)
         hooks.append(msgspec.structs.replace(hook, id=name, position=position))
-    return HookFile(tuple(hooks), problems=found.problems, warnings=found.warnings)
+    return HookFile(tuple(hooks), problems=found.problems, warnings=tuple(dict.fromkeys(found.warnings)))
 
 
 def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
@@ -109,11 +110,7 @@ def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
             hint=f"a plugin has {MANIFEST} or {HOOKS}",
         )  # fmt: skip
     for one in found:
-        if (
-            layer == "project"
-            and one.is_symlink()
-            and not Path(os.path.realpath(one)).is_relative_to(os.path.realpath(path))
-        ):
+        if layer == "project" and leads_out(one, path):
             problem = ConfigError(
                 "is a link that leads out of the project's plugins",
                 file=str(one),
@@ -155,6 +152,7 @@ class _Reader(Reading):
         self.roots = Roots.of(
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
+        self.itself = read_by_claude(Path(document.file), self.roots.plugin) if dialect != ION else ""
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
         self.unseen: list[str] = []
@@ -281,7 +279,7 @@ class _Reader(Reading):
         matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
         own: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
         own |= {"if": handler.rule} if handler.rule is not None else {}
-        own |= self.roots.own()
+        own |= self.roots.own() | ({"itself": self.itself} if self.itself else {})
         text, args = command or ("", ())
         return Hook(
             id=self.id(self.plugin.slug if self.plugin else self.dialect, name),
@@ -345,7 +343,7 @@ class _Reader(Reading):
             self.warn(
                 (*at, "asyncRewake"), "it runs in the background; nothing of it can wake the agent here (asyncRewake)"
             )
-        said = len(self.warnings)
+        said = len(self.warnings), len(self.problems)
         for place, text in texts:
             for problem, message, hint in told(text, self.roots):
                 (self.report if problem else self.warn)(place, message, hint=hint)
@@ -355,7 +353,7 @@ class _Reader(Reading):
             known = {*unset, *handler.env_pass, *self.env, *SET_HERE}
             self.unseen += (name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known)
         text, args = filled(handler.command, handler.args, self.roots)
-        if not args and len(self.warnings) == said:
+        if not args and (len(self.warnings), len(self.problems)) == said:
             self.script((*at, "command"), text, self.roots.project)
         return text, args
 

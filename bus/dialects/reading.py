@@ -29,6 +29,8 @@ _SHELL: Final = re.compile(r"(?:ba|da|z|k)?sh")
 _INTERPRETER: Final = re.compile(r"python[0-9.]*|node|deno|bun|ruby|perl|php")
 _OPERATOR: Final = re.compile(r"[;&|()<>]+")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_PLAIN_COMMAND: Final = re.compile(r"[A-Za-z0-9_@%+:,./ -]+(?=\Z|[;&|<>])")
+"""Words without an assignment, a quote or an escape, up to the first operator."""
 _HOME: Final = re.compile(r"(?:~|\$HOME|\$\{HOME\})/")
 
 _VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -49,8 +51,10 @@ class Reading:
         self.document, self.layer = document, layer
         self.hooks: list[Hook] = []
         self.problems: list[ConfigError] = []
-        self.warnings: list[str] = []
+        self.warnings: list[str] = list(document.warnings)
         self._ids: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """By stem: the number that may be free next."""
 
     def done(self) -> HookFile:
         """What the file contributes."""
@@ -83,10 +87,13 @@ class Reading:
     def id(self, *parts: str) -> str:
         """An id of these parts, the same at every reading of the same file, and unique in it."""
         stem = "-".join(filter(None, (_UNFIT.sub("-", part).strip("-") for part in parts)))[:_ID_LENGTH].strip("-")
-        found = next(
-            name for n in range(1, len(self._ids) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in self._ids
-        )
+        number = self._numbers.get(stem, 1)
+        found = stem if number == 1 else f"{stem}-{number}"
+        while found in self._ids:
+            number += 1
+            found = f"{stem}-{number}"
         self._ids.add(found)
+        self._numbers[stem] = number + 1
         return found
 
     def origin(self, path: PathParts) -> str:
@@ -140,6 +147,8 @@ class Reading:
 
 def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
     """What is wrong with the script that a command begins with, and the mend; None where nothing is, or nobody can tell."""
+    if "/" not in command:
+        return None
     named, direct = _script(list(_leading_words(command)))
     full = _HOME.sub(lambda _: os.path.expanduser("~") + "/", named, count=1)
     if "/" not in full or re.search(r"[$`*?\[\x00]", full) or (not os.path.isabs(full) and not base):
@@ -154,6 +163,8 @@ def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
 
 def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
     """The variables that a command reads of its caller's environment beyond the safe list and `prefix`, as far as seen."""
+    if "$" not in command:
+        return ()
     own = {match[1] for match in _SET.finditer(command)}
     names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(command))
     return tuple(
@@ -178,6 +189,10 @@ def _script(words: list[str]) -> tuple[str, bool]:
 
 def _leading_words(command: str) -> Iterator[str]:
     """The words of the first simple command, without assignments in front; nothing of what a shell cannot read."""
+    plain = _PLAIN_COMMAND.match(command)
+    if plain is not None:  # for most, at a hundredth of the cost
+        yield from plain[0].split()
+        return
     lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     begun = False

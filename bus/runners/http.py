@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable
@@ -12,9 +13,10 @@ import msgspec
 from bus import signing
 from bus.codec import write_json
 from bus.dialects.hooking import find_http
-from bus.errors import DecodeError, FleethookError
+from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.events import Event
 from bus.hooks import Hook, HttpCall
+from bus.ids import delivery_id, webhook_id
 from bus.posting import Poster, Reply
 from bus.redaction import redact_text
 from bus.runners import Outcome
@@ -72,9 +74,20 @@ class HttpRunner:
     def _headers(self, hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
         headers = {"Content-Type": "application/json", **fill(call.headers)}
         if call.secret:
-            message = _UNFIT.sub("-", f"{event.id or 'event'}/{hook.id}")[:256]
-            headers.update(signing.headers([self._secret(call.secret)], message, int(time.time()), body))
+            # As a delivery of this event would have it: what was asked in vain may come again as one.
+            message = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
+            now = int(time.time())
+            headers.update(signing.headers(self._secrets(call, now), message, now, body))
         return headers
+
+    def _secrets(self, call: HttpCall, now: float) -> list[str]:
+        """Every secret that signs at `now`; an old one that is gone already costs no question."""
+        found = [self._secret(call.secret)]
+        for old in call.old_secrets:
+            if old.until.timestamp() > now:
+                with contextlib.suppress(ConfigError):
+                    found.append(self._secret(old.secret))
+        return found
 
 
 def _body(event: Event) -> bytes:

@@ -130,7 +130,7 @@ def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
         (group,) = fleethook("dead", "list", "--group", "--json").json
         assert (group["count"], group["targets"]) == (1, ["endpoint:log"])
         assert "given up" in fleethook("dead", "show", name).out
-        assert fleethook("dead", "retry", "--all", "--dry-run", "--json").json == {"matching": 1, "done": 0}
+        assert fleethook("dead", "retry", "--all", "--dry-run", "--json").json["matching"] == 1
         assert fleethook("dead", "retry", "--all").code == 2, "nobody can be asked here"
 
         receiver.status = 200

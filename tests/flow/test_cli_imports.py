@@ -72,6 +72,7 @@ def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path,
     ]  # fmt: skip
     assert f"{pigo}:" in shown.out, "what was not understood has its place"
     assert "tool_begin" in shown.out
+    assert "+  - ~/.pigo/config.json" in shown.out, "what would be written"
     assert not user_file.exists()
 
     planned = fleethook("hooks", "import", str(pigo), "--dry-run", "--json").json
@@ -144,6 +145,15 @@ def test_no_trick_hides_a_plugin_from_the_list(home: Path, user_file: Path) -> N
     assert [(one["name"], one["hooks"]) for one in ran.json] == [("bare", 1), ("odd", 0)]
     assert "plugin.json:3:14: the path '../../..' leads out of its folder" in ran.json[1]["problem"]
     assert "'/x.json' is not inside the plugin" in ran.json[1]["problem"]
+
+    project = home / "work" / "plugins"
+    put(project / "mine" / "hooks" / "hooks.json", {"hooks": {}})
+    (project / "linked").symlink_to(folder / "bare")
+    put(home / "work" / "fleethook.yaml", "import: [{path: plugins, dialect: ion}]")
+    assert fleethook("hooks", "trust", "--yes").code == 0
+    listed = {one["name"]: one for one in fleethook("plugins", "list", "--json").json if one["layer"] == "project"}
+    assert (listed["mine"]["enabled"], listed["linked"]["enabled"]) == (True, False)
+    assert "leads out of the project's plugins" in listed["linked"]["problem"]
 
 
 @pytest.mark.req("X-01", "G-17")
@@ -244,8 +254,8 @@ def test_a_thousand_imported_hooks_cost_little(home: Path, user_file: Path) -> N
         return min(times)
 
     none = best()
-    entries = [{"command": f"echo {n}; true", "match": {"tool": "bash"}} for n in range(100)]
-    put(home / "many.json", {"plugins": [{"name": f"p{n}", "hooks": {"tool_start": entries}} for n in range(10)]})
+    entries = [{"command": f"echo {n}; true", "match": {"tool": "bash"}} for n in range(1000)]
+    put(home / "many.json", {"plugins": [{"name": "p", "hooks": {"tool_start": entries}}]})
     put(user_file, "import: [~/many.json]")
     assert len(fleethook("hooks", "list", "--json").json["hooks"]) == 1000
     most = 0.2 if coverage.Coverage.current() is None else 0.6  # a run that counts lines takes twice as long, and more

@@ -85,7 +85,11 @@ def test_deliveries_are_filtered_and_tried_now(server: Server, keys: Keys, home:
         assert attempt["head"].startswith("503 X")
 
         tried = fleethook("deliveries", "retry", "--endpoint", "log", "--dry-run", "--json")
-        assert tried.json == {"matching": 2, "done": 0}
+        kinds = [{"endpoint": "log", "reason": "receiver answered 503", "count": 2}]
+        assert tried.json == {"matching": 2, "done": 0, "endpoints": {"log": 2}, "kinds": kinds}
+        listed = fleethook("deliveries", "retry", *names, "e0.log", "--dry-run").out
+        assert listed.splitlines()[0] == "2 would be tried now"
+        assert listed.splitlines()[-1].split() == ["2", "log", "receiver", "answered", "503"]
         assert fleethook("deliveries", "retry").code == 2
         assert fleethook("deliveries", "retry", names[0], "--all").code == 2
         assert fleethook("deliveries", "retry", "--endpoint", "log").code == 2, "nobody can be asked here"
@@ -118,7 +122,25 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
     assert fleethook("dead", "export", "-o", str(target)).code == 2, "nothing is overwritten"
     assert [one["count"] for one in fleethook("dead", "list", "--group", "reason", "--json").json] == [1]
     assert ids("dead", "list", "--endpoint", "log") == []
+    for action in ("retry", "drop"):
+        counted = fleethook("dead", action, "--all", "--dry-run", "--json").json
+        assert (counted["matching"], counted["endpoints"]) == (1, {"gone": 1})
+        assert "410" in counted["kinds"][0]["reason"]
+        assert fleethook("dead", action, "e0.gone", "--dry-run").out.startswith("nothing can be ")
+    assert "for good (gone 1)?" in fleethook("dead", "drop", "--all").err
     assert fleethook("dead", "drop", "--endpoint", "gone", "--until", "1h", "--yes").out == "nothing can be dropped\n"
+
+
+def test_named_ones_are_those_that_are_dropped_however_many_they_are(
+    server: Server, keys: Keys, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.cli.dead.MANY", 0)
+    with receiving(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
+        receiver.by_path["/log"] = receiver.usual._replace(status=404)
+        names = [f"{publish('turn:end')}.log" for _ in range(3)]
+        wait_until(lambda: [state_of(name) for name in names] == ["dead"] * 3, "404 is final")
+    assert fleethook("dead", "drop", *names[:2], "--yes").out == "2 dropped\n"
+    assert ids("dead", "list") == names[2:]
 
 
 @pytest.mark.req("G-22")

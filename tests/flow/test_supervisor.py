@@ -29,9 +29,10 @@ name = sys.argv[1]
 assert die_with_parent(grace=0.2) and "FLEETHOOK_LIFELINE" not in os.environ
 def say(text):  # in one write: the fork has the same pipe
     os.write(1, text.encode() + b"\\n")
+from bus.connections import sync_client
+client = sync_client(os.environ["FLEETHOOK_REDIS_URL"])
+client.ping()  # the end has a second, in which nothing is to be imported
 def stop(number, frame):
-    from bus.connections import sync_client
-    client = sync_client(os.environ["FLEETHOOK_REDIS_URL"])
     say(f"{name} drained, the server answers {client.ping()}")
     sys.exit(0)
 if name == "forking":  # as RQ does for each job

@@ -133,5 +133,5 @@ def test_what_changes_while_it_is_read_is_not_trusted(typed: Typed, tmp_path: Pa
     code, screen = typed("hooks", "trust", answer="n\n")
     assert (code, "none of its hooks run" in screen) == (0, True)
     code, screen = typed("hooks", "trust", answer="y\n")
-    assert (code, "is trusted: 1 hooks run" in screen) == (0, True)
+    assert (code, "is trusted: 1 hook from now on" in screen) == (0, True)
     assert fleethook("hooks", "trust", "--list").out.splitlines()[1].split()[1] == "trusted"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus import signing
 from bus.addresses import policy
-from bus.errors import ConfigError
+from bus.errors import ConfigError, SignatureError
 from bus.events import Event
-from bus.hooks import Hook, HttpCall
+from bus.hooks import Hook, HttpCall, OldSecret
 from bus.posting import Poster
 from bus.runners import Outcome
 from bus.runners.http import HttpRunner
@@ -50,9 +52,37 @@ async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch
     assert headers["Authorization"] == "Bearer t0k"
     assert headers["Content-Type"] == "application/json"
     signing.verify([secret], headers, body)
-    assert headers["webhook-id"] == "e0123/remote"
+    assert headers["webhook-id"] == "e0123_remote"
     sent = json.loads(body)["event"]
     assert sent == {name: getattr(EVENT, name) for name in EVENT.__struct_fields__}
+
+
+@pytest.mark.req("G-08")
+async def test_while_a_secret_is_rotated_both_sign(tmp_path: Path) -> None:
+    new, old, older, gone = (signing.generate_secret() for _ in range(4))
+    now = datetime.now(UTC)
+    olds = [(old, now + timedelta(hours=1)), (older, now - timedelta(seconds=1))]
+    call = HttpCall(url="", secret=new, old_secrets=(
+        *(OldSecret(secret=secret, until=until) for secret, until in olds),
+        OldSecret(secret=f"file:{tmp_path / 'gone'}", until=now + timedelta(hours=1)),
+    ))  # fmt: skip
+    seen: list[bytes] = []
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        await answer()(request, reader, writer)
+
+    async with receiver(serve) as port, Poster(LOCAL) as poster:
+        call = msgspec.structs.replace(call, url=f"http://127.0.0.1:{port}/")
+        got = await HttpRunner(poster).run(Hook(id="remote", on=("*",), http=call), EVENT, 20)
+    assert got.failure == ""
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
+    for secret in (new, old):
+        signing.verify([secret], headers, body)
+    for secret in (older, gone):
+        with pytest.raises(SignatureError):
+            signing.verify([secret], headers, body)
 
 
 @pytest.mark.parametrize(

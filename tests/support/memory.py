@@ -1,7 +1,8 @@
-"""How much memory another process has, and had at most."""
+"""How much memory another process has, and had at most; and how much of a processor's time it has used."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -17,6 +18,17 @@ def rss(pid: int) -> int:
 def peak_rss(pid: int) -> int:
     """Bytes that lay in memory at most since its start; where the system does not say so (macOS), those of now."""
     return _status(pid, "VmHWM")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of a processor that a process has used since its start."""
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        fields = stat.read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return ticks / int(os.sysconf("SC_CLK_TCK"))
+    shown = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
+    return sum(float(part) * 60.0**place for place, part in enumerate(reversed(shown.strip().split(":"))))
 
 
 def _status(pid: int, name: str) -> int:

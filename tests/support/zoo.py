@@ -13,9 +13,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, NamedTuple
 
 from tests.live.receivers import PEM
+from tests.support.doors import Full, listening
 
 SECONDS = 0.8
 """The deadline that every endpoint of the zoo has."""
+
+ENDLESS = "protocol: the answer is without end: 128 KiB came"
 
 Outcome = Literal["delivered", "due", "dead"]
 Keeper = Callable[["Cage"], Awaitable[None]]
@@ -154,6 +157,14 @@ async def _endless_trailers(cage: Cage) -> None:
     await _endless(cage, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Many: x\r\n" * 1_000)
 
 
+async def _endless_length(cage: Cage) -> None:
+    await _endless(cage, b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", b"x" * 16_384)
+
+
+async def _tiny_chunks(cage: Cage) -> None:
+    await _endless(cage, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 2_000)
+
+
 async def _chunk_extension(cage: Cage) -> None:
     await _endless(cage, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x" * 16_384)
 
@@ -164,6 +175,11 @@ async def _gzip_bomb(cage: Cage) -> None:
 
 async def _informs_for_ever(cage: Cage) -> None:
     await _endless(cage, b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 100)
+
+
+async def _speaks_first(cage: Cage) -> None:
+    while True:
+        await cage.say(b"x" * 16_384)
 
 
 async def _informs_first(cage: Cage) -> None:
@@ -285,9 +301,12 @@ def animals() -> list[Animal]:
         Animal("endless-header", _endless_header, "due", "protocol"),
         Animal("endless-headers", _endless_headers, "due", "protocol"),
         Animal("endless-trailers", _endless_trailers, "due", "protocol"),
-        Animal("chunk-extension", _chunk_extension, "due", "timeout", 200),
+        Animal("endless-length", _endless_length, "delivered", status=200),
+        Animal("endless-tiny-chunks", _tiny_chunks, "due", ENDLESS, 200),
+        Animal("endless-chunk-extension", _chunk_extension, "due", ENDLESS, 200),
         Animal("gzip-bomb", _gzip_bomb, "delivered", status=200),
-        Animal("informs-for-ever", _informs_for_ever, "due", ""),
+        Animal("endless-informing", _informs_for_ever, "due", ENDLESS),
+        Animal("endless-before-the-request", _speaks_first, "due"),
         Animal("informs-first", _informs_first, "delivered", status=200),
         Animal("bad-chunks", _bad_chunks, "due", "protocol"),
         Animal("two-lengths", _two_lengths, "due", "protocol"),
@@ -327,9 +346,9 @@ async def zoo() -> AsyncIterator[Zoo]:
     async with AsyncExitStack() as stack:
         for animal in kept.animals:
             if animal.keep is _nobody:
-                port = stack.enter_context(_full())
+                port = stack.enter_context(Full())
             else:
-                server = await asyncio.start_server(_cage(animal, kept.poured, tasks), sock=_listening(),
+                server = await asyncio.start_server(_cage(animal, kept.poured, tasks), sock=listening(),
                                                     ssl=animal.secure)  # fmt: skip
                 stack.push_async_callback(server.wait_closed)
                 stack.callback(server.close)
@@ -360,30 +379,3 @@ def _cage(
             tasks.discard(me)
 
     return connected
-
-
-def _listening() -> socket.socket:
-    """A listener whose connections hold little, so that what was poured is about what was taken."""
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
-    sock.bind(("127.0.0.1", 0))
-    return sock
-
-
-class _full:  # noqa: N801 - used as a function
-    """A listener whose backlog is full: a connection to it is neither made nor refused."""
-
-    def __enter__(self) -> int:
-        self._listener = socket.socket()
-        self._listener.bind(("127.0.0.1", 0))
-        self._listener.listen(0)
-        port = int(self._listener.getsockname()[1])
-        self._waiting = [socket.socket() for _ in range(4)]
-        for one in self._waiting:
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
-        return port
-
-    def __exit__(self, *_: object) -> None:
-        for one in [*self._waiting, self._listener]:
-            one.close()

@@ -301,6 +301,13 @@ def test_neighbours_of_claude_format_start_together_and_combine_in_order() -> No
     assert "z" not in order, "the deny ends the chain behind its neighbours"
 
 
+def test_a_deny_ends_the_chain_before_a_neighbour_of_a_lower_layer_starts() -> None:
+    run = Said(a=says("deny", "no"))
+    hooks = [hook(name, layer, dialect="claude") for name, layer in [("a", "user"), ("b", "user"), ("c", "project")]]
+    assert judge(hooks, run).reason == "no"
+    assert run.ran == ["a", "b"]
+
+
 def test_observing_decides_nothing_and_says_what_it_would_have() -> None:
     run = Said(a=says("deny", "no"), b=says("allow", updated_input={"command": "x"}), c=Outcome(contexts=("told",)),
                d=Outcome(failure="crash"))  # fmt: skip

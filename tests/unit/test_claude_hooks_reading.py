@@ -54,7 +54,8 @@ def test_a_settings_file(tmp_path: Path) -> None:
     assert (one.id, one.on, one.tool) == ("claude-PreToolUse", ("tool:pre_execute",), "bash|Bash|edit|Edit")
     assert (one.command, one.timeout, one.blocking, one.on_failure) == ("check.sh", 7, True, None)
     assert one.origin == f"{path}:6"
-    assert one.own == {"event": "PreToolUse", "matchers": ["Bash|Edit"], "project": str(tmp_path)}
+    place = {"project": str(tmp_path), "itself": str(path.parent)}
+    assert one.own == {"event": "PreToolUse", "matchers": ["Bash|Edit"], **place}
     assert (two.on_failure, argv(two), two.timeout) == ("deny", ["bash", "-c", "b"], 600)
     assert (three.blocking, three.own["if"], three.id) == (False, "Bash(git *)", "claude-PreToolUse-3")
     assert [hook.position for hook in found.hooks] == [0, 1, 2]
@@ -353,6 +354,7 @@ def test_path_tricks_and_bad_manifests(tmp_path: Path, manifest: object, words: 
     found = read(root)
     assert [hook.command for hook in found.hooks] == ["good"]
     assert words in " ".join(map(str, found.problems))
+    assert "not there" not in " ".join(found.warnings), "what is refused is said once"
 
 
 def test_a_folder_whose_name_means_something_to_a_shell_is_left_to_it(tmp_path: Path) -> None:

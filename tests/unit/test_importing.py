@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bus.config import documents
 from bus.config.documents import TEXT_LIMIT
 from bus.config.format import ImportEntry
 from bus.config.hookfile import from_document, load_foreign, load_hook_file, to_document
@@ -215,7 +216,7 @@ def test_hooks_that_fleethook_itself_installed_are_not_asked_again(tmp_path: Pat
     put(tmp_path, ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": entries}]}})
     read = load_hook_file(put(tmp_path, "fleethook.yaml", "import: [.claude/settings.json]"), "user")
     assert [hook.command for hook in read.hooks] == ["exit 0"]
-    assert any("Fleethook itself" in one for one in read.warnings)
+    assert any("Fleethook's own hooks in it (1) are left out" in one for one in read.warnings)
 
 
 def test_the_schema_knows_every_dialect() -> None:
@@ -321,3 +322,31 @@ def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple
     assert len(HookSet([Layered("user", "1", read)]).hooks) <= len(read.hooks)
     assert from_document(to_document(read)).digest == read.digest
     assert all(error.file for error in read.problems)
+
+
+@pytest.mark.req("F-11")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(".pigo/config.json", PIGO), ("hooks.json", FORGE), ("settings.json", CLAUDE), ("config.json", GOBBY),
+     ("fleethook.json", OURS)],
+)  # fmt: skip
+def test_half_a_character_in_a_file_is_named_and_takes_nothing_with_it(tmp_path: Path, name: str, value: Any) -> None:
+    whole, _ = load_foreign(put(tmp_path, f"a/{name}", value), "user")
+    read, _ = load_foreign(put(tmp_path, f"b/{name}", value | {"_note": "\ud800"}), "user")
+    assert (len(read.hooks), len(read.endpoints)) == (len(whole.hooks), len(whole.endpoints))
+    (said,) = [text for text in read.warnings if "half of a character" in text]
+    assert f"b/{name}:" in said
+
+
+def test_a_file_is_read_once_for_whose_it_is_and_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = put(tmp_path, "hooks.json", CLAUDE), documents.read_file
+    names: list[str] = []
+
+    def read_file(path: Path) -> str:
+        names.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr(documents, "read_file", read_file)
+    for count in (1, 2):
+        assert len(load_foreign(path, "user")[0].hooks) == 1
+        assert names == [str(path)] * count

@@ -50,15 +50,52 @@ def test_values_and_places_are_the_same_both_ways(value: Any, indent: int | None
         assert quick.place(path, key=True) == slow.place(path, key=True), path
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "3", "{a: 1}", '{"a": 1,}', '{"a": 1, "a": 2}', '{"a": 1e999}', '{"a": 1E2}', '{"a": NaN}',
-     '{"a": 12345678901234567890}', '{"a": "\\ud83d"}', "[" * 40 + "]" * 40, '{"a": 1} x', '{"a": [1}'],
-)  # fmt: skip
-def test_what_is_unusual_is_left_to_the_other_reader(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "3", "{a: 1}", '{"a": 1,}', '{"a": 1} x', '{"a": [1}'])
+def test_what_is_no_strict_json_is_left_to_the_other_reader(text: str) -> None:
     assert read_json(text, nodes=40, depth=32) is None
 
 
-def test_too_many_values_are_refused_at_once_and_with_their_place() -> None:
-    with pytest.raises(ConfigError, match=r"x.json:2:79: the file holds more than 40 values .*; split it"):
-        read_json("[\n" + "0," * 50 + "0]", nodes=40, depth=32, file="x.json")
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ('{"a": 1,\n "a": 2}', (2, 2), "second time; the first is in line 1"),
+        ('{"a": 1e999}', (1, 7), "1e999 is not a number"),
+        ('{"a": NaN}', (1, 7), "NaN is not a number"),
+        ('{"a": 12345678901234567890}', (1, 7), "is not a number"),
+        ('{"a": ' + "9" * 5000 + "}", (1, 7), "is not a number"),
+        ("[" * 40 + "]" * 40, (1, 33), "nested deeper than 32"),
+        ("[" * 100_000, (1, 33), "nested deeper than 32"),
+        ("[\n" + "0," * 50 + "0]", (2, 79), "more than 40 values (aliases written out); split it"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_no_reader_takes_is_refused_with_its_place(text: str, place: tuple[int, int], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_json(text, nodes=40, depth=32, file="x.json")
+    assert (caught.value.line, caught.value.column) == place
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["", ',\n{"a": 1,}]', ",\n// more\n]", ',\n{"a": NaN}]', ',\n{"a": 1, "a": 2}]', "]]]"])
+def test_a_large_broken_file_never_meets_the_slow_reader(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object, **__: object) -> Iterator[Any]:
+        raise AssertionError
+
+    monkeypatch.setattr("bus.config.documents.yaml.parse", slow)
+    text = "[\n" + ",\n".join(['{"name": "x", "command": "echo 1e5"}'] * 8_000)
+    with pytest.raises(ConfigError, match=r"x\.json:800[0-9]:[0-9]+: ") as caught:
+        loads(text + end, file="x.json")
+    assert caught.value.hint
+    assert len(loads(text + ', {"a": 1e5}]', file="x.json").value) == 8_001
+
+
+def test_half_a_character_is_read_as_other_systems_read_it() -> None:
+    text = '{"a": "x\\ud800y", "b": "\\ud83d\\ude00 \\\\ud800",\n "c\\uDFFF": 1, "d": "\\ud83d\\ud83d\\ude00"}'
+    read = loads(text, file="x.json")
+    assert read.value == {"a": "x\ufffdy", "b": "\U0001f600 \\ud800", "c\ufffd": 1, "d": "\ufffd\U0001f600"}
+    assert read.place(("c\ufffd",)) == (2, 13)
+    first, second, third = read.warnings
+    assert first.startswith(r"x.json:1:9: \ud800 is half of a character: it is read as U+FFFD")
+    assert second.startswith("x.json:2:4: ")
+    assert third.startswith("x.json:2:22: ")
+    assert loads('{"a": "\\ud800" // no strict JSON\n}'.replace("//", " #"), file="x.json").value == {"a": "\ufffd"}

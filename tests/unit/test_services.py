@@ -48,6 +48,9 @@ def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
         ("format: pagerduty, routing_key: 'env:'", "is written env:NAME or file:PATH"),
         ("url: 'https://x.example/', routing_key: env:KEY", "format fleethook has no routing_key"),
         ("url: 'https://x.example/', format: teams, resolve: session", "format teams has nothing to resolve"),
+        ("url: 'https://x.example/', format: slack, can_block: true", "format slack gives no verdict"),
+        ("url: 'https://x.example/', payload: thin, can_block: true", "who decides is asked with the whole event"),
+        ("url: 'https://x.example/', can_block: true, on_failure: perhaps", "on_failure has to be"),
     ],
 )
 def test_a_mistake_has_its_place_and_the_endpoint_is_not_in_force(line: str, message: str) -> None:
@@ -94,3 +97,12 @@ def test_a_published_set_is_checked_too(change: dict[str, str]) -> None:
     plain["endpoints"][0].update(change)
     with pytest.raises(ConfigError):
         from_document(plain)
+
+
+@pytest.mark.req("G-06", "F-11")
+def test_what_can_block_does_not_do_is_said() -> None:
+    (late,) = read("url: 'https://x.example/', can_block: true, when: 'verdict.decision == \"deny\"'").warnings
+    assert "there is no verdict yet when it is asked" in late
+    (idle,) = read("url: 'https://x.example/', on_failure: deny").warnings
+    assert "nobody waits for it" in idle
+    assert read("url: 'https://x.example/', can_block: true, on_failure: deny").warnings == ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from workers.cli.common import Context, Findings, PartlyDone
+from workers.cli.showing import short
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -17,22 +19,48 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 MANY: Final = 500
 """More than this are a maintenance job's work."""
 
+_MOST_NAMED: Final = 5
+_MOST_SORTS: Final = 20
 _AT_ONCE: Final = 200
 _LOOK_SECONDS: Final = 0.5
 
 
-def go_on(fleet: Context, what: str, count: int, question: str, *, dry_run: bool, yes: bool) -> bool:
-    """Whether there is anything to do, and whether it is wanted; says it where not."""
-    if dry_run or not count:
-        if fleet.json:
-            fleet.data({"matching": count, "done": 0})
-        else:
-            fleet.data(f"{count} would be {what}" if count else f"nothing can be {what}")
+Sort = tuple[str, str]
+"""The endpoint (or hook, or stream) and the reason of something that is to be tried again or dropped."""
+
+
+def go_on(fleet: Context, what: str, found: Sequence[Sort], question: str, *, dry_run: bool, yes: bool) -> bool:
+    """Whether there is anything to do, and whether it is wanted; says it where not.
+
+    A dry run counts by endpoint and reason; the question, of which the last character is the mark, by endpoint.
+    """
+    if dry_run or not found:
+        _count(fleet, what, Counter(found))
         return False
-    if fleet.confirm(question, yes):
+    places = Counter(place for place, _ in found if place)
+    named = ", ".join(f"{place} {number:,}" for place, number in places.most_common(_MOST_NAMED))
+    more = ", …" if len(places) > _MOST_NAMED else ""
+    if fleet.confirm(f"{question[:-1]} ({named}{more})?" if named else question, yes):
         return True
     fleet.say("nothing was done")
     return False
+
+
+def _count(fleet: Context, what: str, sorts: Counter[Sort]) -> None:
+    endpoints: Counter[str] = Counter()
+    for (place, _), number in sorts.items():
+        endpoints[place] += number
+    ordered = sorted(sorts.items(), key=lambda item: (-item[1], item[0]))
+    if fleet.json:
+        kinds = [{"endpoint": place, "reason": reason, "count": number} for (place, reason), number in ordered]
+        fleet.data({"matching": sorts.total(), "done": 0, "endpoints": dict(endpoints.most_common()), "kinds": kinds})
+        return
+    fleet.data(f"{sorts.total():,} would be {what}" if sorts else f"nothing can be {what}")
+    if sorts:
+        rows = [(number, place, short(reason, 160)) for (place, reason), number in ordered[:_MOST_SORTS]]
+        fleet.table(("COUNT", "ENDPOINT", "REASON"), rows)
+    if len(ordered) > _MOST_SORTS:
+        fleet.say(f"and {len(ordered) - _MOST_SORTS:,} more kinds; --json has them all")
 
 
 def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:

@@ -96,10 +96,10 @@ def retry(
 ) -> None:  # fmt: skip
     """Try dead deliveries again, with their own id; entries that nobody could read cannot be tried again."""
     chosen = _chosen(given, ids, everything)
-    found = [name for name in (ids or (one.id for one in _letters(fleet, chosen))) if _is_delivery(name)]
-    if ids and not found:
+    letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
+    if ids and not any(map(_is_delivery, ids)):
         raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
-    _do(fleet, "redrive", "tried again", f"Try {len(found):,} deliveries again?", chosen, found,
+    _do(fleet, "redrive", "tried again", f"Try {len(letters):,} deliveries again?", chosen, letters,
         dry_run=dry_run, follow=follow, yes=yes or bool(ids))  # fmt: skip
 
 
@@ -118,8 +118,8 @@ def drop_dead(
 ) -> None:  # fmt: skip
     """Forget dead letters for good, with what they keep of their events."""
     chosen = _chosen(given, ids, everything)
-    found = list(ids) or [one.id for one in _letters(fleet, chosen)]
-    _do(fleet, "drop", "dropped", f"Forget {len(found):,} dead letters for good?", chosen, found,
+    letters = _meant(fleet, chosen, dry_run)
+    _do(fleet, "drop", "dropped", f"Forget {len(letters):,} dead letters for good?", chosen, letters,
         dry_run=dry_run, follow=follow, yes=yes)  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _chosen(given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Wa
     chosen = wanted(given)
     if bool(ids) == (everything or not chosen.empty()):
         raise click.UsageError("say ids, or --all, or filters such as --reason and --endpoint")
-    return chosen
+    return wanted({}, ids) if ids else chosen
 
 
 def _is_delivery(name: str) -> bool:
@@ -201,13 +201,27 @@ def _is_delivery(name: str) -> bool:
     return "." in name
 
 
+def _meant(fleet: Context, chosen: Wanted, dry_run: bool) -> Sequence[DeadLetter]:
+    """Those of these ids, or all that are described, oldest first.
+
+    What is named and to be acted on is taken at its word: whether it is a dead letter is known when it is done.
+    """
+    from workers.deadletters import DeadLetter
+
+    if dry_run or not chosen.ids:
+        return _letters(fleet, chosen)
+    return [DeadLetter(id=name, kind="", ms=0, reason="") for name in chosen.ids]
+
+
 def _do(
-    fleet: Context, kind: Kind, what: str, question: str, chosen: Wanted, found: list[str], *, dry_run: bool,
-    follow: bool, yes: bool,
+    fleet: Context, kind: Kind, what: str, question: str, chosen: Wanted, letters: Sequence[DeadLetter], *,
+    dry_run: bool, follow: bool, yes: bool,
 ) -> None:  # fmt: skip
-    if not go_on(fleet, what, len(found), question, dry_run=dry_run, yes=yes):
+    found = [one.id for one in letters]
+    sorts = [(one.hook or one.stream, one.reason) for one in letters]
+    if not go_on(fleet, what, sorts, question, dry_run=dry_run, yes=yes):
         return
-    if len(found) > MANY:
+    if len(found) > MANY and not chosen.ids:
         as_job(fleet, kind, chosen, len(found), follow=follow)
     else:
         tell(fleet, what, do_now(fleet, kind, found), len(found), "a dead letter")

@@ -84,9 +84,16 @@ def retry(
     chosen = wanted(given)
     if bool(ids) == (everything or not chosen.empty()):
         raise click.UsageError("say ids, or --all, or filters such as --endpoint and --state")
-    found = list(ids) or fleet.run(lambda links: _waiting(fleet, links, chosen))
+    if ids and not dry_run:
+        found, sorts = (
+            list(ids),
+            [("", "")] * len(ids),
+        )  # as they are named: those that cannot be tried are counted then
+    else:
+        waiting = fleet.run(lambda links: _waiting(fleet, links, wanted(given, ids)))
+        found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
     asked = f"Try {len(found):,} deliveries now?"
-    if not go_on(fleet, "tried now", len(found), asked, dry_run=dry_run, yes=yes or bool(ids)):
+    if not go_on(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
         return
     if not ids and len(found) > MANY:
         as_job(fleet, "retry", chosen, len(found), follow=follow)
@@ -94,10 +101,10 @@ def retry(
         tell(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
 
 
-async def _waiting(fleet: Context, links: Links, chosen: Wanted) -> list[str]:
+async def _waiting(fleet: Context, links: Links, chosen: Wanted) -> list[Delivery]:
     from workers.selecting import chosen_deliveries
 
-    return [one.id async for one in chosen_deliveries(links, fleet.keys(), chosen) if one.state in _RETRIED]
+    return [one async for one in chosen_deliveries(links, fleet.keys(), chosen) if one.state in _RETRIED]
 
 
 def _next(one: Delivery) -> str:

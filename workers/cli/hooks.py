@@ -10,7 +10,7 @@ import click
 
 from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooklist import record, short_origin
-from workers.cli.hooksets import PLUGIN_DIR, in_force, load, sound
+from workers.cli.hooksets import PLUGIN_DIR, holds, in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
 
 COMMANDS: Final = {
@@ -65,8 +65,8 @@ def check(fleet: Context, file: Path | None) -> None:
         raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; what is wrong is never in force")
     if not fleet.json:
         tests = sum(len(load_pack(pack).tests) for pack in read.guards)
-        guards = f", {len(read.guards)} guard packs whose {tests} tests pass" if read.guards else ""
-        fleet.data(f"{name}: {len(read.hooks)} hooks, {len(read.endpoints)} endpoints{guards}: all fine")
+        guards = f" (all {tests} tests pass)" if read.guards else ""
+        fleet.data(f"{name}: {holds(read)}{guards}: all fine")
 
 
 @click.command()

@@ -49,7 +49,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     elif not fleet.json:
         fleet.data(shown_diff(fleet, changes))
     go_on = bool(changes) and not dry_run
-    if go_on and not fleet.confirm(f"Publish {name} ({len(read.hooks)} hooks) to the fleet?", yes):
+    if go_on and not fleet.confirm(f"Publish {name} ({holds(read)}) to the fleet?", yes):
         fleet.say("nothing was published")
         go_on = False
     now = (
@@ -220,6 +220,13 @@ def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     for warning in read.warnings:
         fleet.say(fleet.style(f"{warning} (warning)", "yellow", err=True))
     return name, read
+
+
+def holds(read: HookFile) -> str:
+    """What a hook file has, in numbers: `1 hook, 2 endpoints, 1 guard pack`."""
+    counts = {"hook": len(read.hooks), "endpoint": len(read.endpoints), "guard pack": len(read.guards)}
+    said = [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count or noun == "hook"]
+    return ", ".join(said)
 
 
 def redacted(changes: str) -> str:

@@ -26,7 +26,9 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
 @click.option(
     "--dialect", type=click.Choice(_DIALECTS), help="Whose hooks these are; default: told by name and content."
 )
-@click.option("--dry-run", is_flag=True, help="Show how they are understood, and change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
+)
 @click.option(
     "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="The fleethook.yaml that imports them; default: the project's for what lies in it, else the user's.",
@@ -58,7 +60,7 @@ def import_hooks(
         _show(fleet, read, said)
         if not changes:
             fleet.say(f"{into} imports {said.path} already: nothing to change")
-        elif not dry_run:
+        else:
             fleet.data(shown_diff(fleet, changes))
     if changes and not dry_run:
         if fleet.confirm(f"Import {said.path} in {into}?", yes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from workers.cli.output import Colour
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.connections import Links
+    from workers.ailing import EndpointState
     from workers.status import Status
     from workers.supervisor import State
 
@@ -27,7 +29,10 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yell
 @common_options
 @pass_fleet
 def status(fleet: Context, wait: float | None) -> None:
-    """Show who is alive, and what waits; exit code 1 where something that should run does not."""
+    """Show who is alive, what waits, and which endpoints are not well; exit code 1 where something does not run.
+
+    An endpoint that fails, or that somebody paused, is shown and is no reason for an exit code.
+    """
     from workers.supervisor import running
 
     until = time.monotonic() + (wait or 0.0)
@@ -40,7 +45,7 @@ def status(fleet: Context, wait: float | None) -> None:
         if done or time.monotonic() >= until:
             break
         time.sleep(0.1)
-    _show(fleet, found, here)
+    _show(fleet, found, here, _endpoints(fleet) if found is not None else [])
     if away is not None:
         raise away
     if not done:
@@ -67,14 +72,35 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
         return None, error
 
 
-def _show(fleet: Context, found: Status | None, here: State | None) -> None:
+def _endpoints(fleet: Context) -> list[EndpointState]:
+    """How the endpoints stand; none where the server has gone away meanwhile."""
+    from bus.ids import host_name
+    from workers.ailing import endpoint_states
+    from workers.deliveries import endpoint_target
+    from workers.trying import hooks_here
+
+    async def work(links: Links) -> list[EndpointState]:
+        here = await hooks_here(links, fleet.keys(), fleet.directories(), Path.cwd())
+        known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
+        return await endpoint_states(links, fleet.keys(), known)
+
+    try:
+        return fleet.run(work)
+    except Unreachable as error:
+        fleet.say(f"how the endpoints stand is not known: {error}")
+        return []
+
+
+def _show(fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState]) -> None:
     from workers.status import read_spools
 
     spools = found.spools if found is not None else read_spools(fleet.directories())
     if fleet.json:
         import msgspec
 
-        report = {"server": {"health": "missing"}, "spools": spools} if found is None else msgspec.to_builtins(found)
+        report = {"server": {"health": "missing"}, "spools": spools} if found is None else {
+            **msgspec.to_builtins(found), "endpoints": msgspec.to_builtins(endpoints)
+        }  # fmt: skip
         fleet.data({**report, "up": None if here is None else msgspec.to_builtins(here)})
         return
     if found is not None:
@@ -85,6 +111,9 @@ def _show(fleet: Context, found: Status | None, here: State | None) -> None:
         waits = ", ".join(child.name for child in here.children if not child.ready)
         text = f"process {here.pid}, {state}{': ' + waits if waits else ''}"
         fleet.data(f"up          {text}{f', {restarts} restarts' if restarts else ''}")
+    for one in endpoints:
+        if not one.healthy:
+            fleet.data(fleet.style(f"endpoint    {_standing(one)}", "red" if one.standing == "disabled" else "yellow"))
     for spool in spools:
         waiting = f"{spool.records} events ({spool.bytes} bytes) wait on this disk, {spool.dropped} lost"
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
@@ -111,3 +140,33 @@ def _show_server(fleet: Context, found: Status) -> None:
     fleet.data(f"fallbacks   {found.stats.get('fallbacks', 0)}")
     if counted:
         fleet.data("counted     " + ", ".join(f"{name} {number}" for name, number in sorted(counted.items())))
+
+
+def _standing(one: EndpointState) -> str:
+    """What there is to say of an endpoint, on one line."""
+    from workers.cli.showing import plain, short, when
+    from workers.endpoints import DISABLED
+
+    name = plain(one.endpoint)
+    parts = [f"{one.standing} since {when(one.since)}{f' by {plain(one.by)}' if one.by else ''}"]
+    if one.standing == "active":
+        parts = [f"nothing but failures since {when(one.failing_since)} ({one.failures})"]
+    elif one.standing == "open":
+        probe = "a probe is under way" if one.breaker == "half-open" else f"next probe {_in(one.next_probe)}"
+        parts = [f"breaker {one.breaker} since {when(one.since)}, {probe}"]
+    if one.percent and one.standing != "disabled":
+        parts.append(f"{one.percent} % of the time after which it is disabled")
+    if one.parked:
+        parts.append(f"{one.parked} parked")
+    if one.missed:
+        parts.append(f"{one.missed} events not owed to it")
+    why = one.reason.removeprefix(DISABLED)
+    said = f"{name}  {', '.join(parts)}" + (f": {short(why, 160)}" if why else "")
+    undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
+    return f"{said}; `fleethook webhooks {undo} {name.partition('@')[0]}`" if undo else said
+
+
+def _in(ms: int) -> str:
+    """How far ahead a time is."""
+    left = ms / 1000 - time.time()
+    return f"in {left:.0f} s" if left >= 1 else "now"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.cli.hooksets import load
+from workers.cli.hooksets import holds, load
 from workers.cli.showing import plain, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -58,7 +58,7 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
     if fleet.json:
         fleet.data({"path": str(path), "trusted": True, "digest": digest, "hooks": [hook.id for hook in read.hooks]})
     else:
-        fleet.data(f"{path} is trusted: {len(read.hooks)} hooks run from now on")
+        fleet.data(f"{path} is trusted: {holds(read)} from now on")
 
 
 @click.command()

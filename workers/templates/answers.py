@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from bus.hooks import Format
 from bus.posting import Reply
+from workers.outcomes import may_change
 from workers.retries import AttemptFailed, GivenUp
-
-RETRIED: Final = frozenset({408, 425, 429})
-"""4xx that say "later" and not "no"; every 5xx is retried too."""
 
 PAGERDUTY_WAIT: Final = 60.0
 """Seconds after PagerDuty's 429, which asks for minutes and says no number."""
@@ -73,7 +71,7 @@ def said(name: Format, reply: Reply) -> str:
 
 
 def _as_status(status: int, text: str) -> AttemptFailed | GivenUp:
-    return AttemptFailed(text) if status >= 500 or status in RETRIED else GivenUp(text)
+    return AttemptFailed(text) if may_change(status) else GivenUp(text)
 
 
 def _json(raw: bytes) -> dict[str, Any]:

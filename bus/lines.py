@@ -1,0 +1,255 @@
+"""HTTP lines: a pool of connections that were vetted when they were made, and one exchange at a time over each.
+
+aiohttp makes, pools and parses; its session is left out, since what it does for each request (cookies, redirects,
+proxies, a task that writes) is what we never want, and took half of a delivery's time (measured on aiohttp 3.14).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from bus.addresses import AddressPolicy, Target, vet
+from bus.errors import AnswerTooLong
+from bus.phases import CLOCK
+
+KEEP_ALIVE: Final = 4.0
+"""Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
+connection that the server is just closing cannot be told from one that it has acted upon."""
+
+OVERHEAD: Final = 64 * 1024
+"""Bytes of an answer that may come beside as many of its body as are read: interim answers, head, chunks, trailers."""
+
+_BUFFER: Final = 64 * 1024
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+Before = Callable[[], Awaitable[None]]
+
+
+class Door(aiohttp.ClientRequest):
+    """Where a URL leads: what a connection to it is known by, and the first lines of every request."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("POST", URL(url, encoded=True))
+        self.host_line = f"Host: {self.headers['Host']}\r\n"
+        self.request_line = f"POST {self.url.raw_path_qs} HTTP/1.1\r\n"
+        self._key = super().connection_key
+
+    @property
+    def connection_key(self) -> aiohttp.client_reqrep.ConnectionKey:
+        """What a pooled connection has to match; told apart once, and not at each request."""
+        return self._key
+
+
+class Line(ResponseHandler):
+    """One connection: takes a request's answer, at most so many bytes of it, by a deadline; between requests, nothing."""
+
+    _room = _most = 0
+    _cap = 0
+    _open = False
+
+    def begin(self, cap: int) -> None:
+        """From here on an answer is awaited."""
+        self._cap, self._most, self._open = cap, cap + OVERHEAD, True
+        self._room = self._most
+        self.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER)
+
+    def end(self) -> None:
+        """The answer is there: whatever comes before the next request was not asked for."""
+        self._open = False
+
+    def fail(self, error: Exception) -> None:
+        """Whoever waits for the answer, or reads it, gets `error`."""
+        self.set_exception(error)
+        if self._payload is not None:
+            self._payload.set_exception(error)
+
+    def late(self) -> None:
+        """The deadline has come."""
+        self.fail(TimeoutError())
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the transport; what is more than any answer may have is not even looked at."""
+        if not self._open:  # the next request would take it for its answer
+            self.fail(ConnectionError("it spoke before it was asked"))
+            if self.transport is not None:
+                self.transport.abort()
+            return
+        room = self._room = self._room - len(data)
+        if room >= 0:
+            super().data_received(data)
+        elif (left := len(data) + room) > 0:
+            super().data_received(data[:left])
+            if self._payload is None or self._payload.total_bytes <= self._cap:
+                self.fail(AnswerTooLong(f"{self._most >> 10} KiB came, and the answer was not whole"))
+
+
+class Pool(aiohttp.TCPConnector):
+    """Every connection under one address policy."""
+
+    def __init__(self, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> None:
+        context = tls if tls is not None else _tls()
+        context.sslobject_class = _TimedTls
+        super().__init__(
+            resolver=Vetting(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE, ssl=context,
+            socket_factory=_timed_socket,
+        )  # fmt: skip
+        make: Any = functools.partial(Line, loop=self._loop)
+        self._factory = make  # aiohttp has no public place for it
+
+    async def ask(
+        self, door: Door, head: bytes, body: bytes, *, seconds: float, cap: int, before: Before | None
+    ) -> Answer:
+        """Send a request and wait for the head of its answer, all within `seconds`; then that is read, and closed.
+
+        Raises what aiohttp raises, TimeoutError, AnswerTooLong, and what `before` raises.
+        """
+        until = self._loop.time() + seconds
+        connection = await self.connect(door, [], _timeout(seconds))
+        clock = CLOCK.get()
+        if clock is not None:
+            clock.connected()
+        line = connection.protocol
+        assert isinstance(line, Line)  # noqa: S101 - the factory above makes no other
+        line.begin(cap)
+        timer = self._loop.call_at(until, line.late)
+        try:
+            if before is not None:
+                await before()
+            if line.transport is None or line.exception() is not None:
+                raise line.exception() or aiohttp.ServerDisconnectedError()
+            line.transport.write(head + body)
+            message, payload = await line.read()
+            while 100 <= message.code < 200 and message.code != 101:
+                message, payload = await line.read()
+        except BaseException:
+            timer.cancel()
+            _break_off(connection)
+            raise
+        if clock is not None:
+            clock.answered()
+        return Answer(connection, line, timer, message, payload)
+
+
+class Answer:
+    """An answer whose head is there."""
+
+    __slots__ = ("_connection", "_line", "_payload", "_timer", "_whole", "headers", "reason", "status")
+
+    def __init__(
+        self, connection: Connection, line: Line, timer: asyncio.TimerHandle, message: RawResponseMessage,
+        payload: StreamReader,
+    ) -> None:  # fmt: skip
+        self._connection, self._line, self._timer, self._payload = connection, line, timer, payload
+        self._whole = False
+        self.status, self.reason = message.code, message.reason
+        self.headers: CIMultiDictProxy[str] = message.headers
+
+    async def read(self, cap: int) -> bytes:
+        """The body's first `cap` bytes."""
+        payload = self._payload
+        if payload.is_eof():
+            got = payload.read_nowait()
+            self._whole = len(got) <= cap
+            return got[:cap]
+        kept = bytearray()
+        while len(kept) <= cap:
+            chunk = await payload.readany()
+            if not chunk:
+                self._whole = True
+                break
+            kept += chunk
+        return bytes(kept[:cap])
+
+    def close(self) -> None:
+        """Give the connection back where all of the answer was read, and all of the request taken; else drop it."""
+        self._timer.cancel()
+        self._line.end()
+        transport = self._line.transport
+        if self._whole and transport is not None and not transport.get_write_buffer_size():
+            self._connection.release()
+        else:
+            _break_off(self._connection)
+
+
+def _break_off(connection: Connection) -> None:
+    """Drop a connection at once: closed politely, it would wait for a receiver that takes nothing, for ever."""
+    if connection.transport is not None:
+        connection.transport.abort()
+    connection.close()
+
+
+class Vetting(AbstractResolver):
+    """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
+
+    def __init__(self, policy: AddressPolicy, lookup: Lookup) -> None:
+        self._policy, self._lookup = policy, lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of `host`, every one of them allowed; raises TargetRefused and what the look-up raises."""
+        clock = CLOCK.get()
+        if clock is not None:
+            clock.looks_up()
+        target = Target(url="", scheme="", host=host, port=port, literal=None)
+        found = [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in vet(target, await self._lookup(host, port), self._policy)
+        ]
+        if clock is not None:
+            clock.found()
+        return found
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+@functools.lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """The system's trust store, for HTTP/1.1."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class _TimedTls(ssl.SSLObject):
+    """A TLS connection that says when its handshake begins."""
+
+    def do_handshake(self) -> None:
+        clock = CLOCK.get()
+        if clock is not None:
+            clock.shakes()
+        super().do_handshake()
+
+
+def _timed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket for an address that is about to be connected to."""
+    clock = CLOCK.get()
+    if clock is not None:
+        clock.dials()
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setblocking(False)
+    return made
+
+
+@functools.lru_cache(maxsize=256)
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    # Only a new connection needs it; aiohttp rounds deadlines above `ceil_threshold` up to the next second.
+    return aiohttp.ClientTimeout(
+        total=None, connect=max(seconds, 0.001), sock_connect=None, ceil_threshold=float("inf")
+    )

@@ -1,0 +1,72 @@
+"""`fleethook status` on endpoints: a line for each that is not plain healthy, and all of them for a program (X-05)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bus.config.hookfile import parse_hook_file
+from bus.hooksets import apply
+from bus.ids import host_name
+from bus.keys import Keys
+from tests.cli_kit import fleethook, namespace, run, workers
+from tests.support.receivers import Answer, receiving_beside
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+HOOKS = """
+endpoints:
+  - {{id: well, url: "{url}well"}}
+  - {{id: sick, url: "{url}sick", retry: [60]}}
+  - {{id: gone, url: "{url}gone"}}
+  - {{id: calm, url: "{url}calm"}}
+network: {{allow: ["127.0.0.1:{port}"]}}
+"""
+
+
+def shown() -> dict[str, str]:
+    """The lines about endpoints, by endpoint."""
+    found = [line.split(maxsplit=2) for line in fleethook("status").out.splitlines() if line.startswith("endpoint ")]
+    return {name: text for _, name, text in found}
+
+
+@pytest.mark.req("X-05", "G-09")
+def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
+    server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("FLEETHOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "home" / "config" / "fleethook.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("endpoints:\n  - {id: mine, url: 'https://203.0.114.1/'}\n")
+    with ExitStack() as stack:
+        receiver = stack.enter_context(receiving_beside())
+        text = HOOKS.format(url=receiver.url(), port=receiver.port)
+        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        stack.enter_context(workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"))
+        assert shown() == {}
+        receiver.by_path |= {"/sick": Answer(503), "/gone": Answer(410)}
+        assert fleethook("webhooks", "pause", "calm", "--reason", "a deploy").code == 0
+        for number in range(6):
+            fleethook("publish", stdin=json.dumps({"type": "turn:end", "host": "elsewhere", "data": {"n": number}}))
+        wait_until(lambda: "breaker open" in shown().get("sick", ""), "five failures opened its breaker")
+        lines = shown()
+    assert set(lines) == {"sick", "gone", "calm"}
+    assert "next probe in " in lines["sick"]
+    assert "receiver answered 503" in lines["sick"]
+    assert lines["calm"].endswith("parked: a deploy; `fleethook webhooks resume calm`")
+    assert lines["gone"].startswith("disabled since 20")
+    assert "by receiver" in lines["gone"]
+    assert lines["gone"].endswith("`fleethook webhooks enable gone`")
+    found = {
+        one["endpoint"]: (one["standing"], one["breaker"]) for one in fleethook("status", "--json").json["endpoints"]
+    }
+    assert found == {
+        "well": ("active", "closed"), f"mine@{host_name()}": ("active", "closed"), "sick": ("open", "open"),
+        "gone": ("disabled", "closed"), "calm": ("paused", "closed"),
+    }  # fmt: skip

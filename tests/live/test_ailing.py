@@ -1,0 +1,92 @@
+"""How every endpoint stands, from its own attempts: closed, open, half-open, paused, disabled (X-05)."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.connections import Links
+from bus.keys import Keys
+from bus.redaction import REDACTED
+from tests.live.test_isolation import TARGET, are, running
+from tests.support.delivering import publish, turn_end
+from tests.support.receivers import Answer
+from tests.support.running import do
+from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.ailing import MARKS, EndpointState, endpoint_states
+from workers.endpoints import disable, enable, pause, resume
+
+OTHER = "endpoint:mine@elsewhere"
+
+
+async def one(links: Links, keys: Keys, target: str = TARGET) -> EndpointState:
+    """The state of an endpoint that somebody knows."""
+    return next(state for state in await endpoint_states(links, keys, [target]) if state.target == target)
+
+
+@pytest.mark.req("X-05", "G-09")
+async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys: Keys, links: Links) -> None:
+    async with running(server, keys, links, "retry: [0.05, 0.05, 60]") as receiver:
+        await publish(links, keys, turn_end())
+        await until(are(links, keys, delivered=1), "it answers")
+        assert await one(links, keys) == EndpointState(
+            endpoint="one", target=TARGET, standing="active", breaker="closed"
+        )
+        assert (await one(links, keys)).healthy
+        assert await endpoint_states(links, keys, []) == []
+
+        receiver.usual = Answer(503)
+        for _ in range(7):
+            await publish(links, keys, turn_end())
+
+        async def opened() -> bool:
+            return (await one(links, keys)).standing == "open"
+
+        await until(opened, "the breaker is open")
+        receiver.hold()
+
+        async def probing() -> bool:
+            return (await one(links, keys)).breaker == "half-open"
+
+        await until(probing, "a probe is under way")
+        (probed,) = await endpoint_states(links, keys, [])
+        assert (probed.endpoint, probed.standing, probed.healthy, probed.next_probe) == ("one", "open", False, 0)
+        assert "503" in probed.reason
+        assert probed.failures >= 5
+        assert probed.failing_since <= probed.since
+        receiver.release()
+
+        async def waiting() -> bool:
+            state = await one(links, keys)
+            return state.breaker == "open" and state.next_probe > state.since
+
+        await until(waiting, "the probe failed, and the next is due")
+        receiver.usual = Answer(204)
+
+        async def well() -> bool:
+            return (await one(links, keys)).healthy
+
+        await until(well, "a probe is answered")
+
+
+@pytest.mark.req("X-05")
+async def test_what_is_halted_anywhere_is_found_among_other_keys(server: Server, keys: Keys, links: Links) -> None:
+    for name in ("failingly", "body:e1", "flight:endpoint:x", "beat:carrier-1", "hookset:1", "halter:x", "breaker:"):
+        await do(links, "SET", keys(name), "x")
+    assert await endpoint_states(links, keys, []) == []
+    await do(links, "FLUSHDB")
+    assert await pause(links, keys, TARGET, reason="token=abcdef123456789", by="ann")
+    assert await disable(links, keys, OTHER, by="bob")
+    other, paused = await endpoint_states(links, keys, [TARGET])
+    assert (paused.standing, paused.by, paused.reason, paused.breaker) == (
+        "paused",
+        "ann",
+        f"token={REDACTED}",
+        "closed",
+    )
+    assert (other.standing, other.endpoint, other.by, other.healthy) == ("disabled", "mine@elsewhere", "bob", False)
+    assert other.since > 0
+    await resume(links, keys, TARGET)
+    await enable(links, keys, OTHER)
+    assert [state.healthy for state in await endpoint_states(links, keys, [TARGET])] == [True]
+    assert all(len(mark) >= 6 for mark in MARKS)
