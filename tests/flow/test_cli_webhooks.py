@@ -18,7 +18,7 @@ from bus.keys import Keys
 from bus.secrets import resolve_secret
 from bus.signing import headers as signed
 from tests.cli_kit import fleethook, namespace, run, workers
-from tests.support.receivers import Receiver, receiving_beside
+from tests.support.receivers import Answer, Receiver, receiving_beside
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -219,3 +219,55 @@ def test_an_endpoint_is_paused_disabled_and_enabled_again(server: Server, keys: 
         assert (enabled.code, "it was disabled since" in enabled.out, stands()) == (0, True, "active")
         assert fleethook("webhooks", "enable", "in").code == 1
     assert fleethook("webhooks", "pause", "im").code == 1
+
+
+@pytest.mark.req("G-22")
+def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PD_KEY", "R0UT1NGKEY")
+    with receiving_beside() as receiver:
+        receiver.usual = Answer(202, b'{"status": "success"}')
+        made = fleethook("webhooks", "add", receiver.url("/enqueue"), "--id", "call", "--allow", "--yes",
+                         "format=pagerduty", "routing_key=env:PD_KEY", "payload=thin", "resolve=retry")  # fmt: skip
+        assert made.code == 0, made.err
+        asked = fleethook("webhooks", "test", "call")
+        assert (asked.code, "real incident" in asked.err, "--yes" in asked.err, receiver.got) == (2, True, True, [])
+
+        done = fleethook("webhooks", "test", "call", "--yes")
+        assert (done.code, "is resolved" in done.out) == (0, True)
+        opened, ended = (one.json for one in receiver.got)
+        assert (opened["event_action"], ended["event_action"]) == ("trigger", "resolve")
+        assert opened["dedup_key"] == ended["dedup_key"]
+        assert opened["dedup_key"].startswith("fleethook/test-e"), "no incident of a real event is touched"
+        assert fleethook("webhooks", "test", "call", "--yes", "--json").json["resolved"] is True
+
+        receiver.got.clear()
+        receiver.next_answers.extend([Answer(202), Answer(500)])
+        left = fleethook("webhooks", "test", "call", "--yes")
+        assert (left.code, "is still open at PagerDuty" in left.err) == (1, True)
+        receiver.got.clear()
+        receiver.fail(1, 400)
+        assert fleethook("webhooks", "test", "call", "--yes", "--json").json["resolved"] is False
+        assert len(receiver.got) == 1, "what was not opened is not resolved"
+
+
+@pytest.mark.req("G-10")
+def test_what_was_added_is_shown_as_the_list_shows_it(mine: Path) -> None:
+    slack = "https://203.0.114.1/services/T0/B0/abcdef1234567890"
+    added = fleethook("webhooks", "add", slack, "--id", "chat", "--yes", "format=slack", "payload=thin",
+                      "--events", "tool:*, session:end")  # fmt: skip
+    head, row = added.out.splitlines()[-2:]
+    assert "slack thin" in row
+    listed = fleethook("webhooks", "list").out.splitlines()
+    assert head.split() == listed[0].split()
+    assert row.split() == next(line for line in listed if line.startswith("chat ")).split()
+    asks = fleethook("webhooks", "add", "https://203.0.114.1/ask", "--yes", "can_block=true", "--json").json
+    records = {one["id"]: one for one in fleethook("webhooks", "list", "--json").lines}
+    assert asks["endpoint"] == records[asks["id"]]
+    assert (records["chat"]["format"], records["chat"]["payload"], records["chat"]["can_block"]) == (
+        "slack",
+        "thin",
+        False,
+    )
+    assert "(asked)" in next(line for line in fleethook("webhooks", "list").out.splitlines() if "/ask" in line)

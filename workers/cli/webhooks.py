@@ -1,22 +1,21 @@
-"""`webhooks`: its commands; the endpoints in force, how they do, and one signed test."""
+"""`webhooks`: its commands; the endpoints in force and how they do."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooksets import in_force
-from workers.cli.showing import plain, short
+from workers.cli.showing import plain
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
     from bus.hooks import Endpoint
     from bus.inforce import HookSet
-    from bus.posting import Reply
     from workers.deliveries import Delivery
     from workers.endpoints import Health
 
@@ -37,7 +36,7 @@ COMMANDS: Final = {
     "resume": Lazy("workers.cli.standing:resume", "Let a paused endpoint's deliveries go on."),
     "disable": Lazy("workers.cli.standing:disable", "Owe an endpoint nothing more."),
     "enable": Lazy("workers.cli.standing:enable", "Enable a disabled endpoint with a clean slate."),
-    "test": Lazy("workers.cli.webhooks:test_webhook", "Send an endpoint one signed test event now."),
+    "test": Lazy("workers.cli.sending:test_webhook", "Send an endpoint one signed test event now."),
     "check": Lazy("workers.cli.checking:check", "Say whether a URL may be a target, and why."),
     "verify": Lazy("workers.cli.checking:verify", "Check the signature of a webhook that came."),
 }
@@ -69,12 +68,9 @@ def list_webhooks(fleet: Context) -> None:
     states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
     if fleet.json:
         for one in known:
-            fleet.stream(_endpoint(one, states[one.id], health[targets[one.id]]))
+            fleet.stream(endpoint_record(one, states[one.id], health[targets[one.id]]))
     elif known:
-        shown = [_endpoint(one, states[one.id], health[targets[one.id]]) for one in known]
-        rows = [(one["id"], one["url"], ", ".join(one["events"]), "signed" if one["secret"] else "unsigned", one["standing"],
-                 one["delivered"], one["open"], one["dead"], one["origin"]) for one in shown]  # fmt: skip
-        fleet.table(("ENDPOINT", "URL", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM"), rows)
+        show_table(fleet, [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in known])
     else:
         fleet.say("no endpoints are in force here")
 
@@ -108,68 +104,36 @@ def show_webhook(fleet: Context, name: str) -> None:
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
 
 
-@click.command("test")
-@click.argument("name", metavar="ENDPOINT")
-@common_options
-@pass_fleet
-def test_webhook(fleet: Context, name: str) -> None:
-    """Send one real, signed test event to an endpoint now, from this machine; exit 1 where it is not accepted."""
-    import asyncio
-
-    from bus.redaction import redact_url
-    from workers.webhooks import shown
-
-    hooks = in_force(fleet)
-    endpoint = find_endpoint(hooks, name)
-    reply, wrong = asyncio.run(_post_test(hooks, endpoint))
-    said = shown(reply)
-    if fleet.json:
-        fleet.data({"endpoint": name, "url": redact_url(endpoint.url), "ok": not wrong, "status": reply.status,
-                    "ms": round(reply.ms, 1), "error": wrong, "response": said})  # fmt: skip
-    else:
-        word = fleet.style("failed", "red") if wrong else fleet.style("accepted", "green")
-        fleet.data(
-            f"{name}  {plain(redact_url(endpoint.url))}  {word}  status {reply.status or '-'}  {reply.ms:.1f} ms"
-        )
-        for text in (wrong, short(said, 200)):
-            if text:
-                fleet.data(f"  {fleet.style(text, 'yellow' if text == wrong else 'bright_black')}")
-    if wrong:
-        raise Findings("")
-
-
-async def _post_test(hooks: HookSet, endpoint: Endpoint) -> tuple[Reply, str]:
-    """One attempt as a carrier would make it, and what is wrong with its answer (empty: nothing)."""
-    from bus.events import Event
-    from bus.ids import delivery_id, event_id, host_name
-    from bus.posting import Poster, Reply
-    from workers.retries import GivenUp
-    from workers.webhooks import judge, render_body, request_headers
-
-    now = time.time()
-    event = Event(type="notification", id=event_id(), source="generic", native="test", time=int(now * 1000),
-                  host=host_name(), data={"test": True, "message": "a test from `fleethook webhooks test`"})  # fmt: skip
-    reply = Reply()
-    try:
-        body = render_body(event, None, endpoint)
-        headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(now))
-        async with Poster(hooks.network) as poster:
-            reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
-    except GivenUp as error:  # a secret or a variable that is missing here
-        return reply, error.reason
-    wrong = judge(reply, endpoint.format)
-    return reply, wrong.reason if wrong is not None else ""
-
-
-def _endpoint(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
+def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
+    """An endpoint as a program reads it in the list."""
     from bus.redaction import redact_url
 
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
     return {
-        "id": one.id, "url": redact_url(one.url), "events": list(one.events), "tool": one.tool, "when": one.when,
+        "id": one.id, "url": redact_url(one.url), "format": format_of(one), "payload": one.payload,
+        "can_block": one.can_block, "events": list(one.events), "tool": one.tool, "when": one.when,
         "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
         "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
     }  # fmt: skip
+
+
+def show_table(fleet: Context, records: Sequence[dict[str, Any]]) -> None:
+    """Endpoints as a person reads them in the list."""
+    rows = [
+        (one["id"], one["url"], one["format"] + (" thin" if one["payload"] == "thin" else ""),
+         ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
+         "signed" if one["secret"] else "unsigned", one["standing"], one["delivered"], one["open"], one["dead"],
+         one["origin"]) for one in records
+    ]  # fmt: skip
+    headers = ("ENDPOINT", "URL", "FORMAT", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM")
+    fleet.table(headers, rows)
+
+
+def format_of(one: Endpoint) -> str:
+    """Whose message an endpoint is sent: its format's, or that of the system whose file it stands in."""
+    from bus.hooks import NATIVE
+
+    return one.format if one.dialect == NATIVE else one.dialect
 
 
 def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any]:
@@ -183,7 +147,7 @@ def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any
     settings = {key: value for key, value in msgspec.to_builtins(one).items()
                 if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
     return {
-        **_endpoint(one, states, health), **_health(health), **settings,
+        **endpoint_record(one, states, health), **_health(health), **settings, "format": format_of(one),
         "retry": list(schedule_of(one)), "headers": redact(one.headers),
         "secret": fingerprint(one.secret) if one.secret else "",
         "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
