@@ -24,7 +24,7 @@ from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
 from bus.events import Event
 from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
-from bus.hooksets import current_version, load_version
+from bus.hooksets import KEPT_VERSIONS, current_version, load_version
 from bus.keys import Keys
 from bus.matchers import Index
 from bus.verdicts import Verdict
@@ -186,7 +186,11 @@ class Watcher:
         self._projects: dict[str, tuple[float, Path | None]] = {}
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Look at the published version, at most every half second; raises Unreachable only when forced."""
+        """Look at the published version, at most every half second.
+
+        Raises only when forced: Unreachable, and ConfigError where a set was published, none was in force here before, and no
+        earlier version can be read either. To go on without any would let through what they are there to stop.
+        """
         now = time.monotonic()
         if not force and now - self._looked < POLL_SECONDS:
             return
@@ -197,7 +201,26 @@ class Watcher:
             if force:
                 raise
         except FleethookError as error:
+            if force and self._fleet.version == "0":
+                await self._load_earlier(error)
             log.error("the published hook set: %s; %s stays in force", error, self._fleet.version)
+
+    async def _load_earlier(self, error: FleethookError) -> None:
+        """Put in force what a worker that has run for longer would have kept: the newest version that can be read."""
+        newest = self._seen
+        for version in range(newest - 1, max(0, newest - KEPT_VERSIONS), -1):
+            try:
+                self._put_in_force(version, await load_version(self._links, self._keys, version))
+            except Unreachable:
+                raise
+            except FleethookError:
+                continue
+            self._seen = newest
+            return
+        self._seen = 0  # looked at again by whoever tries again
+        raise ConfigError(
+            f"{error}; nor is an earlier one", hint="publish a good set: `fleethook hooks apply`"
+        ) from error
 
     async def _load(self, version: int) -> None:
         if version == self._seen:
@@ -207,14 +230,16 @@ class Watcher:
             self._seen = 0
             return
         try:
-            file = await load_version(self._links, self._keys, version)
-            layered = Layered("fleet", str(version), file)
-            compiled = HookSet([layered])
+            self._put_in_force(version, await load_version(self._links, self._keys, version))
         except Unreachable:
             raise
         except FleethookError as error:
             self._seen = version  # said once, and not tried again before another is published
             raise FleethookError(f"version {version} is not put in force: {error}") from error
+
+    def _put_in_force(self, version: int, file: HookFile) -> None:
+        layered = Layered("fleet", str(version), file)
+        compiled = HookSet([layered])
         self._seen, self._fleet, self._sets = version, layered, {_key([layered]): compiled}
         log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
 

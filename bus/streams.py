@@ -297,7 +297,7 @@ async def server_now(links: Links) -> int:
 
 
 class Backoff:
-    """Pauses between tries while Redis is away: 0.1 s doubling to 2 s; says it once when it goes and when it is back."""
+    """Pauses between tries while Redis is away: 0.1 s doubling to 2 s; says once that it fails, and that it works again."""
 
     def __init__(self, who: str) -> None:
         self._who, self._pause = who, 0.0
@@ -305,12 +305,12 @@ class Backoff:
     async def wait(self, error: Exception) -> None:
         """Wait before the next try."""
         if not self._pause:
-            log.error("%s: %s; trying again until it is back", self._who, error)
+            log.error("%s: %s; trying again until it works", self._who, error)
         self._pause = min(2.0, self._pause * 2 or 0.1)
         await asyncio.sleep(self._pause)
 
     def back(self) -> None:
-        """Redis answered."""
+        """It worked."""
         if self._pause:
-            log.warning("%s: redis is back", self._who)
+            log.warning("%s: it works again", self._who)
         self._pause = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from bus.config.settings import Settings
 from bus.connections import Links
-from bus.errors import Unreachable
+from bus.errors import ConfigError, Unreachable
 from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.server import bus_url
@@ -91,12 +91,12 @@ def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[
 
 
 async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> None:
-    """Prepare, trying again while Redis is away: a worker that starts first waits for its server."""
+    """Prepare, trying again while Redis is away or no hook set of the fleet can be read: a worker waits for both."""
     backoff = Backoff(who)
     while not stop.is_set():
         try:
             await prepare()
-        except Unreachable as error:
+        except (Unreachable, ConfigError) as error:
             await backoff.wait(error)
         else:
             return

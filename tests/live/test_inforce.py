@@ -11,7 +11,9 @@ import pytest
 
 from bus.config.trust import trust
 from bus.connections import Links
+from bus.errors import ConfigError
 from bus.hooksets import rollback
+from bus.inforce import Watcher
 from bus.keys import Keys
 from tests.support.running import (
     NO_RM,
@@ -141,3 +143,27 @@ async def test_an_imported_file_is_in_force_within_a_second(
 async def _version(links: Links, keys: Keys, version: str) -> bool:
     """Whether every one of several verdicts, which different evaluators give, is of this version."""
     return {(await ask(links, keys)).version for _ in range(4)} == {version}
+
+
+@pytest.mark.req("B-04", "X-06")
+async def test_a_worker_that_starts_on_a_broken_set_takes_an_earlier_one_and_never_none(
+    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no older set of its own to keep, and without any it would let through what the fleet's hooks stop."""
+    broken = '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}'
+    await publish_hooks(links, keys, NO_RM)
+    for version in ("2", "3"):
+        await do(links, "SET", keys("hookset", version), broken)
+    await do(links, "SET", keys("hookset", "current"), "3")
+    async with evaluating(server.url, keys):
+        assert "version 3 is not put in force" in caplog.text
+        verdict = await ask(links, keys, "rm")
+        assert (verdict.decision, verdict.version) == ("deny", "fleet@1")
+
+    await do(links, "SET", keys("hookset", "1"), broken)
+    watcher = Watcher(links, keys, host="h", user_file=None, trust_file=Path("/nonexistent"))
+    with pytest.raises(ConfigError, match=r"version 3 .*nor is an earlier one.*hooks apply"):
+        await watcher.refresh(force=True)
+    await publish_hooks(links, keys, NO_RM)
+    await watcher.refresh(force=True)
+    assert watcher.fleet().version == "fleet@4"

@@ -11,10 +11,12 @@ import click
 
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.hooksets import in_force, redacted, shown_diff
+from workers.cli.webhooks import endpoint_record, show_table
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
     from bus.connections import Links
+    from bus.hooks import Endpoint
     from workers.endpointfiles import Change, Edited, Entry
     from workers.targets import Looked
 
@@ -74,16 +76,24 @@ def add(
 
     allow = ""
     if published:
-        here, _ = _published(fleet)
+        here, before = _published(fleet)
         looked = _look(fleet, url, here.network_allow)
         allow = _opened(fleet, looked, open_it)
-        wanted = entry(ids_of(here))
-        result = _publish(fleet, lambda one: set_with(one, wanted, allow), f"webhooks add {name}", yes, dry_run)
+        after = set_with(here, entry(ids_of(here)), allow)
+        result = _publish(fleet, lambda _: after, f"webhooks add {name}", yes, dry_run, (here, before))
     else:
         looked = _look(fleet, url, _allowed(path))
         allow = _opened(fleet, looked, open_it)
-        result = _write(fleet, file_with(path, entry(ids_in(path)), allow), made, kept, yes, dry_run)
+        edited = file_with(path, entry(ids_in(path)), allow)
+        after = edited.read
+        result = _write(fleet, edited, made, kept, yes, dry_run)
+    version = str(result.get("version") or after.digest[:8])
+    record = _listed(next(one for one in after.endpoints if one.id == name), version)
+    if result["written"]:
+        result["endpoint"] = record
     _tell(fleet, name, result, made, "is added")
+    if result["written"] and not fleet.json:
+        show_table(fleet, [record])
     if not fleet.json and not (made or secret):
         fleet.say("it is unsigned: receivers cannot tell who sent it (`fleethook webhooks rotate` makes a secret)")
 
@@ -208,13 +218,23 @@ def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bo
     return {"file": name, "diff": redacted(changes), "written": go_on, **({"secret_file": str(kept)} if kept else {})}
 
 
+def _listed(one: Endpoint, version: str) -> dict[str, Any]:
+    """A new endpoint, as `webhooks list` will show it."""
+    from collections import Counter
+
+    from workers.endpoints import Health
+
+    return {**endpoint_record(one, Counter(), Health(target=one.id)), "version": version}
+
+
 def _publish(
-    fleet: Context, change: Callable[[HookFile], HookFile], message: str, yes: bool, dry_run: bool
-) -> dict[str, Any]:
-    """Show the change of the published set, ask, and publish it."""
+    fleet: Context, change: Callable[[HookFile], HookFile], message: str, yes: bool, dry_run: bool,
+    known: tuple[HookFile, int] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Show the change of the published set (`known`, or as it is now), ask, and publish it."""
     from bus.hooksets import apply, diff
 
-    before, version = _published(fleet)
+    before, version = known or _published(fleet)
     after = change(before)
     changes = diff(before, after, (f"version {version}", "new"))
     go_on = _go_on(fleet, changes, "Publish it to the fleet?", yes, dry_run)
