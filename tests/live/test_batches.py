@@ -27,7 +27,7 @@ async def test_a_batch_goes_out_when_it_is_full_and_when_its_first_has_waited(
     server: Server, keys: Keys, links: Links
 ) -> None:
     secret = generate_secret()
-    more = f'events: "turn:*", batch: {{max_events: 5, max_wait: 0.5}}, secret: {secret}'
+    more = f'events: "turn:*", batch: {{max_events: 5, max_wait: 2}}, secret: {secret}'
     async with running(server, keys, links, more) as receiver:
         names = [await publish(links, keys, turn_end()) for _ in range(12)]
         await until(are(links, keys, delivered=12), "all")
