@@ -24,6 +24,7 @@ from bus.requests import read_event, read_request
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
+from workers.carrier import gather
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
 from workers.loops import lineage, loop_text
@@ -89,7 +90,7 @@ class Dispatcher:
         self._count = _READ_FIRST
         self._waiting: dict[str, float] = {}
         self._active = False
-        self._next_due = self._wake_at = 0.0
+        self._next_due = self._wake_at = self._read_at = 0.0
         self._carried = self._owed = False
 
     async def prepare(self) -> None:
@@ -141,10 +142,12 @@ class Dispatcher:
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.strays()
         entries += await self._consumer.adopt()
+        await gather(self._read_at)
         async with self._reading.link() as link:
             longest = _SEEN_SECONDS if self._owed else WAKE_SECONDS
             wait = 0 if entries else max(0.001, min(longest, self._next_due - time.monotonic()))
             entries += await self._consumer.read(link, self._count, wait)
+        self._read_at = time.monotonic() if entries else 0.0
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
             self._count = max(1, min(_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
