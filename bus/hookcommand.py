@@ -65,6 +65,8 @@ def answer_events(
 ) -> tuple[EventLine, ...]:
     """What the answer file says of each event: request or publish, deadline, and the bytes of its fallback.
 
+    Of an event that is published they are what the agent hears: nothing, or an object that says as much.
+
     The deadline is the agent's own timeout minus max(0.5 s, 10 %), at most the budget. Only gates fail closed.
     """
     lines = []
@@ -76,7 +78,7 @@ def answer_events(
                 name=native,
                 mode="request" if can.waits else "publish",
                 deadline_ms=deadline_ms(timeout_of(can, budget), budget),
-                fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else Answer(),
+                fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else _silence(dialect.name),
                 policy=policy,
             )
         )
@@ -108,7 +110,7 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     dialect = find(agent)
     can = dialect.capabilities.get(event)
     closed = can is not None and policy_of(can, fail_closed=setup.fail_closed) == "deny"
-    silent = "" if closed or can is None or not can.waits else _silence(agent)
+    silent = "" if closed or can is None else _silence(agent).stdout.decode("ascii")
     words = answerfile.hook_command(setup.python, agent, event, setup.answer_file, closed=closed, silent=silent)
     there = f"[ -x {shlex.quote(words[0])} ] && [ -f {shlex.quote(words[3])} ]"
     if not closed:
@@ -120,11 +122,11 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
 
 
-def _silence(agent: str) -> str:
+def _silence(agent: str) -> Answer:
     """What an agent has to be told by a hook that has no opinion; most want to hear nothing."""
     module = importlib.import_module(f"bus.dialects.{find(agent).name}")
     said: Answer = getattr(module, "SILENT", Answer())
-    return said.stdout.decode("ascii")
+    return said
 
 
 def _print(text: str) -> str:

@@ -135,10 +135,10 @@ def main(argv: list[str]) -> int:
         return 0
     call = Call(plan, (agent, event, policy), end := start + int(deadline) / 1000, mode == b"publish")
     try:
-        answer = call.send()
+        answer = call.send() or fallback  # of a publish it is what some agents want to hear even then
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
-        call.why, answer = reason(error, call.acked), None if call.publish else fallback
-    status = emit(answer, end) if answer else 0
+        call.why, answer = reason(error, call.acked), fallback
+    status = emit(answer, end)
     try:
         if call.why:
             call.record()

@@ -35,6 +35,8 @@ Reply = Callable[[Fields], bytes | None]
 
 DENY = Answer(0, b'{"decision":"deny"}', b"")
 FALLBACK = Answer(2, b"fallback out", b"fallback err\n")
+QUIET = Answer(0, b"{}")
+"""What an agent hears of an event that is published, Redis or not."""
 
 
 def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
@@ -114,7 +116,7 @@ class World:
         """Writes the answer file: PreToolUse asks, PostToolUse announces, Idle does nothing."""
         events = (
             EventLine(name="PreToolUse", mode="request", deadline_ms=deadline_ms, fallback=fallback, policy="deny"),
-            EventLine(name="PostToolUse", mode="publish", deadline_ms=deadline_ms, fallback=fallback),
+            EventLine(name="PostToolUse", mode="publish", deadline_ms=deadline_ms, fallback=QUIET),
             EventLine(name="Idle", mode="skip"),
         )
         answers = AnswerFile(

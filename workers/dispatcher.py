@@ -24,6 +24,7 @@ from bus.requests import read_event, read_request
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
+from workers.carrier import gather
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
 from workers.loops import lineage, loop_text
@@ -92,7 +93,7 @@ class Dispatcher:
         self._count = _READ_FIRST
         self._waiting: dict[str, float] = {}
         self._active = False
-        self._next_due = self._wake_at = self._behind = 0.0
+        self._next_due = self._wake_at = self._read_at = self._behind = 0.0
         self._carried = self._owed = False
 
     async def prepare(self) -> None:
@@ -150,8 +151,10 @@ class Dispatcher:
         if self._behind and await self._is_behind():
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
+            await gather(self._read_at)
             async with self._reading.link() as link:
                 entries += await self._consumer.read(link, self._count, wait)
+        self._read_at = time.monotonic() if entries else 0.0
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
             self._count = max(1, min(_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))

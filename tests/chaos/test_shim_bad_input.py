@@ -16,7 +16,7 @@ from bus.answerfile import Server, compile_shim
 from bus.answers import Answer
 from bus.codec import decode_body
 from bus.spool import spool_status
-from tests.shim_kit import DENY, FALLBACK, World, always, connect, running_server
+from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.req("X-06")]
 
@@ -55,14 +55,14 @@ def test_every_payload_goes_through_as_it_is(world: World, name: str) -> None:
     with world.evaluator(always(DENY)) as seen:
         assert world.hook(PAYLOADS[name]) == DENY
     assert decode_body(seen[0][b"body"]) == PAYLOADS[name]
-    assert world.hook(PAYLOADS[name], "PostToolUse") == Answer()
+    assert world.hook(PAYLOADS[name], "PostToolUse") == QUIET
     assert decode_body(world.entries("events")[0][b"body"]) == PAYLOADS[name]
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
 def test_a_payload_over_the_limit_is_answered_by_policy_and_put_on_record_without_it(world: World, event: str) -> None:
     got = world.hook(b"x" * (shim.MAX_STDIN + 1), event)
-    assert got == (FALLBACK if event == "PreToolUse" else Answer())
+    assert got == (FALLBACK if event == "PreToolUse" else QUIET)
     (report,) = world.entries("events")
     assert report[b"fallback"] == b"payload too large"
     assert report[b"event"] == event.encode()
@@ -190,7 +190,7 @@ def test_what_answers_there_and_is_no_redis_is_redis_away(world: World, tmp_path
     thread.start()
     world.use(Server(kind="tcp", address="127.0.0.1", port=door.getsockname()[1]))
     assert world.hook() == FALLBACK
-    assert world.hook(event="PostToolUse") == Answer()
+    assert world.hook(event="PostToolUse") == QUIET
     thread.join(20)
     door.close()
     assert spool_status(world.spool).records == 2

@@ -32,6 +32,7 @@ from bus.spool import spool_status
 from tests.shim_kit import (
     DENY,
     FALLBACK,
+    QUIET,
     Fields,
     Proxy,
     World,
@@ -91,7 +92,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
 
 @pytest.mark.req("B-01")
 def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: World) -> None:
-    assert world.hook(b'{"a":1}', "PostToolUse") == Answer()
+    assert world.hook(b'{"a":1}', "PostToolUse") == QUIET
     (event,) = world.entries("events")
     assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"body"]
     assert decode_body(event[b"body"]) == b'{"a":1}'
@@ -183,7 +184,7 @@ def test_redis_away_means_the_fallback_at_once_and_both_kinds_are_kept(world: Wo
     gone = nobody if away == "port" else Server(kind="unix", address="/nowhere/s")
     world.use(gone)
     assert world.hook(b"{}", "PreToolUse") == FALLBACK
-    assert world.hook(b"{}", "PostToolUse") == Answer()
+    assert world.hook(b"{}", "PostToolUse") == QUIET
     assert stat.S_IMODE(world.spool.stat().st_mode) == 0o600
     assert stat.S_IMODE(world.spool.parent.stat().st_mode) == 0o700
     assert spool_status(world.spool).records == 2
@@ -225,7 +226,7 @@ def test_a_server_that_stands_still_costs_no_more_than_the_deadline(tmp_path: Pa
         try:
             start = time.monotonic()
             assert world.hook() == FALLBACK
-            assert world.hook(event="PostToolUse") == Answer()
+            assert world.hook(event="PostToolUse") == QUIET
             assert time.monotonic() - start < 2 * 0.8 + 3
             assert spool_status(world.spool).records == 2
         finally:
@@ -362,7 +363,7 @@ def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: Wo
             close_fds=False, env={"PATH": os.defpath, "API_KEY": "canary"},
         )  # fmt: skip
         os.close(ours)
-        assert agent.communicate(b"{}", timeout=20) == (b"", b""), "both pipes ended"
+        assert agent.communicate(b"{}", timeout=20) == QUIET[1:3], "both pipes ended"
         assert os.read(inherited, 1) == b"", "what the agent leaked into it ended too"
         os.close(inherited)
         assert hung.wait(20), "a drainer is at work all the while"

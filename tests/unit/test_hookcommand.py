@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bus import launcher
+from bus.answers import Answer
 from bus.dialects import find
 from bus.errors import ConfigError
 from bus.hookcommand import (
@@ -27,6 +28,9 @@ from bus.hookcommand import (
 from bus.installing import events_for
 from bus.installs import NAMES, never_events, quiet_events
 from bus.installs import find as find_program
+
+SILENCE = {"cursor": "{}", "cline": '{"cancel":false}'}
+"""What agents want to hear of a hook that has no opinion; the others nothing."""
 
 
 def _run(command: str) -> subprocess.CompletedProcess[str]:
@@ -55,6 +59,14 @@ def test_the_answer_file_knows_deadlines_and_fallbacks() -> None:
     assert {line.policy for line in answer_events(dialect, dialect.capabilities)} == {"allow"}
 
 
+@pytest.mark.parametrize("agent", NAMES)
+def test_agents_that_want_an_object_get_one_for_what_is_only_told(agent: str) -> None:
+    dialect = find(agent)
+    lines = answer_events(dialect, dialect.capabilities, fail_closed=True)
+    said = {line.fallback for line in lines if line.mode == "publish"}
+    assert said == {Answer(0, SILENCE.get(agent, "").encode())}
+
+
 @pytest.mark.req("B-08")
 @pytest.mark.parametrize("agent", NAMES)
 @pytest.mark.parametrize("budget", [0.4, 10.0, 60.0])
@@ -81,7 +93,7 @@ def test_the_command_of_a_removed_fleethook(
         monkeypatch.setattr(launcher, "__file__", str(tmp_path / "it's gone.py"))
     dialect, program = find(agent), find_program(agent)
     gate = program.canary(tmp_path, "t", "ls").event
-    silence = {"cursor": "{}", "cline": '{"cancel":false}'}.get(agent, "")
+    silence = SILENCE.get(agent, "")
     deaf = agent == "cline"
     opened = _run(hook_command(_setup(tmp_path, python=python), agent, gate, deaf=deaf))
     assert (opened.returncode, opened.stdout, opened.stderr) == (0, silence, "")
@@ -92,6 +104,9 @@ def test_the_command_of_a_removed_fleethook(
         assert json.loads(closed.stdout)["cancel"] is True
     else:
         assert (closed.returncode, closed.stdout) == (2, "")
+    told = next(event for event, can in dialect.capabilities.items() if not can.waits)
+    said = _run(hook_command(_setup(tmp_path, python=python), agent, told, deaf=deaf))
+    assert (said.returncode, said.stdout, said.stderr) == (0, silence, "")
     for event, can in dialect.capabilities.items():
         if can.type in ("agent:stop", "subagent:stop"):
             ended = _run(hook_command(_setup(tmp_path, python=python, fail_closed=True), agent, event, deaf=deaf))
