@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -50,6 +50,12 @@ class Member(NamedTuple):
     id: str
     event: str
     body: bytes
+
+
+def members(parts: Sequence[bytes]) -> tuple[Member, ...]:
+    """Those that take.lua names: id, event and body of each."""
+    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return tuple(Member(name.decode(), event.decode(), body) for name, event, body in triples)
 
 
 class Taken(NamedTuple):

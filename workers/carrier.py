@@ -19,7 +19,7 @@ from bus.inforce import Watcher
 from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all, checked
-from workers.attempts import Attempts, Member, Result, Taken
+from workers.attempts import Attempts, Result, Taken, members
 from workers.breakers import Failures, Limits, change_text
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
 from workers.posters import Posters
@@ -214,7 +214,7 @@ class Carrier:
             target, timeout, event, tries, kind, hook, version, layer = (
                 part.decode("utf-8", "replace") for part in row[2:10]
             )
-            others = _members(row[10]) if len(row) > 10 else None
+            others = members(row[10]) if len(row) > 10 else None
             taken.append(
                 Taken(entry, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer,
                       others)
@@ -385,13 +385,6 @@ def _together(outcomes: Sequence[Outcome]) -> list[Outcome]:
         if count >= _MOST_DELIVERIES:
             break
     return first
-
-
-def _members(parts: Sequence[bytes]) -> tuple[Member, ...]:
-    names, events, bodies = parts[::3], parts[1::3], parts[2::3]
-    return tuple(
-        Member(name.decode(), event.decode(), body) for name, event, body in zip(names, events, bodies, strict=True)
-    )
 
 
 async def gather(last: float) -> None:
