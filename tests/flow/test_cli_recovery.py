@@ -122,8 +122,9 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
     assert fleethook("dead", "export", "-o", str(target)).code == 2, "nothing is overwritten"
     assert [one["count"] for one in fleethook("dead", "list", "--group", "reason", "--json").json] == [1]
     assert ids("dead", "list", "--endpoint", "log") == []
-    for action in ("retry", "drop"):
-        counted = fleethook("dead", action, "--all", "--dry-run", "--json").json
+    for action in ("retry", "drop", "export"):
+        every = ("--all",) if action != "export" else ()
+        counted = fleethook("dead", action, *every, "--dry-run", "--json").json
         assert (counted["matching"], counted["endpoints"]) == (1, {"gone": 1})
         assert "410" in counted["kinds"][0]["reason"]
         assert fleethook("dead", action, "e0.gone", "--dry-run").out.startswith("nothing can be ")

@@ -218,6 +218,7 @@ def _change(
 def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
     """Show the change of a file, ask, and write it, the new secret first."""
     from bus.config.editing import replace_file
+    from bus.config.hookfile import parse_hook_file
     from workers.endpointfiles import keep_secret
 
     name = str(edited.file)
@@ -225,6 +226,8 @@ def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bo
         edited.before.splitlines(keepends=True), edited.after.splitlines(keepends=True), name, name
     )
     changes = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    for text in sorted(_warnings(edited.read) - _warnings(parse_hook_file(edited.before, "user", file=name))):
+        fleet.say(f"warning: {text}")
     go_on = _go_on(fleet, changes, f"Write {name}?", yes, dry_run)
     if go_on:
         if made and kept is not None:
@@ -240,6 +243,11 @@ def _listed(one: Endpoint, version: str) -> dict[str, Any]:
     from workers.endpoints import Health
 
     return {**endpoint_record(one, Counter(), Health(target=one.id)), "version": version}
+
+
+def _warnings(read: HookFile) -> set[str]:
+    """The warnings of a file without their places, which move with every line."""
+    return {re.sub(r"\A.*?:\d+:\d+: ", "", text) for text in read.warnings}
 
 
 def _publish(
