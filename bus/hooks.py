@@ -45,7 +45,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     url: str
     headers: dict[str, str] = msgspec.field(default_factory=dict)
-    """Values may hold `${VAR}`, replaced from the worker's environment when the request is made."""
+    """Values may hold `${VAR}` and `${file:PATH}`, replaced where the worker runs when the request is made."""
     secret: str = ""
     """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
     old_secrets: tuple[OldSecret, ...] = ()

@@ -12,6 +12,7 @@ from bus.errors import ConfigError
 
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LIMIT: Final = 4096  # bytes of a secret's file; a larger one is another file
 
 
@@ -42,12 +43,17 @@ def resolve_secret(reference: str) -> str:
 
 
 def fill(values: Mapping[str, str]) -> dict[str, str]:
-    """Header values with every `${VAR}` replaced from the environment; raises ConfigError for one that is missing."""
+    """Header values with every `${VAR}`, `${env:VAR}` and `${file:PATH}` replaced; ConfigError for one that is missing."""
 
     def variable(match: re.Match[str]) -> str:
-        name = match[1]
+        if match[1].startswith("file:"):
+            secret = resolve_secret(match[1])
+            if _CONTROL.search(secret):
+                raise ConfigError(f"{match[0]} holds more than one line, which no header can")
+            return secret
+        name = match[1].removeprefix("env:")
         if not _NAME.match(name):
-            raise ConfigError(f"{match[0]} is not a variable", hint="write ${NAME}")
+            raise ConfigError(f"{match[0]} is not a variable", hint="write ${NAME} or ${file:PATH}")
         if name.startswith("FLEETHOOK_"):
             raise ConfigError(f"{match[0]} is the bus's own and is not sent", hint="use another variable")
         if name not in os.environ:

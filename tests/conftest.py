@@ -11,12 +11,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from bus.connections import Links, sync_client
 from bus.keys import Keys, declared
 from tests.support.requirements import Requirements
 from tests.support.servers import Server
 from workers.process import fast_loop
+
+# The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.load_profile("same")
 
 _ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py"}
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")

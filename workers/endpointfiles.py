@@ -218,7 +218,11 @@ def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
     ours = ("network", *((f"endpoints[{number}]",) if number is not None else ()))
     for problem in read.problems:
         if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in ours:
-            raise problem
+            # Its place is one of the text as it would be, which nobody has: said only where it stands there already.
+            known = parse_hook_file(before, "user", file=str(path)).problems if before else ()
+            if any((one.path, one.message) == (problem.path, problem.message) for one in known):
+                raise problem
+            raise type(problem)(problem.message, path=problem.path, hint=problem.hint)
     return Edited(path, before, after, read)
 
 

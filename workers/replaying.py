@@ -57,6 +57,8 @@ class Chunk(NamedTuple):
     last: str
     looked: int
     again: list[Again]
+    doubts: tuple[str, ...] = ()
+    """Why the condition could not be evaluated, for each event that is left out for that."""
 
     @property
     def deliveries(self) -> int:
@@ -73,18 +75,23 @@ async def chunks(
     start = f"({after}" if after else str(past.since)
     async for entries in pages(links, keys("events"), start=start, end=str(past.until)):
         again: list[Again] = []
+        doubts: list[str] = []
         looked = count = 0
         for entry in entries:
             looked += 1
-            one = choose(entry)
+            try:
+                one = choose(entry)
+            except ConditionError as error:
+                one = None
+                doubts.append(str(error))
             if one is not None:
                 again.append(one)
                 count += len(one.deliveries)
             if count >= most:
-                yield Chunk(entry.id, looked, again)
-                again, looked, count = [], 0, 0
+                yield Chunk(entry.id, looked, again, tuple(doubts))
+                again, doubts, looked, count = [], [], 0, 0
         if looked:
-            yield Chunk(entries[-1].id, looked, again)
+            yield Chunk(entries[-1].id, looked, again, tuple(doubts))
 
 
 async def send(links: Links, keys: Keys, chunk: Chunk) -> int:
@@ -114,8 +121,10 @@ def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[E
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
             if condition is not None and not condition(_variables(event, verdict)):
                 return None
-        except (DecodeError, ConditionError):
+        except DecodeError:
             return None
+        if verdict is not None:  # who answered when it was asked is told all the same: that is what a replay is for
+            verdict = msgspec.structs.replace(verdict, parts=())
         found = [
             msgspec.structs.replace(one, id=f"{one.id}.r{job}")
             for one in owed(event, verdict, in_force(event), keys)

@@ -93,9 +93,9 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         list[OldSecret],
         Meta(max_length=8, description="Secrets that `secret` replaced; each signs as well until its time is over."),
     ] = msgspec.field(default_factory=list)
-    headers: Annotated[dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}`.")] = (
-        msgspec.field(default_factory=dict)
-    )
+    headers: Annotated[
+        dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}` and `${file:PATH}`.")
+    ] = msgspec.field(default_factory=dict)
     format: Annotated[
         Format,
         Meta(description="Whose message is sent: ours, a CloudEvent, or what a chat or an on-call service reads."),

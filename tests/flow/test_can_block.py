@@ -8,11 +8,15 @@ import pytest
 from standardwebhooks import Webhook
 
 from bus.client import SyncBus
+from bus.config.hookfile import parse_hook_file
+from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id
+from bus.inforce import HookSet, Layered
 from bus.signing import generate_secret
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Answer, Receiver, receiving_beside
+from workers.replaying import Past, chunks
 
 SECRET, OLD = generate_secret(), generate_secret()
 HOOKS = """
@@ -77,3 +81,13 @@ def test_it_is_asked_where_an_agent_waits_and_told_where_none_does(made: Fleet, 
         made.delivered(failed)
         assert [one.id for one in receiver.got[2:]] == [f"{failed}_policy"] * 2, "asked in vain, then told, by one id"
         assert ["event" in one.json for one in receiver.got[2:]] == [True, False]
+
+    until = made.events()[0].ms + 1
+    file = parse_hook_file(HOOKS.format(port=receiver.port, secret=SECRET, old=OLD), "fleet")
+
+    async def replayed(links: Links) -> list[str]:
+        past = Past(since=0, until=until, endpoint="policy")
+        found = chunks(links, made.keys, past, "j", lambda _: HookSet([Layered("fleet", "1", file)]))
+        return [one.event.id async for chunk in found for one in chunk.again]
+
+    assert made.ask(replayed) == [asked, told, failed], "a replay tells it of what it was asked, too"

@@ -122,8 +122,9 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
     assert fleethook("dead", "export", "-o", str(target)).code == 2, "nothing is overwritten"
     assert [one["count"] for one in fleethook("dead", "list", "--group", "reason", "--json").json] == [1]
     assert ids("dead", "list", "--endpoint", "log") == []
-    for action in ("retry", "drop"):
-        counted = fleethook("dead", action, "--all", "--dry-run", "--json").json
+    for action in ("retry", "drop", "export"):
+        every = ("--all",) if action != "export" else ()
+        counted = fleethook("dead", action, *every, "--dry-run", "--json").json
         assert (counted["matching"], counted["endpoints"]) == (1, {"gone": 1})
         assert "410" in counted["kinds"][0]["reason"]
         assert fleethook("dead", action, "e0.gone", "--dry-run").out.startswith("nothing can be ")
@@ -157,6 +158,8 @@ def test_a_replay_counts_then_sends_and_is_a_job_that_is_listed(server: Server, 
         assert fleethook(*asked).code == 2, "nobody can be asked here"
         assert fleethook("replay", "--yes").code == 2, "since when?"
         assert fleethook("replay", "--since", "1h", "--where", "event.", "--yes").code != 0
+        doubtful = fleethook("replay", "--since", "1h", "--until", "now", "--where", "event.data.m > 0", "--dry-run")
+        assert "--where cannot be evaluated for 4 events, which are left out" in doubtful.err
         assert "did you mean 'log'" in fleethook("replay", "--since", "1h", "--endpoint", "lgo", "--yes").err
         assert "nothing can be sent again" in fleethook("replay", "--since", "1h", "--endpoint", "gone", "--yes").out
         assert receiver.got == []

@@ -56,6 +56,12 @@ def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
             fleethook("publish", stdin=json.dumps({"type": "turn:end", "host": "elsewhere", "data": {"n": number}}))
         wait_until(lambda: "breaker open" in shown().get("sick", ""), "five failures opened its breaker")
         lines = shown()
+        waits = {
+            name: fleethook("deliveries", "show", one["id"]).out.splitlines()[-1].strip()
+            for name in ("calm", "sick")
+            for one in fleethook("deliveries", "list", "--endpoint", name, "--state", "parked", "--json").lines[:1]
+        }
+    assert waits["calm"] == "waits: its endpoint is paused (a deploy)"
     assert set(lines) == {"sick", "gone", "calm"}
     assert "next probe in " in lines["sick"]
     assert "receiver answered 503" in lines["sick"]

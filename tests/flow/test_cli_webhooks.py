@@ -231,6 +231,8 @@ def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
         made = fleethook("webhooks", "add", receiver.url("/enqueue"), "--id", "call", "--allow", "--yes",
                          "format=pagerduty", "routing_key=env:PD_KEY", "payload=thin", "resolve=retry")  # fmt: skip
         assert made.code == 0, made.err
+        shown = fleethook("webhooks", "show", "call").out
+        assert (" None" in shown, "pagerduty" in shown) == (False, True)
         asked = fleethook("webhooks", "test", "call")
         assert (asked.code, "real incident" in asked.err, "--yes" in asked.err, receiver.got) == (2, True, True, [])
 
@@ -271,3 +273,29 @@ def test_what_was_added_is_shown_as_the_list_shows_it(mine: Path) -> None:
         False,
     )
     assert "(asked)" in next(line for line in fleethook("webhooks", "list").out.splitlines() if "/ask" in line)
+
+
+@pytest.mark.req("G-22", "F-11")
+def test_pagerduty_needs_no_url_and_every_other_does(mine: Path) -> None:
+    made = fleethook("webhooks", "add", "format=pagerduty", "routing_key=env:PD_KEY", "--id", "call", "--yes")
+    assert made.code == 0, made.err
+    assert lines(MINE, mine.read_text()) == [
+        "+     format: pagerduty",
+        '+     routing_key: "env:PD_KEY"',
+        "+   - id: call",
+    ]
+    before = mine.read_text()
+    for args, said in (
+        (("format=slack",), "say the URL"),
+        (("https://203.0.114.1/", "retry=quick"), "fleethook: retry has to be default, fast, gobby, once or a list"),
+        (("https://203.0.114.1/", "--events", "tool:pre_exec"), "fleethook: no event type is called 'tool:pre_exec'"),
+    ):
+        wrong = fleethook("webhooks", "add", *args, "--yes")
+        assert (wrong.code in {2, 4}, said in wrong.err, mine.read_text()) == (True, True, before), wrong.err
+    idle = fleethook("webhooks", "set", "first", "on_failure=deny", "--yes")
+    assert (idle.code, "warning: without `can_block: true` nobody waits for it" in idle.err) == (0, True)
+    assert fleethook("webhooks", "set", "first", "timeout=5", "--yes").err == "", "said once"
+    first = fleethook("webhooks", "rotate", "first", "--yes").out
+    assert "first is signed from now on" in first
+    assert "; the old one signs as well for 24h" in fleethook("webhooks", "rotate", "first", "--yes").out
+    assert "; the old one signs no more" in fleethook("webhooks", "rotate", "first", "--overlap", "0", "--yes").out

@@ -76,7 +76,7 @@ async def test_events_over_their_bytes_go(server: Server, keys: Keys, links: Lin
 
 
 @pytest.mark.req("B-05")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     total=st.integers(1, 30), first=st.integers(0, 30), first_done=st.integers(0, 30),
     other=st.none() | st.integers(0, 30), most=st.integers(0, 5), age=st.booleans(),

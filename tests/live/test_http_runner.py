@@ -179,10 +179,23 @@ def test_secrets_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert "hunter2" not in str(caught.value)
 
 
-def test_headers_are_filled_once_and_never_with_the_buss_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.req("G-06")
+def test_headers_are_filled_once_and_never_with_the_buss_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("A", "${B}")
-    assert fill({"x": "a ${A} $A {A}"}) == {"x": "a ${B} $A {A}"}
+    (tmp_path / "key").write_text("t0k\n")
+    (tmp_path / "lines").write_text("a\r\nX: y")
+    assert fill({"x": "a ${A} $A {A}", "y": "${env:A}"}) == {"x": "a ${B} $A {A}", "y": "${B}"}
+    assert fill({"Authorization": f"Bearer ${{file:{tmp_path / 'key'}}}"}) == {"Authorization": "Bearer t0k"}
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
-    for bad in ("${FLEETHOOK_REDIS_URL}", "${}", "${A:-b}"):
+    others = [f"${{file:{tmp_path / name}}}" for name in ("lines", "gone")]
+    for bad in (
+        "${FLEETHOOK_REDIS_URL}",
+        "${env:FLEETHOOK_REDIS_URL}",
+        "${}",
+        "${A:-b}",
+        "${env:}",
+        "${file:}",
+        *others,
+    ):
         with pytest.raises(ConfigError):
             fill({"x": bad})

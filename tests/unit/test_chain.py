@@ -345,7 +345,7 @@ stacks = st.lists(
 
 
 @given(stacks, st.integers(0, 6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bool]], at: int) -> None:
     """Whatever a project or session adds, the verdict is as strict as without it, and never becomes an allow by it."""
     stack = sorted(stack, key=lambda one: LAYERS.index(one[0]))
@@ -364,7 +364,7 @@ def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bo
 
 
 @given(stacks)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_rewrite_from_below_never_turns_off_a_question(stack: list[tuple[str, Outcome, Any, bool]]) -> None:
     """With a project that changes the input, an allow stands only if one above allows exactly the changed input."""
     hooks = [hook(f"h{n}", layer) for n, (layer, _, _, _) in enumerate(sorted(stack, key=lambda s: s[0] != "fleet"))

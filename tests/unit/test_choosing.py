@@ -13,7 +13,7 @@ from workers.deliveries import Attempt, Delivery
 from workers.selecting import Wanted, fits
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("12h", 43_200), ("7d", 604_800), ("30", 30)])
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("12h", 43_200), ("7d", 604_800), ("30", 30), ("now", 0)])
 def test_a_length_of_time_is_so_long_ago(text: str, seconds: float) -> None:
     assert MOMENT.convert(text, None, None) == pytest.approx((time.time() - seconds) * 1000, abs=2_000)
 

@@ -111,14 +111,14 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_values_come_back_as_they_went(value: object) -> None:
     assert unpack(pack(value)) == value
     assert read_json(write_json(value)) == value
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_bytes_raise_anything_else(raw: bytes) -> None:
     for read in (unpack, read_json, decode_body, decode_verdict):
         with suppress(DecodeError):

@@ -65,10 +65,13 @@ def test_other_mistakes_of_the_file_are_nobodys_business_and_ours_is_refused(tmp
     path = tmp_path / "fleethook.yaml"
     path.write_text("hooks: [{on: '*'}]\nendpoints: [{url: 5}]\n")
     assert "new" in {one.id for one in file_with(path, NEW).read.endpoints}
-    with pytest.raises(ConfigError, match=r"fleethook\.yaml:2:\d+: retry has to be"):
+    with pytest.raises(ConfigError, match=r"\Aretry has to be"):
         file_with(path, {**NEW, "retry": "often"})
     with pytest.raises(ConfigError, match="unknown key"):
         file_with(path, {**NEW, "colour": "red"})
+    path.write_text("endpoints:\n  - {id: bad, url: 'https://a.example/', retry: often}\n")
+    with pytest.raises(ConfigError, match=r"fleethook\.yaml:2:\d+: retry has to be"):
+        file_changed(path, "bad", lambda entry: {**entry, "timeout": 5})
 
 
 @pytest.mark.parametrize(

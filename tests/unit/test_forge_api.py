@@ -181,7 +181,7 @@ def _forge_says(pattern: str, event: HookEvent) -> bool:
 
 
 @pytest.mark.req("F-04", "F-05")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["register", "register", "register", "unregister", "look"]),
                              st.sampled_from(PATTERNS)), max_size=25),

@@ -157,7 +157,7 @@ def fits(on: Sequence[str], tool: str, event: Event) -> bool:
 
 @pytest.mark.req("F-05", "F-04")
 @given(hooks, st.lists(events, min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_index_equals_looking_at_every_hook(given_hooks: list[tuple[list[str], str]], asked: list[Event]) -> None:
     """In the order of registration, each once; asked twice, since the second answer comes from memory."""
     entries = [(Entry(str(n), tool), on) for n, (on, tool) in enumerate(given_hooks)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.codec import pack, unpack
@@ -66,7 +66,6 @@ def test_what_is_too_much_is_cut_and_said() -> None:
         assert unpack(pack({"data": {"input": plain(value)}}))
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates() | st.uuids(),

@@ -170,14 +170,14 @@ def test_hostile_lines_take_bounded_time(text: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from(list("rm -xf/$(){}[]<>|&;'\"`\\#*~=!\n\ta:EO")), max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_it_never_raises(text: str) -> None:
     for command in commands(text).items:
         assert isinstance(command.line, str)
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_never_raises_for_any_text(text: str) -> None:
     commands(text)
 

@@ -192,7 +192,7 @@ def test_the_limits_hold_wherever_a_fragment_falls(name: Format) -> None:
 
 
 @pytest.mark.req("G-22")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     event=events,
     verdict=st.none() | verdicts,

@@ -21,7 +21,7 @@ _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Moment(click.ParamType[int]):
-    """A time: so long ago (90s, 12h, 7d), or a date with or without a time of this machine's clock; gives ms since 1970."""
+    """A time: now, so long ago (90s, 12h, 7d), or a date, maybe with a time, of this machine's clock; gives ms since 1970."""
 
     name = "time"
 
@@ -29,6 +29,8 @@ class Moment(click.ParamType[int]):
         """The milliseconds; a usage error for anything else."""
         from bus.config.settings import parse_setting
 
+        if value == "now":
+            return int(time.time() * 1000)
         try:
             return int((time.time() - float(parse_setting("events_max_age", value))) * 1000)
         except ConfigError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.bulk import MANY, as_job, do_now, go_on, tell
+from workers.cli.bulk import MANY, Sort, as_job, do_now, go_on, tell
 from workers.cli.choosing import letter_filters, wanted
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.showing import delivery_lines, plain, short, when
@@ -127,9 +127,13 @@ def drop_dead(
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @letter_filters
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A new file (mode 0600), instead of stdout.")
+@click.option("--dry-run", is_flag=True, help="Count them, and write nothing.")
 @common_options
 @pass_fleet
-def export(fleet: Context, /, ids: tuple[str, ...], output: Path | None, **given: Any) -> None:  # noqa: ANN401 - the filters
+def export(
+    fleet: Context, /, ids: tuple[str, ...], output: Path | None, dry_run: bool,
+    **given: Any,  # noqa: ANN401 - the filters
+) -> None:  # fmt: skip
     """Write dead letters as lines of JSON: why, every attempt, and the event; secrets are redacted."""
     import os
 
@@ -137,6 +141,9 @@ def export(fleet: Context, /, ids: tuple[str, ...], output: Path | None, **given
     from workers.exporting import exported
 
     chosen = wanted(given, ids)
+    if dry_run:
+        go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
+        return
 
     async def work(links: Links) -> int:
         count = 0
@@ -213,13 +220,16 @@ def _meant(fleet: Context, chosen: Wanted, dry_run: bool) -> Sequence[DeadLetter
     return [DeadLetter(id=name, kind="", ms=0, reason="") for name in chosen.ids]
 
 
+def _sorts(letters: Sequence[DeadLetter]) -> list[Sort]:
+    return [(one.hook or one.stream, one.reason) for one in letters]
+
+
 def _do(
     fleet: Context, kind: Kind, what: str, question: str, chosen: Wanted, letters: Sequence[DeadLetter], *,
     dry_run: bool, follow: bool, yes: bool,
 ) -> None:  # fmt: skip
     found = [one.id for one in letters]
-    sorts = [(one.hook or one.stream, one.reason) for one in letters]
-    if not go_on(fleet, what, sorts, question, dry_run=dry_run, yes=yes):
+    if not go_on(fleet, what, _sorts(letters), question, dry_run=dry_run, yes=yes):
         return
     if len(found) > MANY and not chosen.ids:
         as_job(fleet, kind, chosen, len(found), follow=follow)

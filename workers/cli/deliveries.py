@@ -61,7 +61,12 @@ def show_delivery(fleet: Context, name: str) -> None:
     from workers.deliveries import delivery
 
     one = fleet.run(lambda links: delivery(links, fleet.keys(), name))
-    fleet.data(one if fleet.json else "\n".join(delivery_lines(fleet, one, whole=True)))
+    if fleet.json:
+        fleet.data(one)
+        return
+    fleet.data("\n".join(delivery_lines(fleet, one, whole=True)))
+    if one.state == "parked":
+        fleet.data(f"  waits: {fleet.run(lambda links: _why_parked(fleet, links, one.target))}")
 
 
 @deliveries.command("retry")
@@ -111,3 +116,14 @@ def _next(one: Delivery) -> str:
     if one.state == "due":
         return f"next {when(one.due)}: {short(one.reason, 80)}"
     return short(one.reason, 80) if one.state == "dead" else ""
+
+
+async def _why_parked(fleet: Context, links: Links, target: str) -> str:
+    """What a parked delivery waits for, as its target stands now."""
+    from workers.endpoints import read_health
+
+    one = (await read_health(links, fleet.keys(), [target]))[target]
+    if one.standing == "active":
+        return "for a free place of its target, or its rate"
+    why = {"paused": "its endpoint is paused", "disabled": "its endpoint is disabled"}.get(one.standing)
+    return f"{why or 'the breaker of its endpoint is open, and a probe goes first'} ({short(one.reason, 200)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,7 +38,7 @@ def _where(function: _C) -> _C:
 
 
 @click.command()
-@click.argument("url")
+@click.argument("url", metavar="[URL]", required=False, default="")
 @click.argument("values", nargs=-1, metavar="[FIELD=VALUE]...")
 @click.option("--id", "name", default="", metavar="ID", help="Its id; derived from the host without it.")
 @click.option("--events", default="", metavar="PATTERNS", help="`tool:*, session:end`; every event without it.")
@@ -55,13 +56,21 @@ def add(
 ) -> None:  # fmt: skip
     """Add an endpoint: where webhooks go, and for which events.
 
-    FIELD=VALUE is any other field of an endpoint: `retry=fast`, `format=slack`, `timeout=5`, `headers.X-Key='${KEY}'`.
+    FIELD=VALUE is any other field of an endpoint: `retry=fast`, `format=slack`, `timeout=5`, `headers.X-Key='${KEY}'`;
+    `fleethook config schema` has them all. PagerDuty's URL is known: `format=pagerduty routing_key=env:KEY`.
     """
+    from bus.config.services import URLS
     from bus.signing import generate_secret
     from workers.endpointfiles import applied, assigned, derived_id, file_with, ids_in, ids_of, secret_file, set_with
 
     path = _path(fleet, file)
+    if re.match(r"[a-z_]+=", url):
+        url, values = "", (url, *values)
     given = applied({}, assigned(values))
+    written = url or given.pop("url", "")
+    url = written or URLS.get(given.get("format", ""), "")
+    if not url:
+        raise click.UsageError("say the URL that webhooks go to; only format=pagerduty has one of its own")
     made = generate_secret() if secret == "generate" else ""  # noqa: S105 - a word of the command line
     kept = None
 
@@ -70,7 +79,7 @@ def add(
         name = name or given.get("id") or derived_id(url, taken)
         kept = secret_file(fleet.directories().config, name) if made and not published else None
         reference = f"file:{kept}" if kept else made or secret
-        chosen = {"id": name, "url": url, "events": events, "secret": reference}
+        chosen = {"id": name, "url": written, "events": events, "secret": reference}
         rest = {key: value for key, value in given.items() if not chosen.get(key)}
         return {key: value for key, value in chosen.items() if value} | rest
 
@@ -167,11 +176,17 @@ def rotate(
     seconds, made = duration("--overlap", overlap), generate_secret()
     kept = None if published else secret_file(fleet.directories().config, name)
     reference = f"file:{kept}" if kept else made
-    result = _change(fleet, name, lambda entry: rotated(entry, reference, seconds, datetime.now(UTC)), published, file,
-                     yes, dry_run, made=made, kept=kept)  # fmt: skip
-    _tell(
-        fleet, name, result, made, "has a new secret" + (f"; the old one signs as well for {overlap}" * bool(seconds))
-    )
+    had = False
+
+    def change(entry: Entry) -> Entry:
+        nonlocal had
+        had = bool(entry.get("secret"))
+        return rotated(entry, reference, seconds, datetime.now(UTC))
+
+    result = _change(fleet, name, change, published, file, yes, dry_run, made=made, kept=kept)
+    overlapping = f"has a new secret; the old one signs as well for {overlap}"
+    _tell(fleet, name, result, made, "is signed from now on" if not had else overlapping if seconds else
+          "has a new secret; the old one signs no more")  # fmt: skip
 
 
 def _change(
@@ -203,6 +218,7 @@ def _change(
 def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
     """Show the change of a file, ask, and write it, the new secret first."""
     from bus.config.editing import replace_file
+    from bus.config.hookfile import parse_hook_file
     from workers.endpointfiles import keep_secret
 
     name = str(edited.file)
@@ -210,6 +226,8 @@ def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bo
         edited.before.splitlines(keepends=True), edited.after.splitlines(keepends=True), name, name
     )
     changes = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+    for text in sorted(_warnings(edited.read) - _warnings(parse_hook_file(edited.before, "user", file=name))):
+        fleet.say(f"warning: {text}")
     go_on = _go_on(fleet, changes, f"Write {name}?", yes, dry_run)
     if go_on:
         if made and kept is not None:
@@ -225,6 +243,11 @@ def _listed(one: Endpoint, version: str) -> dict[str, Any]:
     from workers.endpoints import Health
 
     return {**endpoint_record(one, Counter(), Health(target=one.id)), "version": version}
+
+
+def _warnings(read: HookFile) -> set[str]:
+    """The warnings of a file without their places, which move with every line."""
+    return {re.sub(r"\A.*?:\d+:\d+: ", "", text) for text in read.warnings}
 
 
 def _publish(

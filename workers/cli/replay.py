@@ -145,11 +145,15 @@ async def _counted(fleet: Context, links: Links, past: Past) -> tuple[int, Count
 
     watcher = watcher_here(fleet, links)
     await watcher.refresh(force=True)
-    events, counts = 0, Counter[str]()
+    events, counts, doubts = 0, Counter[str](), Counter[str]()
     whole = msgspec.structs.replace(past, until=past.until or await server_now(links), rate=0.0)
     async for chunk in chunks(links, fleet.keys(), whole, "count", watched(watcher)):
         events += len(chunk.again)
         counts.update(one.hook for event in chunk.again for one in event.deliveries)
+        doubts.update(chunk.doubts)
+    if doubts:
+        ((why, _),) = doubts.most_common(1)
+        fleet.say(f"warning: --where cannot be evaluated for {doubts.total():,} events, which are left out: {why}")
     return events, counts
 
 

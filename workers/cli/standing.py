@@ -93,7 +93,8 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
         )
     if done.missed:
         fleet.data(
-            f"  {done.missed} events were not owed to it: `fleethook replay --since … --endpoint {name}` sends them"
+            f"  {done.missed} events were not owed to it: `fleethook replay --since {_moment(done.since)} --endpoint {name}`"
+            " sends them"
         )
 
 
@@ -113,3 +114,8 @@ def _tell(fleet: Context, name: str, standing: str, changed: bool, note: str) ->
         fleet.data(f"{name} is {standing}" if changed else f"{name} was {standing} already")
         if changed:
             fleet.say(note)
+
+
+def _moment(ms: int) -> str:
+    """A time as `--since` takes it."""
+    return when(ms).replace(" ", "T")

@@ -100,7 +100,7 @@ def show_webhook(fleet: Context, name: str) -> None:
         return
     fleet.data(f"{one.id}  {plain(record['url'])}")
     for key, value in record.items():
-        if key not in {"id", "url"} and value not in ("", [], {}, False):
+        if key not in {"id", "url"} and value not in ("", [], {}, False, None):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
 
 
