@@ -50,8 +50,8 @@ def others(count: int) -> str:
 
 
 @asynccontextmanager
-async def process(url: str, *argv: str, namespace: str = "bench") -> AsyncIterator[None]:
-    """A Python process of ours that prints a line when it is ready; ended with the block."""
+async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[None]:
+    """A Python process of ours that prints a line when it is ready; ended with the block, `at_once` without its goodbye."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, *argv, env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -64,7 +64,7 @@ async def process(url: str, *argv: str, namespace: str = "bench") -> AsyncIterat
         yield
     finally:
         if child.returncode is None:
-            child.terminate()
+            child.kill() if at_once else child.terminate()
         await child.communicate()
 
 

@@ -29,10 +29,12 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Deliveries the plain way."""
     paced: int = 2_500
     """Events of one run at a steady pace."""
-    ills: int = 6
-    """How many kinds of ill receivers."""
+    ills: int = 9
+    """How many cases of ill receivers; the first has every kind."""
     starts: int = 3
     """The least number of times that everything is started."""
+    idle: float = 10.0
+    """Seconds that everything stands idle, each time."""
     warm_ups: int = 1
     """Rounds that do not count."""
 
@@ -50,6 +52,7 @@ QUICK: Final = Sizes(
     paced=100,
     ills=1,
     starts=1,
+    idle=1.5,
     warm_ups=0,
 )
 """Whether every comparison runs, in seconds; no figure of it is one to quote."""

@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from workers.bench.dialects import dialect_figures
-from workers.bench.pacing import isolation_figures, latency_figures
+from workers.bench.isolation import isolation_figures
+from workers.bench.pacing import latency_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
-from workers.bench.spawning import command_figures, shim_figures, start_figures
+from workers.bench.spawning import command_figures, shim_figures
+from workers.bench.starting import start_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
 Say = Callable[[str], None]

@@ -1,0 +1,51 @@
+"""What ill receivers cost the healthy ones: beside the run just before, in which all were healthy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from workers.bench.pacing import ENDPOINTS, Paced, delivering, pace
+from workers.bench.rounds import Figure, Sizes, figure
+from workers.bench.sinks import KINDS, Kind, Sink, open_sink
+
+ADDED: Final = 25.0
+"""Milliseconds that ill receivers may add to the healthy ones' 99th percentile."""
+
+CASES: Final[dict[str, tuple[Kind, ...]]] = {
+    "one of each ill": KINDS,
+    f"1 of {ENDPOINTS} silent": ("silent",),
+    **{f"9 of {ENDPOINTS} {kind}": (kind,) * 9 for kind in KINDS},
+}
+"""What is ill. The first case has every kind, and alone is what small sizes run."""
+
+
+async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
+    """Healthy endpoints beside ill ones against the run just before, in which all were healthy."""
+    figures: list[Figure] = []
+    async with open_sink() as sink:
+        for what, ills in list(CASES.items())[: sizes.ills]:
+            p99: tuple[list[float], list[float]] = ([], [])
+            share: tuple[list[float], list[float]] = ([], [])
+            for turn in range(max(1, rounds // 2)):
+                before = await _run(url, sink, sizes.paced, (), f"bench-{turn}-before", named="no name" in ills)
+                beside = await _run(url, sink, sizes.paced, ills, f"bench-{turn}-beside", named="no name" in ills)
+                for side, paced in enumerate((beside, before)):
+                    p99[side].append(paced.at(0.99) + (ADDED if side else 0.0))
+                    share[side].append(paced.share)
+            figures += [
+                figure(f"healthy p99, {what}", f"all healthy, plus {ADDED:g} ms", "ms", *p99, bar=1.0),
+                figure(f"healthy deliveries in time, {what}", "all healthy", "share", *share, bar=0.95,
+                       sense="at least"),
+            ]  # fmt: skip
+    return figures
+
+
+async def _run(url: str, sink: Sink, count: int, ills: tuple[Kind, ...], namespace: str, *, named: bool) -> Paced:
+    """One run on a fleet of its own: nothing that ill receivers left waits in the next one's way.
+
+    Where names are looked up, the healthy ones have names too.
+    """
+    healthy = range(len(ills), ENDPOINTS)
+    urls = [sink.url(ills[n] if n < len(ills) else "named" if named else "healthy", n) for n in range(ENDPOINTS)]
+    async with delivering(url, sink, namespace, urls, healthy) as send:
+        return await pace(sink, send, count, healthy)

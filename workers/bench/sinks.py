@@ -1,0 +1,154 @@
+"""The receivers of the benchmark: healthy ones that note when a delivery came, and every kind of ill one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal
+
+Kind = Literal["silent", "dripping", "resetting", "refused", "no TLS", "no name", "429"]
+KINDS: Final[tuple[Kind, ...]] = ("silent", "dripping", "resetting", "refused", "no TLS", "no name", "429")
+"""Accepts and never answers; answers a byte at a time; resets; does not listen; is no TLS; its name server is silent; 429."""
+
+_PER_CONNECTION: Final = 10
+"""Healthy ones with a name close a connection after so many answers: the next one has to look the name up."""
+
+_MARK: Final = re.compile(rb"mark-(\d+)-")
+
+
+class Sink:
+    """Receivers behind one port, told apart by path; a port where nobody listens; a name server."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, float] = {}
+        self.took: dict[int, float] = {}
+        """Milliseconds from sending to the arrival, by mark."""
+        self.more = asyncio.Event()
+        """Set at each arrival."""
+        self.port = self.closed_port = self.names_port = 0
+
+    def url(self, kind: Kind | Literal["healthy", "named"], number: int) -> str:
+        """Where the endpoint of that number is, one of that kind; `named` is healthy and has to be looked up."""
+        path = f"{kind.replace(' ', '-')}/{number}"
+        match kind:
+            case "refused":
+                return f"http://127.0.0.1:{self.closed_port}/{path}"
+            case "no TLS":
+                return f"https://127.0.0.1:{self.port}/{path}"
+            case "no name":
+                return f"http://e{number}.silent.test:{self.port}/{path}"
+            case "named":
+                return f"http://e{number}.healthy.test:{self.port}/{path}"
+        return f"http://127.0.0.1:{self.port}/{path}"
+
+    def arrived(self, body: bytes) -> None:
+        """A healthy receiver has a delivery whole; only its first arrival counts."""
+        found = _MARK.search(body)
+        mark = int(found[1]) if found else -1
+        if mark in self.sent and mark not in self.took:
+            self.took[mark] = (time.perf_counter() - self.sent[mark]) * 1000
+            self.more.set()
+
+    def begin(self) -> None:
+        """Forget the run before."""
+        self.sent.clear()
+        self.took.clear()
+
+    async def all_came(self, seconds: float) -> bool:
+        """Wait until everything that was sent to healthy ones has come; False where it has not in so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                while len(self.took) < len(self.sent):
+                    self.more.clear()
+                    await self.more.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+@asynccontextmanager
+async def open_sink() -> AsyncIterator[Sink]:
+    """The receivers on loopback, while the block lasts."""
+    sink, loop = Sink(), asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Connection(sink), "127.0.0.1", 0)
+    names, _ = await loop.create_datagram_endpoint(_Names, local_addr=("127.0.0.1", 0))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # held and not listened to, so that nobody else listens there meanwhile
+        sink.port, sink.closed_port = server.sockets[0].getsockname()[1], closed.getsockname()[1]
+        sink.names_port = names.get_extra_info("sockname")[1]
+        try:
+            yield sink
+        finally:
+            names.close()
+            server.close()
+
+
+class _Names(asyncio.DatagramProtocol):
+    """A name server: `*.healthy.test` is here, and for every other name it says nothing at all."""
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - a datagram transport, whose type asyncio hides
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:  # noqa: ANN401 - of whatever family
+        if b"\x07healthy\x04test" in data:
+            # RFC 1035: the question again, and one A record that points to its name.
+            head = data[:2] + b"\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00"
+            answer = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x00\x00\x04" + socket.inet_aton("127.0.0.1")
+            self._transport.sendto(head + data[12:] + answer, addr)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._buffer, self._answered = sink, b"", 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream has no other
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(b"\x16"):  # a TLS handshake
+            self._transport.write(b"HTTP/1.1 400 This is no TLS\r\n\r\n")
+            self._transport.close()
+            return
+        self._buffer += data
+        while True:
+            head, found, rest = self._buffer.partition(b"\r\n\r\n")
+            if not found:
+                return
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
+            if len(rest) < length:
+                return
+            self._buffer = rest[length:]
+            self._answer(head.split(b" ", 2)[1].split(b"/")[1], rest[:length])
+
+    def _answer(self, kind: bytes, body: bytes) -> None:
+        match kind:
+            case b"silent":
+                return
+            case b"dripping":
+                self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+                self._drip()
+            case b"resetting":
+                peer = self._transport.get_extra_info("socket")
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, and no end
+                self._transport.abort()
+            case b"429":
+                self._transport.write(b"HTTP/1.1 429 No\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")
+            case _:
+                self._sink.arrived(body)
+                self._answered += 1
+                closes = kind == b"named" and self._answered == _PER_CONNECTION
+                more = b"connection: close\r\n" if closes else b""
+                self._transport.write(b"HTTP/1.1 200 OK\r\n" + more + b"content-length: 0\r\n\r\n")
+                if closes:
+                    self._transport.close()
+
+    def _drip(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(b"x")
+            asyncio.get_running_loop().call_later(0.2, self._drip)

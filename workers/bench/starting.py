@@ -1,0 +1,135 @@
+"""Starting and standing still: how long `fleethook up` takes to be ready, and what it costs while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bus.config.settings import Settings
+from bus.directories import directories
+from bus.server import bus_url
+from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.supervisor import running
+
+IDLE_BAR: Final = 50.0
+"""Milliseconds of CPU a second that everything together may need while nothing happens: a twentieth of a core."""
+
+_SETTLED: Final = 1.0
+"""Seconds after the last word of readiness; by then the first chores are done."""
+
+_PROC: Final = Path("/proc")
+
+
+async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
+    """`--help` against `import click`, `up` from start to ready against one worker process alone, and `up` idle."""
+    calls = max(1, sizes.processes // 5)
+
+    async def help_page() -> float:
+        return await asyncio.to_thread(_timed, (sys.executable, "-m", "workers.cli", "--help"), calls)
+
+    async def import_click() -> float:
+        return await asyncio.to_thread(_timed, (sys.executable, "-c", "import click"), calls)
+
+    one, other = await alternate(help_page, import_click, rounds, warm_ups=sizes.warm_ups)
+    ups, alones, idle = [], [], []
+    for _ in range(max(sizes.starts, rounds // 2)):
+        up, alone, standing = await asyncio.to_thread(_up_alone_and_idle, sizes.idle)
+        ups.append(up)
+        alones.append(alone)
+        idle.append(standing)
+    figures = [
+        figure("fleethook --help", "python -c 'import click'", "ms", one, other),
+        figure("up, from start to ready", "one worker process from start to ready", "ms", ups, alones),
+    ]
+    if _PROC.is_dir():
+        figures.append(
+            figure("up, idle: CPU of all processes", "a twentieth of one core", "ms/s", idle, [IDLE_BAR], bar=1.0,
+                   note=f"{sizes.idle:g} s each")
+        )  # fmt: skip
+    return figures
+
+
+def _timed(command: tuple[str, ...], count: int) -> float:
+    took = []
+    for _ in range(count):
+        start = time.perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e3
+
+
+def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
+    """Milliseconds of `up` until everything is ready, and of one evaluator on its server; CPU of `up` idle, in ms a second."""
+    with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+        environment["FLEETHOOK_HOME"] = home
+        start = time.perf_counter()
+        with _up(environment) as pid:
+            all_up = time.perf_counter() - start
+            one = _alone(environment | {"FLEETHOOK_REDIS_URL": bus_url(Settings(), "worker", directories(environment))})
+            idle = 0.0
+            if _PROC.is_dir():
+                time.sleep(_SETTLED)
+                before, since = _cpu(pid), time.perf_counter()
+                time.sleep(seconds)
+                idle = (_cpu(pid) - before) / (time.perf_counter() - since)
+    return all_up * 1e3, one * 1e3, idle * 1e3
+
+
+@contextmanager
+def _up(environment: Mapping[str, str]) -> Iterator[int]:
+    """`fleethook up`, ready; yields its process id."""
+    places = directories(environment)
+    up = subprocess.Popen(
+        [sys.executable, "-m", "workers.cli", "up"], env=environment, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while (state := running(places)) is None or not state.ready:
+            if up.poll() is not None:
+                raise RuntimeError(f"up ended with {up.returncode}")
+            time.sleep(0.005)
+        yield up.pid
+    finally:
+        up.terminate()
+        up.wait()
+
+
+def _alone(environment: Mapping[str, str]) -> float:
+    """Seconds of one evaluator from start to ready."""
+    start = time.perf_counter()
+    alone = subprocess.Popen(
+        [sys.executable, "-m", "workers.cli", "worker", "evaluator"], env=environment, stderr=subprocess.PIPE
+    )
+    assert alone.stderr is not None  # noqa: S101 - it was asked for
+    while b"ready" not in alone.stderr.readline():
+        pass
+    one = time.perf_counter() - start
+    alone.kill()
+    alone.communicate()
+    return one
+
+
+def _cpu(root: int) -> float:
+    """Seconds of CPU of a process and of everything below it that is alive."""
+    ticks, seen, todo = 0, set[int](), [root]
+    while todo:
+        pid = todo.pop()
+        try:
+            fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+            children = (_PROC / str(pid) / "task").glob("*/children")
+            todo += [int(child) for one in children for child in one.read_text().split() if int(child) not in seen]
+        except FileNotFoundError:  # it has ended just now
+            continue
+        seen.add(pid)
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
