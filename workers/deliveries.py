@@ -219,6 +219,24 @@ async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0
     return sum(int(checked(reply, "retry")) for reply in await call_all(links, calls)) if calls else 0
 
 
+async def waits_for(links: Links, keys: Keys, name: str) -> str:
+    """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
+    asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
+    async with links.link() as link:
+        (reply,) = await link.exchange([asked])
+        found = [None if part is None else part.decode() for part in checked(reply, "reading a delivery")]
+        target, line, batch, head, members = found
+        if head:
+            return f"for its turn with {head}, whose batch it is in"
+        if batch and members is None:  # the first of a batch has the others' names, or none
+            return "for others of its batch"
+        if not line:
+            return ""
+        (reply,) = await link.exchange([("ZRANGE", keys("line", f"{target}:{line}"), 0, 0)])
+    first = [one.decode() for one in checked(reply, "reading a line")]
+    return f"for {first[0]}, which is before it in its session" if first and first[0] != name else ""
+
+
 def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
     """A delivery from its hash."""
 

@@ -110,6 +110,20 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
     assert lines(before, mine.read_text()) == sorted([
         "-     retry: gobby", "+     retry: [1, 2]", "-     headers: {X-Team: red}", "+     timeout: 5",
     ])  # fmt: skip
+    paced = ["rate=10/s", "batch={max_events: 5, max_wait: 2}"]
+    assert fleethook("webhooks", "set", "in", *paced, "--yes").code == 0
+    listed = [one for one in fleethook("webhooks", "list", "--json").lines if one["id"] == "in"]
+    for record in (fleethook("webhooks", "show", "in", "--json").json, *listed):
+        assert [record[name] for name in ("rate", "order", "batch")] == [
+            "10/s",
+            "none",
+            {"max_events": 5, "max_wait": 2},
+        ]
+    assert "max_events=5 max_wait=2" in fleethook("webhooks", "show", "in").out
+    both = fleethook("webhooks", "set", "in", "order=session", "--yes")
+    assert (both.code, "batch and order exclude each other" in both.err) == (4, True)
+    assert fleethook("webhooks", "set", "in", "order=session", "batch=", "rate=", "--yes").code == 0
+    assert fleethook("webhooks", "show", "in", "--json").json["order"] == "session"
     assert fleethook("webhooks", "remove", "in", "--yes").code == 0
     assert lines(MINE, mine.read_text()) == [f'+   allow: ["127.0.0.1:{receiver.port}"]', "+ network:"]
     assert fleethook("webhooks", "remove", "in", "--yes").code == 1

@@ -16,7 +16,7 @@ from tests.support.running import do
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.deadletters import redrive
-from workers.deliveries import deliveries, retry
+from workers.deliveries import deliveries, retry, waits_for
 from workers.endpoints import disable, enable, pause, resume
 
 TARGET = "endpoint:one"
@@ -122,6 +122,8 @@ async def test_a_batch_that_waits_for_others_dies_with_its_endpoint_and_not_an_h
         for _ in range(2):
             await publish(links, keys, turn_end())
         await until(are(links, keys, parked=2), "both wait")
+        (one, _) = await deliveries(links, keys)
+        assert await waits_for(links, keys, one.id) == "for others of its batch"
         await disable(links, keys, TARGET)
         await until(are(links, keys, dead=2), "dead letters at once")
         assert (await enable(links, keys, TARGET, recover=True)).recovered == 2

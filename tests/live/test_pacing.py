@@ -21,7 +21,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.breakers import Limits
 from workers.deadletters import redrive
-from workers.deliveries import deliveries, retry
+from workers.deliveries import deliveries, retry, waits_for
 from workers.dispatcher import GROUP
 from workers.endpoints import disable, enable, pause
 
@@ -178,6 +178,9 @@ async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, key
             await publish(links, keys, of_session("well"))
         await until(are(links, keys, due=1, parked=3, delivered=3), "the others go out")
         (head,) = await deliveries(links, keys, event=first)
+        for waiting in await deliveries(links, keys, state="parked"):
+            assert await waits_for(links, keys, waiting.id) == f"for {head.id}, which is before it in its session"
+        assert await waits_for(links, keys, head.id) == ""
         assert await retry(links, keys, [head.id]) == 1
         await until(are(links, keys, delivered=7), "and then its own")
         assert await left(links, keys) == {}

@@ -66,7 +66,7 @@ def show_delivery(fleet: Context, name: str) -> None:
         return
     fleet.data("\n".join(delivery_lines(fleet, one, whole=True)))
     if one.state == "parked":
-        fleet.data(f"  waits: {fleet.run(lambda links: _why_parked(fleet, links, one.target))}")
+        fleet.data(f"  waits: {fleet.run(lambda links: _why_parked(fleet, links, one))}")
 
 
 @deliveries.command("retry")
@@ -118,10 +118,14 @@ def _next(one: Delivery) -> str:
     return short(one.reason, 80) if one.state == "dead" else ""
 
 
-async def _why_parked(fleet: Context, links: Links, target: str) -> str:
+async def _why_parked(fleet: Context, links: Links, parked: Delivery) -> str:
     """What a parked delivery waits for, as its target stands now."""
+    from workers.deliveries import waits_for
     from workers.endpoints import read_health
 
+    if said := await waits_for(links, fleet.keys(), parked.id):
+        return said
+    target = parked.target
     one = (await read_health(links, fleet.keys(), [target]))[target]
     if one.standing == "active":
         return "for a free place of its target, or its rate"

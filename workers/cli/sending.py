@@ -85,12 +85,15 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
 async def _post(poster: Poster, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
     from bus.ids import delivery_id
     from bus.posting import Reply
+    from workers.batches import batch_body, batch_id
     from workers.retries import GivenUp
     from workers.webhooks import judge, render_body, request_headers
 
     try:
-        body = render_body(event, None, endpoint)
-        headers = request_headers(endpoint, delivery_id(event.id, endpoint.id), body, int(time.time()))
+        body, name = render_body(event, None, endpoint), delivery_id(event.id, endpoint.id)
+        if endpoint.batch is not None:
+            body, name = batch_body([body], list), batch_id([name])
+        headers = request_headers(endpoint, name, body, int(time.time()))
         reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
     except GivenUp as error:  # a secret or a variable that is missing here
         return Reply(), error.reason

@@ -106,6 +106,8 @@ def show_webhook(fleet: Context, name: str) -> None:
 
 def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
     """An endpoint as a program reads it in the list."""
+    import msgspec
+
     from bus.redaction import redact_url
 
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
@@ -113,6 +115,7 @@ def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict
         "id": one.id, "url": redact_url(one.url), "format": format_of(one), "payload": one.payload,
         "can_block": one.can_block, "events": list(one.events), "tool": one.tool, "when": one.when,
         "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
+        "rate": one.rate, "order": one.order, "batch": msgspec.to_builtins(one.batch),
         "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
     }  # fmt: skip
 
