@@ -57,8 +57,12 @@ class EndpointState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def endpoint_states(links: Links, keys: Keys, known: Iterable[str]) -> list[EndpointState]:
-    """The state of these targets and of all others that something is wrong with, by target."""
-    targets = sorted(set(known) | await _marked(links, keys))
+    """The state of these targets and of all others that something is wrong with, by target.
+
+    `known` holds every endpoint of the fleet's set: what else there is of the fleet has been taken out of it.
+    """
+    here = set(known)
+    targets = sorted(here | {one for one in await _marked(links, keys) if "@" in one})
     found: dict[str, Health] = {}
     for start in range(0, len(targets), _PAGE):
         found |= await read_health(links, keys, targets[start : start + _PAGE])

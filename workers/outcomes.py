@@ -94,9 +94,13 @@ TABLE: Final = (
 )  # fmt: skip
 """The first row that fits counts."""
 
-ENDPOINT: Final[dict[Says, str]] = {
-    "ok": "it answers", "failed": "it fails: counts for its breaker", "gone": "it is disabled", "": "nothing",
-}  # fmt: skip
+ENDPOINT: Final[dict[tuple[Means, Says], str]] = {
+    ("delivered", "ok"): "it is well",
+    ("retry", "failed"): "it fails: counts for its breaker, and for being disabled",
+    ("dead", "ok"): "it answers: counts for being disabled, and not for its breaker",
+    ("dead", "gone"): "it is disabled",
+    ("dead", ""): "nothing",
+}
 """What an answer says of its endpoint, in the README's words."""
 
 

@@ -167,6 +167,6 @@ def _standing(one: EndpointState) -> str:
 
 
 def _in(ms: int) -> str:
-    """How far ahead a time is."""
+    """When the next probe is made; one that is due waits for something to send."""
     left = ms / 1000 - time.time()
-    return f"in {left:.0f} s" if left >= 1 else "now"
+    return f"in {left:.0f} s" if left >= 1 else "with the next delivery"
