@@ -23,7 +23,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from bus.addresses import AddressPolicy, Target, vet
-from bus.errors import AnswerTooLong
+from bus.errors import AnswerTooLong, FleethookError
 from bus.phases import CLOCK
 
 KEEP_ALIVE: Final = 4.0
@@ -72,9 +72,9 @@ class Line(ResponseHandler):
         self._open = False
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits for the answer, or reads it, gets `error`."""
+        """Whoever waits for the answer, or reads it, gets `error`; not where it is whole already."""
         self.set_exception(error)
-        if self._payload is not None:
+        if self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(error)
 
     def late(self) -> None:
@@ -93,8 +93,11 @@ class Line(ResponseHandler):
             super().data_received(data)
         elif (left := len(data) + room) > 0:
             super().data_received(data[:left])
+            error = AnswerTooLong(f"{self._most >> 10} KiB came, and the answer was not whole")
             if self._payload is None or self._payload.total_bytes <= self._cap:
-                self.fail(AnswerTooLong(f"{self._most >> 10} KiB came, and the answer was not whole"))
+                self.fail(error)
+            else:  # as much of the body as is read; the connection is not to be kept
+                self.set_exception(error)
 
 
 class Pool(aiohttp.TCPConnector):
@@ -107,8 +110,12 @@ class Pool(aiohttp.TCPConnector):
             resolver=Vetting(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE, ssl=context,
             socket_factory=_timed_socket,
         )  # fmt: skip
+        if not hasattr(self, "_factory"):  # aiohttp has no public place for it
+            raise FleethookError(
+                f"aiohttp {aiohttp.__version__} makes its connections in another way; install one below 4"
+            )
         make: Any = functools.partial(Line, loop=self._loop)
-        self._factory = make  # aiohttp has no public place for it
+        self._factory = make
 
     async def ask(
         self, door: Door, head: bytes, body: bytes, *, seconds: float, cap: int, before: Before | None

@@ -66,10 +66,11 @@ async def endpoint_states(links: Links, keys: Keys, known: Iterable[str]) -> lis
     found: dict[str, Health] = {}
     for start in range(0, len(targets), _PAGE):
         found |= await read_health(links, keys, targets[start : start + _PAGE])
-    return [_state(one) for one in found.values()]
+    return [state_of(one) for one in found.values()]
 
 
-def _state(one: Health) -> EndpointState:
+def state_of(one: Health) -> EndpointState:
+    """What is said of an endpoint's health, in one record."""
     breaker, failing = one.breaker, one.failing
     circuit: Circuit = "closed" if breaker is None else "half-open" if breaker.probe else "open"
     return EndpointState(

@@ -15,7 +15,7 @@ from bus.codec import write_json
 from bus.dialects.hooking import find_http
 from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.events import Event
-from bus.hooks import Hook, HttpCall
+from bus.hooks import NATIVE, Hook, HttpCall
 from bus.ids import delivery_id, webhook_id
 from bus.posting import Poster, Reply
 from bus.redaction import redact_text
@@ -72,13 +72,18 @@ class HttpRunner:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 
     def _headers(self, hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", **fill(call.headers)}
+        own = fill(call.headers)
+        # As a delivery of this event would have it: what was asked in vain may come again as one.
+        message = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
+        now = int(time.time())
+        ours = {"Content-Type": "application/json"}
         if call.secret:
-            # As a delivery of this event would have it: what was asked in vain may come again as one.
-            message = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
-            now = int(time.time())
-            headers.update(signing.headers(self._secrets(call, now), message, now, body))
-        return headers
+            ours |= signing.headers(self._secrets(call, now), message, now, body)
+        elif hook.dialect == NATIVE:
+            ours |= {"webhook-id": message, "webhook-timestamp": str(now)}
+        # HTTP knows no case: a header of theirs beside ours of the same name would be two.
+        names = {name.lower() for name in ours}
+        return {name: value for name, value in own.items() if name.lower() not in names} | ours
 
     def _secrets(self, call: HttpCall, now: float) -> list[str]:
         """Every secret that signs at `now`; an old one that is gone already costs no question."""

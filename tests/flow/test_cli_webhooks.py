@@ -306,6 +306,10 @@ def test_pagerduty_needs_no_url_and_every_other_does(mine: Path) -> None:
     ):
         wrong = fleethook("webhooks", "add", *args, "--yes")
         assert (wrong.code in {2, 4}, said in wrong.err, mine.read_text()) == (True, True, before), wrong.err
+    whole = fleethook("webhooks", "show", "first", "--json").json
+    assert (whole["max_in_flight"], whole["enabled"], whole["resolve"]) == (10, True, "never"), (
+        "defaults are settings too"
+    )
     idle = fleethook("webhooks", "set", "first", "on_failure=deny", "--yes")
     assert (idle.code, "warning: without `can_block: true` nobody waits for it" in idle.err) == (0, True)
     assert fleethook("webhooks", "set", "first", "timeout=5", "--yes").err == "", "said once"

@@ -57,6 +57,21 @@ async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch
     assert sent == {name: getattr(EVENT, name) for name in EVENT.__struct_fields__}
 
 
+async def test_an_unsigned_question_has_its_id_and_no_header_twice() -> None:
+    seen: list[bytes] = []
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        await answer()(request, reader, writer)
+
+    await ask(serve, headers={"content-type": "text/plain", "WEBHOOK-ID": "mine", "X-Team": "blue"})
+    names = [line.partition(": ")[::2] for line in seen[0].partition(b"\r\n\r\n")[0].decode().splitlines()[1:]]
+    sent = {name.lower(): value for name, value in names}
+    assert len(sent) == len(names)
+    assert (sent["webhook-id"], sent["content-type"], sent["x-team"]) == ("e0123_remote", "application/json", "blue")
+    assert "webhook-signature" not in sent
+
+
 @pytest.mark.req("G-08")
 async def test_while_a_secret_is_rotated_both_sign(tmp_path: Path) -> None:
     new, old, older, gone = (signing.generate_secret() for _ in range(4))

@@ -161,6 +161,10 @@ async def _endless_length(cage: Cage) -> None:
     await _endless(cage, b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n", b"x" * 16_384)
 
 
+async def _endless_answers(cage: Cage) -> None:
+    await _endless(cage, OK, b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" * 400)
+
+
 async def _tiny_chunks(cage: Cage) -> None:
     await _endless(cage, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 2_000)
 
@@ -302,6 +306,7 @@ def animals() -> list[Animal]:
         Animal("endless-headers", _endless_headers, "due", "protocol"),
         Animal("endless-trailers", _endless_trailers, "due", "protocol"),
         Animal("endless-length", _endless_length, "delivered", status=200),
+        Animal("endless-answers", _endless_answers, "delivered", status=200),
         Animal("endless-tiny-chunks", _tiny_chunks, "due", ENDLESS, 200),
         Animal("endless-chunk-extension", _chunk_extension, "due", ENDLESS, 200),
         Animal("gzip-bomb", _gzip_bomb, "delivered", status=200),

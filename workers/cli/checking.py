@@ -115,7 +115,9 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
     if endpoint is None:
         raise NotFound(f"no endpoint is called {name!r} here; see `fleethook webhooks list`")
     if not endpoint.secret:
-        raise ConfigError(f"endpoint {name!r} has no secret: its webhooks are unsigned")
+        raise ConfigError(
+            f"endpoint {name!r} is unsigned", hint=f"`fleethook webhooks rotate {name}` makes it a secret"
+        )
     return secrets_of(endpoint, time.time())
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooks import Endpoint
     from workers.endpointfiles import Change, Edited, Entry
     from workers.targets import Looked
+
+_CHECKED: Final = frozenset({"fleethook", "cloudevents"})
+"""Formats whose receivers are somebody's own program, which can look at a signature."""
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 
@@ -103,8 +106,10 @@ def add(
     _tell(fleet, name, result, made, "is added")
     if result["written"] and not fleet.json:
         show_table(fleet, [record])
-    if not fleet.json and not (made or secret):
-        fleet.say("it is unsigned: receivers cannot tell who sent it (`fleethook webhooks rotate` makes a secret)")
+    if result["written"] and not (fleet.json or record["secret"]) and record["format"] in _CHECKED:
+        fleet.say(
+            f"it is unsigned: receivers cannot tell who sent it (`fleethook webhooks rotate {name}` makes a secret)"
+        )
 
 
 @click.command("set")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from workers.cli.output import Colour, printable
 if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish` and `--help` have none
     from bus.events import Event
     from bus.verdicts import Part, Verdict
+    from workers.ailing import EndpointState
     from workers.deliveries import Attempt, Delivery
     from workers.reading import Seen
     from workers.trace import Relative, Trace
@@ -248,3 +250,33 @@ def _relative(fleet: Context, one: Relative) -> str:
 
 def _local(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
+
+
+def standing_text(one: EndpointState) -> str:
+    """What there is to say of how an endpoint stands, on one line; `active` where there is nothing."""
+    from workers.endpoints import DISABLED
+
+    if one.healthy:
+        return f"active, {one.parked} parked" if one.parked else "active"
+    parts = [f"{one.standing} since {when(one.since)}{f' by {plain(one.by)}' if one.by else ''}"]
+    if one.standing == "active":
+        parts = [f"nothing but failures since {when(one.failing_since)} ({one.failures})"]
+    elif one.standing == "open":
+        probe = "a probe is under way" if one.breaker == "half-open" else f"next probe {_in(one.next_probe)}"
+        parts = [f"breaker {one.breaker} since {when(one.since)}, {probe}"]
+    if one.percent and one.standing != "disabled":
+        parts.append(f"{one.percent} % of the time after which it is disabled")
+    if one.parked:
+        parts.append(f"{one.parked} parked")
+    if one.missed:
+        parts.append(f"{one.missed} events not owed to it")
+    why = short(one.reason.removeprefix(DISABLED), 160)
+    undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
+    name = plain(one.endpoint).partition("@")[0]
+    return ", ".join(parts) + (f": {why}" if why else "") + (f"; `fleethook webhooks {undo} {name}`" if undo else "")
+
+
+def _in(ms: int) -> str:
+    """When the next probe is made; one that is due waits for something to send."""
+    left = ms / 1000 - time.time()
+    return f"in {left:.0f} s" if left >= 1 else "with the next delivery"

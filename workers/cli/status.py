@@ -92,6 +92,7 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
 
 
 def _show(fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState]) -> None:
+    from workers.cli.showing import plain, standing_text
     from workers.status import read_spools
 
     spools = found.spools if found is not None else read_spools(fleet.directories())
@@ -113,7 +114,8 @@ def _show(fleet: Context, found: Status | None, here: State | None, endpoints: l
         fleet.data(f"up          {text}{f', {restarts} restarts' if restarts else ''}")
     for one in endpoints:
         if not one.healthy:
-            fleet.data(fleet.style(f"endpoint    {_standing(one)}", "red" if one.standing == "disabled" else "yellow"))
+            said = f"endpoint    {plain(one.endpoint)}  {standing_text(one)}"
+            fleet.data(fleet.style(said, "red" if one.standing == "disabled" else "yellow"))
     for spool in spools:
         waiting = f"{spool.records} events ({spool.bytes} bytes) wait on this disk, {spool.dropped} lost"
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
@@ -140,33 +142,3 @@ def _show_server(fleet: Context, found: Status) -> None:
     fleet.data(f"fallbacks   {found.stats.get('fallbacks', 0)}")
     if counted:
         fleet.data("counted     " + ", ".join(f"{name} {number}" for name, number in sorted(counted.items())))
-
-
-def _standing(one: EndpointState) -> str:
-    """What there is to say of an endpoint, on one line."""
-    from workers.cli.showing import plain, short, when
-    from workers.endpoints import DISABLED
-
-    name = plain(one.endpoint)
-    parts = [f"{one.standing} since {when(one.since)}{f' by {plain(one.by)}' if one.by else ''}"]
-    if one.standing == "active":
-        parts = [f"nothing but failures since {when(one.failing_since)} ({one.failures})"]
-    elif one.standing == "open":
-        probe = "a probe is under way" if one.breaker == "half-open" else f"next probe {_in(one.next_probe)}"
-        parts = [f"breaker {one.breaker} since {when(one.since)}, {probe}"]
-    if one.percent and one.standing != "disabled":
-        parts.append(f"{one.percent} % of the time after which it is disabled")
-    if one.parked:
-        parts.append(f"{one.parked} parked")
-    if one.missed:
-        parts.append(f"{one.missed} events not owed to it")
-    why = one.reason.removeprefix(DISABLED)
-    said = f"{name}  {', '.join(parts)}" + (f": {short(why, 160)}" if why else "")
-    undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
-    return f"{said}; `fleethook webhooks {undo} {name.partition('@')[0]}`" if undo else said
-
-
-def _in(ms: int) -> str:
-    """When the next probe is made; one that is due waits for something to send."""
-    left = ms / 1000 - time.time()
-    return f"in {left:.0f} s" if left >= 1 else "with the next delivery"

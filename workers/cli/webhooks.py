@@ -10,7 +10,7 @@ import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooksets import in_force
-from workers.cli.showing import plain
+from workers.cli.showing import plain, standing_text
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -82,6 +82,7 @@ def list_webhooks(fleet: Context) -> None:
 def show_webhook(fleet: Context, name: str) -> None:
     """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
     from bus.ids import host_name
+    from workers.ailing import state_of
     from workers.deliveries import deliveries as listed
     from workers.deliveries import endpoint_target
     from workers.endpoints import read_health
@@ -98,9 +99,10 @@ def show_webhook(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data(record)
         return
+    record["standing"] = standing_text(state_of(health[target]))
     fleet.data(f"{one.id}  {plain(record['url'])}")
     for key, value in record.items():
-        if key not in {"id", "url"} and value not in ("", [], {}, False, None):
+        if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
 
 
@@ -147,7 +149,7 @@ def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any
     from bus.sealing import fingerprint
     from workers.retries import schedule_of
 
-    settings = {key: value for key, value in msgspec.to_builtins(one).items()
+    settings = {key: value for key, value in msgspec.to_builtins(msgspec.structs.asdict(one)).items()
                 if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
     return {
         **endpoint_record(one, states, health), **_health(health), **settings, "format": format_of(one),

@@ -1,0 +1,52 @@
+"""What `bus/lines.py` uses of aiohttp beyond its public face: a release that changes it fails here, and says where."""
+
+from __future__ import annotations
+
+import inspect
+
+import aiohttp
+import pytest
+from aiohttp.client_proto import ResponseHandler
+
+from bus.addresses import policy
+from bus.lines import Door, Line, Pool
+
+
+async def nowhere(host: str, port: int) -> list[str]:
+    """No name is looked up here."""
+    raise AssertionError(f"{host}:{port}")
+
+
+async def test_a_pool_makes_lines() -> None:
+    async with Pool(policy([]), None, nowhere) as pool:
+        assert isinstance(pool._factory(), Line)
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        (aiohttp.TCPConnector.connect, {"req", "traces", "timeout"}),
+        (ResponseHandler.set_response_params, {"read_until_eof", "auto_decompress", "read_bufsize"}),
+        (ResponseHandler.set_exception, {"exc"}),
+    ],
+)
+def test_what_is_called_takes_what_we_give(what: object, names: set[str]) -> None:
+    assert callable(what)
+    assert names <= set(inspect.signature(what).parameters)
+
+
+async def test_a_line_has_what_its_answer_is_told_by() -> None:
+    async with Pool(policy([]), None, nowhere) as pool:
+        line = pool._factory()
+        assert (line.transport, line.exception(), line.should_close, line._payload) == (None, None, False, None)
+
+
+async def test_a_door_is_known_by_scheme_host_and_port() -> None:
+    keys = [Door(f"{url}/a?b=%2F").connection_key for url in
+            ("https://a.test", "https://a.test:443", "http://a.test", "https://b.test", "https://a.test:8443")]  # fmt: skip
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 4
+    assert [Door(url).host_line for url in ("https://a.test/", "http://a.test:81/", "http://[::1]/")] == [
+        "Host: a.test\r\n", "Host: a.test:81\r\n", "Host: [::1]\r\n",
+    ]  # fmt: skip
+    assert Door("https://a.test/a?b=%2F").request_line == "POST /a?b=%2F HTTP/1.1\r\n"
