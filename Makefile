@@ -49,7 +49,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 chaos: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/chaos --timeout 1800 -s
+	$(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench
