@@ -170,6 +170,9 @@ def check_address(target: Target, address: str | Address, allowed: AddressPolicy
     _judge(target, address, allowed)
 
 
+_NEVER = "which can never be a target"
+
+
 def vet(target: Target, addresses: Sequence[str], allowed: AddressPolicy) -> list[str]:
     """Return the addresses to connect to, in their order and without repeats; refuse the target if any is bad.
 
@@ -178,6 +181,17 @@ def vet(target: Target, addresses: Sequence[str], allowed: AddressPolicy) -> lis
     if not addresses:
         raise TargetRefused(f"{target.host} has no address")
     return list(dict.fromkeys(str(_judge(target, address, allowed)) for address in addresses))
+
+
+def never(target: Target) -> str:
+    """Why no allow list can open a target, as far as its URL alone says it; empty where one could."""
+    if target.literal is None and target.host not in _METADATA_NAMES:
+        return ""
+    try:
+        _judge(target, target.literal or "", policy([]))
+    except TargetRefused as error:
+        return error.reason if target.literal is None or error.reason.endswith(_NEVER) else ""
+    return ""
 
 
 def _judge(target: Target, address: str | Address, allowed: AddressPolicy) -> Address:
@@ -198,7 +212,7 @@ def _judge(target: Target, address: str | Address, allowed: AddressPolicy) -> Ad
     if target.literal is None:
         shown = f"{target.host} is at {shown}"
     if not listable or wrapped not in ("", "IPv4-mapped", "NAT64"):
-        raise TargetRefused(f"{shown}, which can never be a target")
+        raise TargetRefused(f"{shown}, {_NEVER}")
     if wrapped == "NAT64" and not _listed(target, given, allowed):
         raise TargetRefused(f"{shown}; allow {_NAT64} if this network has NAT64")
     needs_listing = bool(what) or wrapped == "IPv4-mapped" or (target.literal is None and _is_private_name(target.host))

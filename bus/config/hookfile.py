@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.addresses import parse_target
+from bus.addresses import never, parse_target
 from bus.addresses import policy as address_policy
 from bus.config import contents
 from bus.config.contents import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
@@ -111,9 +111,10 @@ class _Reader:
         allow = (*allow, *found.network_allow)
         problems = [*self.problems, *found.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
+        closed = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
         result = HookFile(
             self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
-            allow, tuple(problems), (*self.warnings, *found.warnings, *refused_targets(found, address_policy(allow))),
+            allow, tuple(problems), (*self.warnings, *found.warnings, *closed),
             imports=tuple(found.imports), sections=found.sections, sources=sources(found),
         )  # fmt: skip
         return result.sealed()
@@ -282,7 +283,8 @@ class _Reader:
         return False
 
     def url(self, path: PathParts, url: str) -> None:
-        self.accepts(path, partial(parse_target, url))
+        if self.accepts(path, partial(parse_target, url)) and (why := never(parse_target(url))):
+            self.report(path, why)
 
     def headers(self, path: PathParts, headers: Mapping[str, str]) -> None:
         for name, value in headers.items():

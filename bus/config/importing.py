@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.addresses import AddressPolicy, check_address, parse_target
+from bus.addresses import AddressPolicy, check_address, never, parse_target
 from bus.config.contents import HookFile, Imported, matcher_checks
 from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
 from bus.config.format import ID_PATTERN, ImportEntry
@@ -256,10 +256,10 @@ def _at(error: ConfigError, origin: str) -> ConfigError:
     return kind(error.message, file=file or origin, line=int(line) if line.isdigit() else 0, hint=error.hint)
 
 
-def refused_targets(found: Gathered, allowed: AddressPolicy) -> Iterator[str]:
-    """A warning for each imported URL whose host is this machine or a private address that nothing opens."""
-    targets = [(one.origin, one.url) for one in found.endpoints]
-    targets += [(hook.origin, hook.http.url) for hook in found.hooks if hook.http is not None]
+def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowed: AddressPolicy) -> Iterator[str]:
+    """A warning for each URL whose host is this machine or a private address that nothing opens."""
+    targets = [(one.origin, one.url) for one in endpoints]
+    targets += [(hook.origin, hook.http.url) for hook in hooks if hook.http is not None]
     for origin, url in targets:
         try:
             target = parse_target(url)
@@ -267,8 +267,11 @@ def refused_targets(found: Gathered, allowed: AddressPolicy) -> Iterator[str]:
             if address is not None:
                 check_address(target, address, allowed)
         except TargetRefused as error:
-            hint = f'add `network: {{allow: ["{target.host}:{target.port}"]}}` to your fleethook.yaml'
-            yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}; {hint}"
+            place = f"[{target.host}]" if ":" in target.host else target.host
+            hint = (
+                "" if never(target) else f'; add `network: {{allow: ["{place}:{target.port}"]}}` to your fleethook.yaml'
+            )
+            yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}{hint}"
 
 
 def _unique(wanted: str, ids: set[str], path: str) -> str:

@@ -106,3 +106,30 @@ def test_what_can_block_does_not_do_is_said() -> None:
     (idle,) = read("url: 'https://x.example/', on_failure: deny").warnings
     assert "nobody waits for it" in idle
     assert read("url: 'https://x.example/', can_block: true, on_failure: deny").warnings == ()
+
+
+@pytest.mark.req("G-06", "P-13")
+@pytest.mark.parametrize(
+    "url",
+    ["http://169.254.169.254/latest", "https://[::ffff:169.254.169.254]/", "http://metadata.google.internal/x",
+     "http://[fe80::1]/", "http://0.0.0.0/", "http://224.0.0.1/"],
+)  # fmt: skip
+def test_what_can_never_be_a_target_is_refused_when_the_file_loads(url: str) -> None:
+    (problem,) = read(f"url: '{url}'").problems
+    assert "can never be a target" in str(problem) or "metadata name" in str(problem)
+    (problem,) = parse_hook_file(f"hooks: [{{id: a, on: '*', http: '{url}'}}]", "user").problems
+    assert problem.path == "hooks[0].http"
+
+
+@pytest.mark.req("G-06")
+@pytest.mark.parametrize(
+    "url", ["http://10.0.0.1/x", "http://[::1]:9000/", "http://localhost:9000/", "http://[fd00::1]/"]
+)
+def test_a_private_target_that_nothing_opens_is_pointed_out(url: str) -> None:
+    found = read(f"url: '{url}', can_block: true")
+    (warning,) = found.warnings
+    assert "which is not in the allow list" in warning
+    assert len(found.endpoints) == 1, "another layer may open it"
+    place = warning.partition('allow: ["')[2].partition('"')[0]
+    opened = parse_hook_file(f"endpoints: [{{id: a, url: '{url}'}}]\nnetwork: {{allow: ['{place}']}}\n", "fleet")
+    assert (opened.problems, opened.warnings) == ((), ())
