@@ -48,17 +48,23 @@ class Program:
 
     def run(self, prompt: str, home: Path, project: Path, model: str) -> subprocess.CompletedProcess[str]:
         """One prompt, to its end."""
+        return subprocess.run(
+            [self.command(), *self.arguments, prompt], cwd=project, env=self.environment(home, project, model),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+
+    def command(self) -> str:
+        """Its program, absolute."""
+        return str(self.installed() / "node_modules" / ".bin" / self.binary)
+
+    def environment(self, home: Path, project: Path, model: str) -> dict[str, str]:
+        """All that it sees, once its settings are written."""
         path = [*(str(one) for one in self.on_path()), "/usr/local/bin", "/usr/bin", "/bin"]
-        env = {
+        return {
             "HOME": str(home), "PATH": os.pathsep.join(path), "LANG": "C.UTF-8", "TERM": "dumb", "CI": "1",
             "NO_PROXY": "127.0.0.1,localhost", "DO_NOT_TRACK": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
             **self.prepare(home, project, model),
         }  # fmt: skip
-        command = [str(self.installed() / "node_modules" / ".bin" / self.binary), *self.arguments, prompt]
-        return subprocess.run(
-            command, cwd=project, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
-            check=False,
-        )  # fmt: skip
 
 
 class Missing(Exception):

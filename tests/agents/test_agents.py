@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.asking import SESSIONS
 from tests.agents.model import Model, playing
 from tests.agents.programs import PROGRAMS, Missing, Program
 
@@ -35,6 +36,12 @@ hooks:
     command: |
       cat > /dev/null
       echo '{"decision": "allow", "updated_input": {"command": "echo rewritten-by-hook | tee -a ran.txt"}}'
+  - id: permits
+    on: permission:request
+    rule: {command: [permitted], decision: allow}
+  - id: refuses
+    on: permission:request
+    rule: {command: [refused], decision: deny, reason: policy P-2 refuses it}
   - id: remembers
     on: [session:start, user:prompt_submit]
     command: cat > /dev/null; echo remember-the-milk
@@ -141,3 +148,28 @@ def test_an_agent_program_obeys_the_bus(world: World, name: str) -> None:
     world.fleethook("uninstall", name, "--yes")
     assert files(world.home) in (settled, before), "an uninstall leaves every file as it was"
     assert world.run(program, "echo forbidden | tee -a ran.txt") == "forbidden\n"
+
+
+@pytest.mark.req("B-08", "X-01")
+@pytest.mark.parametrize("name", [name for name in chosen() if name in SESSIONS])
+def test_a_question_for_the_person_is_answered_by_the_bus(world: World, name: str) -> None:
+    program = PROGRAMS[name]
+    try:
+        world.on_path = program.on_path()
+    except Missing as error:
+        pytest.skip(f"{name} cannot be had here: {error}")
+    env = program.environment(world.home, world.project, world.model.url)
+    world.fleethook("install", name, "--yes")
+
+    def ask(word: str) -> tuple[int, str]:
+        ran = world.project / "ran.txt"
+        ran.unlink(missing_ok=True)
+        world.model.asks(f"echo {word} | tee -a ran.txt")
+        asked = SESSIONS[name](program.command(), env, world.project)
+        return len(asked), ran.read_text() if ran.exists() else ""
+
+    assert ask("marker") == (1, ""), "nobody has an opinion: the person is asked, and says no"
+    assert ask("refused") == (0, "")
+    assert "policy P-2 refuses it" in world.model.told
+    assert ask("permitted") == (0, "permitted\n")
+    world.fleethook("uninstall", name, "--yes")

@@ -105,7 +105,7 @@ OBSERVED = {  # row of the observation: (exit code, stdout, stderr, whether the 
 
 def test_every_event_is_recorded() -> None:
     assert {native_of(path) for path in RECORDED} == set(TYPES) == set(codex.CAPABILITIES) == set(EXPECTED)
-    assert len(RECORDED) == 21
+    assert len(RECORDED) == 22
 
 
 @pytest.mark.req("B-08", "X-01")
