@@ -105,6 +105,15 @@ async def enable(links: Links, keys: Keys, target: str, *, recover: bool = False
     return Enabled(since=since, missed=missed, dead=len(dead), recovered=again)
 
 
+async def forget(links: Links, keys: Keys, target: str) -> None:
+    """Keep nothing of how an endpoint did that was taken out, and let what waits for it go its way: to the dead letters.
+
+    To be called when the workers know that it is gone; until then they would send it what waits.
+    """
+    was = await _halt(links, keys, target, "paused", "taken out", "")
+    await _resume(links, keys, target, was or "paused", "forgotten")
+
+
 async def recoverable(links: Links, keys: Keys, target: str) -> list[str]:
     """The ids of an endpoint's dead letters that died of its being disabled, newest first."""
     letters = await dead_letters(links, keys, reason=DISABLED, target=target, most=_ALL)

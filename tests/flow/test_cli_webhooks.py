@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -317,3 +318,31 @@ def test_pagerduty_needs_no_url_and_every_other_does(mine: Path) -> None:
     assert "first is signed from now on" in first
     assert "; the old one signs as well for 24h" in fleethook("webhooks", "rotate", "first", "--yes").out
     assert "; the old one signs no more" in fleethook("webhooks", "rotate", "first", "--overlap", "0", "--yes").out
+
+
+@pytest.mark.req("G-10")
+def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once(
+    server: Server, keys: Keys, mine: Path
+) -> None:
+    with ExitStack() as stack:
+        receiver = stack.enter_context(receiving_beside())
+        text = (f"endpoints:\n  - {{id: one, url: '{receiver.url()}', events: 'turn:end', max_in_flight: 5}}\n"
+                f"  - {{id: two, url: '{receiver.url()}', events: 'session:end'}}\n"
+                f"network: {{allow: ['127.0.0.1:{receiver.port}']}}\n")  # fmt: skip
+        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        stack.enter_context(workers(server.url, keys, mine.parent.parent, "dispatcher", "carrier"))
+        assert fleethook("webhooks", "pause", "one").code == 0
+        for number in range(20):
+            assert fleethook("publish", stdin=json.dumps({"type": "turn:end", "data": {"n": number}})).code == 0
+
+        def counted(state: str) -> int:
+            return len(fleethook("deliveries", "list", "--endpoint", "one", "--state", state, "--json").lines)
+
+        wait_until(lambda: counted("parked") == 20, "all wait")
+        removed = fleethook("webhooks", "remove", "one", "--fleet", "--yes", "--json")
+        assert (removed.code, removed.json["waiting"]) == (0, 20)
+        wait_until(lambda: counted("dead") == 20, "all are dead letters")
+        assert receiver.got == [], "nothing was sent to what is gone"
+        assert fleethook("webhooks", "remove", "two", "--fleet", "--yes", "--json").json["waiting"] == 0
+        assert fleethook("status", "--json").json["endpoints"][0]["endpoint"].startswith("first@")
+        assert len(fleethook("status", "--json").json["endpoints"]) == 1

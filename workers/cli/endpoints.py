@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +21,9 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooks import Endpoint
     from workers.endpointfiles import Change, Edited, Entry
     from workers.targets import Looked
+
+_IN_FORCE_SECONDS: Final = 1.2
+"""After so long every worker knows of a change; they look twice a second."""
 
 _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
 """Formats whose receivers are somebody's own program, which can look at a signature."""
@@ -140,7 +144,10 @@ def set_values(
         known = _published(fleet)[0].network_allow if published else _allowed(_path(fleet, file))
         allow = _opened(fleet, _look(fleet, url, known), open_it)
     result = _change(fleet, name, lambda entry: applied(entry, changes), published, file, yes, dry_run, allow=allow)
+    gone = result["written"] and (changes.get("enabled") is False or changes.get("id", name) != name)
+    waited = _let_go(fleet, name, published) if gone else 0
     _tell(fleet, str(changes.get("id") or name), result, "", "is changed")
+    _tell_waited(fleet, waited)
 
 
 @click.command()
@@ -156,9 +163,9 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
         result = _publish(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
     else:
         result = _write(fleet, file_without(_path(fleet, file), name), "", None, yes, dry_run)
-    _tell(fleet, name, result, "", "is removed")
-    if result["written"] and not fleet.json:
-        fleet.say("deliveries that still wait for it become dead letters")
+    waited = _let_go(fleet, name, published) if result["written"] else 0
+    _tell(fleet, name, {**result, "waiting": waited}, "", "is removed")
+    _tell_waited(fleet, waited)
 
 
 @click.command()
@@ -192,6 +199,34 @@ def rotate(
     overlapping = f"has a new secret; the old one signs as well for {overlap}"
     _tell(fleet, name, result, made, "is signed from now on" if not had else overlapping if seconds else
           "has a new secret; the old one signs no more")  # fmt: skip
+
+
+def _tell_waited(fleet: Context, waited: int) -> None:
+    if waited and not fleet.json:
+        fleet.say(f"{waited:,} deliveries that waited for it become dead letters")
+
+
+def _let_go(fleet: Context, name: str, published: bool) -> int:
+    """Forget how an endpoint did, once the workers know that it is gone; how many deliveries waited for it."""
+    from bus.errors import Unreachable
+    from bus.ids import host_name
+    from workers.ailing import state_of
+    from workers.deliveries import endpoint_target
+    from workers.endpoints import forget, read_health
+
+    target = f"endpoint:{name}" if published else f"endpoint:{name}@{host_name()}"
+    try:
+        state = state_of(fleet.run(lambda links: read_health(links, fleet.keys(), [target]))[target])
+        if state.healthy and not state.parked:
+            return 0
+        time.sleep(_IN_FORCE_SECONDS)
+        others = in_force(fleet).endpoints.values()
+        if any(endpoint_target(one, host_name()) == target for one in others):
+            return 0  # another file in force has one of this name
+        fleet.run(lambda links: forget(links, fleet.keys(), target))
+    except Unreachable:
+        return 0  # a file can be edited without a server
+    return state.parked
 
 
 def _change(
