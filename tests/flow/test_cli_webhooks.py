@@ -346,3 +346,20 @@ def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once
         assert fleethook("webhooks", "remove", "two", "--fleet", "--yes", "--json").json["waiting"] == 0
         assert fleethook("status", "--json").json["endpoints"][0]["endpoint"].startswith("first@")
         assert len(fleethook("status", "--json").json["endpoints"]) == 1
+
+
+def test_ones_own_endpoint_is_tested_and_received_without_a_server(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{mine}.sock")
+    with receiving_beside() as receiver:
+        assert (
+            fleethook("webhooks", "add", receiver.url(), "--id", "in", "--allow", "--secret", "generate", "--yes").code
+            == 0
+        )
+        sent = fleethook("webhooks", "test", "in")
+        assert (sent.code, "without the fleet's hooks" in sent.err, len(receiver.got)) == (0, True, 1)
+        (got,) = receiver.got
+        message = "".join(f"{name}: {value}\n" for name, value in got.headers.items()) + "\n" + got.body.decode()
+        held = fleethook("webhooks", "verify", "--endpoint", "in", stdin=message)
+        assert (held.code, held.out) == (0, "the signature holds\n"), held.err
+        assert fleethook("webhooks", "remove", "in", "--yes").code == 0
+    assert fleethook("webhooks", "list").code == 3

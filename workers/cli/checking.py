@@ -111,7 +111,7 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
     from bus.errors import ConfigError, NotFound
     from workers.webhooks import secrets_of
 
-    endpoint = in_force(fleet).endpoints.get(name)
+    endpoint = in_force(fleet, needed=False).endpoints.get(name)
     if endpoint is None:
         raise NotFound(f"no endpoint is called {name!r} here; see `fleethook webhooks list`")
     if not endpoint.secret:

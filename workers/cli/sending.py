@@ -33,7 +33,7 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
     """
     import asyncio
 
-    hooks = in_force(fleet)
+    hooks = in_force(fleet, needed=False)
     endpoint = find_endpoint(hooks, name)
     incident = endpoint.format == "pagerduty"
     if incident:
