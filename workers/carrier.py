@@ -22,6 +22,7 @@ from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_al
 from workers.attempts import Attempts, Result, Taken, members
 from workers.breakers import Failures, Limits, change_text
 from workers.deliveries import KEPT_ATTEMPTS, Attempt, attempt_record, now_ms
+from workers.inflight import InFlight
 from workers.posters import Posters
 from workers.process import SELDOM, drained
 from workers.retries import AttemptFailed, GivenUp, next_delay
@@ -41,8 +42,6 @@ SETTLE_SECONDS: Final = 0.005
 TURN_SECONDS: Final = 0.003
 """Who is busy reads no more often, and what came meanwhile at once: with 500 events a second on one core, 95 % are at
 their receiver within half the time that they need when each is read for itself (measured)."""
-
-_GATHER_SECONDS: Final = 0.01
 
 MOST_TAKEN: Final = 32 * 1024 * 1024
 """Bytes of events' bodies that come in one reply: a hundred of the largest would be 1.6 GiB."""
@@ -87,10 +86,8 @@ class Carrier:
             links, keys, group=GROUP, name=self.name, role="carrier", about=f"carrier {host}",
             streams=(keys("deliveries"), keys("deliveries", host)),
         )  # fmt: skip
-        self._in_flight, self._keep_ms, self._drain = in_flight, keep_ms, drain
-        self._enough = max(1, in_flight // 4)
-        self._busy: set[asyncio.Task[None]] = set()
-        self._waiter: asyncio.Future[None] | None = None
+        self._keep_ms, self._drain = keep_ms, drain
+        self._busy = InFlight(in_flight)
         self._held: set[tuple[str, str]] = set()
         self._outcomes: list[Outcome] = []
         self._settling = asyncio.Event()
@@ -118,11 +115,11 @@ class Carrier:
             async with Posters() as posters:
                 try:
                     await self._carry(stop, idle, posters)
-                    await drained(self._busy, self._drain, self._beat)
+                    await drained(self._busy.tasks, self._drain, self._beat)
                 finally:  # before the connections go: an attempt that is broken off has no outcome
-                    for task in self._busy:
+                    for task in self._busy.tasks:
                         task.cancel()
-                    await asyncio.gather(*self._busy, return_exceptions=True)
+                    await asyncio.gather(*self._busy.tasks, return_exceptions=True)
         finally:
             settler.cancel()
             await asyncio.gather(settler, return_exceptions=True)
@@ -155,11 +152,11 @@ class Carrier:
     async def _turn(self, posters: Posters) -> bool:
         """Read what there is room for, and start it; whether there was anything."""
         await self._watcher.refresh()
-        room = self._in_flight - len(self._busy)
-        if room < self._enough:
-            room = await self._wait_for_room()
-            if room <= 0:
-                return True
+        room = await self._busy.room()
+        if not room:
+            async with self._links.link() as link:
+                await link.exchange(self._consumer.beat_commands())
+            return True
         entries = await self._consumer.strays(self._held)
         if time.monotonic() >= self._adopt_from:
             entries += await self._consumer.adopt(room)
@@ -170,31 +167,8 @@ class Carrier:
         for taken in await self._take(entries):
             self._held.add(taken.key)
             task = asyncio.create_task(self._attempt(taken, posters))
-            self._busy.add(task)
-            task.add_done_callback(self._done)
+            self._busy.add(task, command=taken.kind == "command")
         return bool(entries)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._busy.discard(task)
-        if self._waiter is not None and self._in_flight - len(self._busy) >= self._enough:
-            _wake(self._waiter)
-
-    async def _wait_for_room(self) -> int:
-        """Wait until a share of the places is free, shortly if any is: reading for each single one costs a round trip."""
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        room = self._in_flight - len(self._busy)
-        timer = loop.call_later(_GATHER_SECONDS if room > 0 else _READ_SECONDS, _wake, self._waiter)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            timer.cancel()
-        room = self._in_flight - len(self._busy)
-        if room <= 0:
-            async with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands())
-        return room
 
     async def _take(self, entries: Sequence[Entry]) -> list[Taken]:
         if not entries:
@@ -392,8 +366,3 @@ async def gather(last: float) -> None:
     left = last + TURN_SECONDS - time.monotonic()
     if left > 0:
         await asyncio.sleep(left)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -282,7 +282,7 @@ async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
 ) -> None:
     waits = ", ".join(["0.02"] * 50)
     async with running(
-        server, keys, links, f'events: "turn:*", retry: [{waits}]', limits=Limits(0.2, 0.8, disable_after=6.0)
+        server, keys, links, f'events: "turn:*", retry: [{waits}]', limits=Limits(0.2, 0.25, disable_after=6.0)
     ) as receiver:
         receiver.usual = Answer(503)
         for _ in range(4):

@@ -86,3 +86,31 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
         tell(f"peak {peak / MIB:.1f} MiB")
         assert peak <= 90 * MIB
         assert set(receiver.attempts.values()) == {1}
+
+
+@pytest.mark.req("B-06", "G-09")
+async def test_more_silent_endpoints_than_a_carrier_has_places_hold_up_no_other(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    """Twelve that accept and never answer, ten attempts each, and 20 places: the healthy one is told at once."""
+    async with receiving() as receiver, Counting() as silent:
+        silent.gate.clear()
+        ill = "\n".join(
+            f'  - {{id: ill{n}, url: "http://127.0.0.1:{silent.port}/good", timeout: 60}}' for n in range(12)
+        )
+        await publish_hooks(links, keys, f"""
+network: {{allow: ["127.0.0.1:{silent.port}", "127.0.0.1:{receiver.port}"]}}
+endpoints:
+{ill}
+  - {{id: healthy, url: "{receiver.url()}"}}
+""")  # fmt: skip
+        async with dispatching(server.url, keys), carrying(server.url, keys, in_flight=20, drain=0.1):
+            names = [await publish(links, keys, turn_end()) for _ in range(20)]
+
+            async def all_told() -> bool:
+                told = [await deliveries(links, keys, event=name, state="delivered") for name in names]
+                return all([one.hook for one in found] == ["healthy"] for found in told)
+
+            await until(all_told, "the healthy one has everything, while 120 attempts hang", 20)
+            assert len(silent.attempts) == 120
+            silent.gate.set()

@@ -1,0 +1,80 @@
+"""The attempts that one carrier has under way, and how many more may be: what is slow stops nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Collection
+from typing import Final
+
+SLOW_SECONDS: Final = 0.1
+"""A request that takes longer gives its place up, since it costs only memory: no number of silent endpoints fills all."""
+
+MOST: Final = 1_000
+"""Attempts in all, the slow ones too: what 90 MiB hold (measured)."""
+
+_GATHER_SECONDS: Final = 0.01
+
+
+class InFlight:
+    """Up to `places` attempts, and slow requests beside them up to `MOST` in all; a command keeps its place to its end."""
+
+    def __init__(self, places: int) -> None:
+        self._places, self._most = places, max(places, MOST)
+        self._enough = max(1, places // 4)
+        self._tasks: dict[asyncio.Task[None], float] = {}
+        """In the order of their starts, each with the time from which it is slow."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def tasks(self) -> Collection[asyncio.Task[None]]:
+        """Those under way; shrinks as they end."""
+        return self._tasks.keys()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: asyncio.Task[None], *, command: bool) -> None:
+        """One more is under way, until its task is done."""
+        self._tasks[task] = math.inf if command else time.monotonic() + SLOW_SECONDS
+        task.add_done_callback(self._done)
+
+    async def room(self) -> int:
+        """How many more may be under way; waits until it is a share of all, shortly if it is any.
+
+        To read for each single one would cost a round trip. May be 0 after a while.
+        """
+        room = self._room()
+        if room >= self._enough:
+            return room
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        timer = loop.call_later(_GATHER_SECONDS if room > 0 else SLOW_SECONDS, _wake, self._waiter)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+        return self._room()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if self._waiter is not None and self._room() >= self._enough:
+            _wake(self._waiter)
+
+    def _room(self) -> int:
+        room = self._places - len(self._tasks)
+        if room >= self._enough:
+            return room
+        now, slow = time.monotonic(), 0
+        for since in self._tasks.values():
+            if now < since < math.inf:
+                break
+            slow += since <= now
+        return max(0, min(room + slow, self._most - len(self._tasks)))
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
