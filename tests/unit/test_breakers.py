@@ -125,7 +125,7 @@ def test_each_change_is_said_in_words() -> None:
 
 def test_shared_lua_stands_in_every_script_that_names_it() -> None:
     texts = {one.name: one.text for one in every_script()}
-    assert "-- with " not in "".join(texts.values()).replace("they say `-- with", "").replace("below `-- with", "")
+    assert "-- with " not in "".join(texts.values()).replace("say `-- with", "").replace("below `-- with", "")
     assert "local function release(" in texts["settle"]
     assert "local function failing(" in texts["settle"]
     assert "local function failing(" not in script("take").text
