@@ -50,6 +50,10 @@ class Family:
         given = read_json(payload)
         if not isinstance(given, dict):
             raise DecodeError(f"payload of {self.agent.label} is not a JSON object but a {type(given).__name__}")
+        return self.opened(native, given, host=host)
+
+    def opened(self, native: str, given: dict[str, Any], *, host: str = "") -> Event:
+        """The same of a payload that is an object already."""
         native = native or _text(given, "hook_event_name")
         if not native:
             raise DecodeError(f"payload of {self.agent.label} names no event (hook_event_name)")

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from bus.answers import Answer
-from bus.codec import write_json
 from bus.dialects import Capability
 from bus.dialects.claude import DIALECT as CLAUDE
 from bus.dialects.claude_family import Family
@@ -44,10 +43,11 @@ class _Dialect:
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload of ion's, or of Claude Code's; where both names of a field stand, Claude Code's holds."""
         given = opened("ion", payload)
+        if given.keys().isdisjoint(_CLAUDES):
+            return _FAMILY.opened(native, given, host=host)
         renamed = {_CLAUDES.get(name, name): value for name, value in given.items() if name in _CLAUDES}
         plain = renamed | {name: value for name, value in given.items() if name not in _CLAUDES}
-        event = _FAMILY.read(native, write_json(plain), host=host)
-        return msgspec.structs.replace(event, raw=given)
+        return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=given)
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
         """The answer in Claude Code's own JSON."""

@@ -25,14 +25,17 @@ MOST_MORE_US: Final = 60.0
 
 
 def payload(agent: str, native: str) -> bytes:
-    """A shell call of about 1 KB in the fields of every family at once: each dialect reads its own."""
+    """A shell call of about 1 KB in the fields of every family at once: each dialect reads its own.
+
+    Its id is one of them: whatever the agent, the same call that comes twice is kept and answered once.
+    """
     said = {"command": "ls -la", "description": "d" * 700}
-    tool = tool_for(agent, "bash")
+    tool, call = tool_for(agent, "bash"), event_id()
     return json.dumps({
         "session_id": "bench", "conversation_id": "bench", "sessionId": "bench", "sessionID": "bench", "cwd": "/srv",
         "hook_event_name": native, "type": "tool:pre_execute", "tool": tool, "tool_name": tool, "toolName": tool,
         "tool_input": said, "toolArgs": said, "input": said, "tool_info": {"command_line": "ls -la", "cwd": "/srv"},
-        "tool_use_id": event_id(),
+        "tool_use_id": call, "call": call,
     }).encode()  # fmt: skip
 
 
