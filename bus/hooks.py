@@ -151,7 +151,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: str = ""
     """At most so many attempts, as `10/s` or `600/min`; empty for no limit (`pacing.py`)."""
     order: Order = "none"
-    """`session`: a session's deliveries go out one after the other, in the order of its events."""
+    """`fifo`: a session's deliveries go out one after the other, in the order of its events."""
     batch: Batch | None = None
     """Several deliveries in one body; None sends each by itself."""
     can_block: bool = False

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from bus.errors import ConfigError
 
-Order = Literal["none", "session"]
+Order = Literal["none", "fifo"]
 
 BATCHED: Final = "fleethook"
 """The format of which several can stand in one body."""

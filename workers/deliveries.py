@@ -112,7 +112,7 @@ def _pace(endpoint: Endpoint, event: Event) -> str:
     if endpoint.rate:
         rate = parse_rate(endpoint.rate)
         words.append(f"rate={rate.speed / 1000:.17g}:{rate.most:.17g}")
-    if endpoint.order == "session" and event.session:
+    if endpoint.order == "fifo" and event.session:
         words.append(f"line={sha256(event.session.encode('utf-8', 'replace')).hexdigest()[:24]}")
     if endpoint.batch is not None:
         words.append(f"batch={endpoint.batch.max_events}:{int(endpoint.batch.max_wait * 1000)}")

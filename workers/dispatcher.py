@@ -58,7 +58,7 @@ _CARRIER_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
 _CATCH_UP_SECONDS: Final = 3.0
-"""How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: session`)."""
+"""How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: fifo`)."""
 _LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0

@@ -29,7 +29,7 @@ MOST = 20
 HOOKS = """
 network: {{allow: ["127.0.0.1:{port}"]}}
 endpoints:
-  - {{id: line, url: "http://127.0.0.1:{port}/flaky", order: session, retry: {retry}, max_in_flight: 20, {more}}}
+  - {{id: line, url: "http://127.0.0.1:{port}/flaky", order: fifo, retry: {retry}, max_in_flight: 20, {more}}}
   - {{id: heap, url: "http://127.0.0.1:{port}/flaky", batch: {{max_events: {most}, max_wait: 0.3}}, retry: {retry}, {more}}}
 """
 MORE = 'events: ["turn:end"], secret: env:CHAOS_SECRET'

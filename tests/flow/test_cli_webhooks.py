@@ -121,10 +121,10 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
             {"max_events": 5, "max_wait": 2},
         ]
     assert "max_events=5 max_wait=2" in fleethook("webhooks", "show", "in").out
-    both = fleethook("webhooks", "set", "in", "order=session", "--yes")
+    both = fleethook("webhooks", "set", "in", "order=fifo", "--yes")
     assert (both.code, "batch and order exclude each other" in both.err) == (4, True)
-    assert fleethook("webhooks", "set", "in", "order=session", "batch=", "rate=", "--yes").code == 0
-    assert fleethook("webhooks", "show", "in", "--json").json["order"] == "session"
+    assert fleethook("webhooks", "set", "in", "order=fifo", "batch=", "rate=", "--yes").code == 0
+    assert fleethook("webhooks", "show", "in", "--json").json["order"] == "fifo"
     assert fleethook("webhooks", "remove", "in", "--yes").code == 0
     assert lines(MINE, mine.read_text()) == [f'+   allow: ["127.0.0.1:{receiver.port}"]', "+ network:"]
     assert fleethook("webhooks", "remove", "in", "--yes").code == 1

@@ -139,7 +139,7 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
     chance = random.Random(seed)
     waits = ", ".join(["0.01"] * 40)
     async with running(
-        server, keys, links, f'events: "turn:*", order: session, retry: [{waits}], max_in_flight: 6', carriers=3,
+        server, keys, links, f'events: "turn:*", order: fifo, retry: [{waits}], max_in_flight: 6', carriers=3,
         limits=NEVER,
     ) as receiver:  # fmt: skip
         assert isinstance(receiver, Sessions)
@@ -169,7 +169,7 @@ async def _lines(links: Links, keys: Keys) -> list[bytes]:
 
 @pytest.mark.req("B-06")
 async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, keys: Keys, links: Links) -> None:
-    async with running(server, keys, links, "order: session, retry: [60]") as receiver:
+    async with running(server, keys, links, "order: fifo, retry: [60]") as receiver:
         receiver.fail(1)
         first = await publish(links, keys, of_session("ill"))
         await until(are(links, keys, due=1), "it failed")
@@ -191,7 +191,7 @@ async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, key
 async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_again(
     server: Server, keys: Keys, links: Links
 ) -> None:
-    async with running(server, keys, links, "order: session") as receiver:
+    async with running(server, keys, links, "order: fifo") as receiver:
         receiver.next_answers.append(Answer(422))
         first = await publish(links, keys, of_session("a"))
         await until(are(links, keys, dead=1), "refused")
@@ -214,7 +214,7 @@ async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_
 async def test_a_disabled_endpoints_lines_become_dead_letters_and_go_on_in_order(
     server: Server, keys: Keys, links: Links
 ) -> None:
-    async with running(server, keys, links, 'events: "turn:*", order: session, max_in_flight: 1') as receiver:
+    async with running(server, keys, links, 'events: "turn:*", order: fifo, max_in_flight: 1') as receiver:
         await pause(links, keys, TARGET)
         names = [await publish(links, keys, of_session("a")) for _ in range(8)]
         await until(are(links, keys, parked=8), "all wait")
@@ -232,7 +232,7 @@ async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
     server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Sessions)
-    async with running(server, keys, links, "order: session, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0) as receiver:
+    async with running(server, keys, links, "order: fifo, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0) as receiver:
         assert isinstance(receiver, Sessions)
         receiver.chance = 0.0
         sent = [await publish(links, keys, of_session("a")) for _ in range(6)]
@@ -251,7 +251,7 @@ async def test_what_a_dead_dispatcher_held_goes_out_before_what_came_after_it(
     server: Server, keys: Keys, links: Links
 ) -> None:
     async with receiving() as receiver:
-        await hook_one(links, keys, receiver, "order: session")
+        await hook_one(links, keys, receiver, "order: fifo")
         await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
         first = await publish(links, keys, of_session("a"))
         assert await do(links, "XREADGROUP", "GROUP", GROUP, "dead", "STREAMS", keys("events"), ">")

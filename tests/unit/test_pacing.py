@@ -49,9 +49,9 @@ def test_any_text_is_a_rate_or_a_config_error(text: str) -> None:
     ("more", "message", "place"),
     [
         ("rate: fast", "the rate 'fast' cannot be read", "rate"), ("rate: 10", "", "rate"),
-        ("order: fifo", "", "order"), ("batch: {max_events: 1}", "", "max_events"),
+        ("order: lifo", "", "order"), ("batch: {max_events: 1}", "", "max_events"),
         ("batch: {max_events: 5, max_wait: 0}", "", "max_wait"), ("batch: {size: 5}", "", "size"),
-        ("order: session, batch: {max_events: 5}", "batch and order exclude each other", "batch"),
+        ("order: fifo, batch: {max_events: 5}", "batch and order exclude each other", "batch"),
         ("format: slack, batch: {max_events: 5}", "format slack has no batches", "batch"),
         ("can_block: true, batch: {max_events: 5}", "who decides is asked event by event", "batch"),
     ],
@@ -68,14 +68,14 @@ def test_a_mistake_is_shown_where_it_stands(more: str, message: str, place: str)
 @pytest.mark.req("B-06", "G-22")
 def test_the_fields_survive_publishing_and_a_published_mistake_is_refused() -> None:
     file = parse_hook_file(
-        f"endpoints:\n  - {{id: a, {URL}, rate: 10/s, batch: {{max_events: 5}}}}\n  - {{id: b, {URL}, order: session}}\n",
+        f"endpoints:\n  - {{id: a, {URL}, rate: 10/s, batch: {{max_events: 5}}}}\n  - {{id: b, {URL}, order: fifo}}\n",
         "fleet",
     )
     assert not file.problems
     plain = json.loads(json.dumps(to_document(file)))
     a, b = from_document(plain).endpoints
     assert (a.rate, a.order, a.batch) == ("10/s", "none", Batch(max_events=5, max_wait=1.0))
-    assert (b.rate, b.order, b.batch) == ("", "session", None)
+    assert (b.rate, b.order, b.batch) == ("", "fifo", None)
     for name, wrong in (("rate", "soon"), ("order", "sometimes"), ("batch", {"max_events": 0})):
         broken = json.loads(json.dumps(plain))
         broken["endpoints"][0][name] = wrong
