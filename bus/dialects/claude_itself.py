@@ -16,7 +16,7 @@ from bus.config.documents import load
 from bus.dialects.claude import NAME as CLAUDE
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooks import Hook
+from bus.hooks import Hook, Layer
 from bus.places import within
 
 _SETTINGS: Final = frozenset({"settings.json", "settings.local.json"})
@@ -24,14 +24,18 @@ _INSTALLED: Final = re.compile(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9]")
 
 
-def read_by_claude(file: Path, plugin: str) -> str:
-    """The `.claude` folder by which Claude Code finds a settings file, or an installed plugin; empty where it does not."""
+def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
+    """The `.claude` folder by which Claude Code finds a settings file, or an installed plugin; empty where it does not.
+
+    Whether a plugin is enabled stands in settings that change often. Trust in a project covers what is read for it, so
+    for a project nobody looks there.
+    """
     if not plugin:
         # CLAUDE_CONFIG_DIR may have moved the folder, in which the transcripts then lie.
         known = file.parent.name == ".claude" or (file.parent / "projects").is_dir()
         return str(file.parent) if known and file.name in _SETTINGS else ""
     installed = _INSTALLED.match(plugin)
-    if installed is None:
+    if installed is None or layer == "project":
         return ""
     try:
         settings = load(Path(installed[1], "settings.json")).value

@@ -152,7 +152,7 @@ class _Reader(Reading):
         self.roots = Roots.of(
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
-        self.itself = read_by_claude(Path(document.file), self.roots.plugin) if dialect != ION else ""
+        self.itself = read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
         self.unseen: list[str] = []

@@ -87,6 +87,9 @@ def test_a_plugin_counts_where_claude_code_has_it_installed_and_enabled(tmp_path
     read = imported(tmp_path, plugin)
     assert not runs(read, event)
     assert str(settings) in {one.path for one in read.sources}, "switched off there, it runs here within a second"
+    project = imported(tmp_path, plugin, "project")
+    assert runs(project, event, "project")
+    assert str(settings) not in {one.path for one in project.sources}, "or trust would end with every change of a model"
     put(settings, {"enabledPlugins": {"guard@market": False}})
     assert runs(imported(tmp_path, plugin), event)
     put(settings, "{")
