@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -276,13 +278,17 @@ async def test_a_paused_endpoint_gets_nothing_and_everything_when_it_goes_on(
         assert await left(links, keys) == {}
 
 
+async def _at_least(count: Callable[[], Awaitable[int]], least: int) -> bool:
+    return await count() >= least
+
+
 @pytest.mark.req("G-09")
 async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
     server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = ", ".join(["0.02"] * 50)
     async with running(
-        server, keys, links, f'events: "turn:*", retry: [{waits}]', limits=Limits(0.2, 0.25, disable_after=6.0)
+        server, keys, links, f'events: "turn:*", retry: [{waits}]', limits=Limits(0.1, 0.1, disable_after=1000.0)
     ) as receiver:
         receiver.usual = Answer(503)
         for _ in range(4):
@@ -291,7 +297,16 @@ async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
         async def disabled() -> bool:
             return (await read_health(links, keys, [TARGET]))[TARGET].standing == "disabled"
 
-        await until(disabled, "six seconds of nothing but failures")
+        async def failures() -> int:
+            return int(await do(links, "HGET", keys("failing", TARGET), "count") or 0)
+
+        await until(partial(_at_least, failures, 10), "fewer prove nothing")
+        assert await events(links, keys, "endpoint:failing") == []
+        for percent in (51, 71, 91):
+            await do(links, "HSET", keys("failing", TARGET), "since", int((time.time() - 10 * percent) * 1000))
+            await until(partial(_at_least, failures, await failures() + 2), "it goes on failing")
+        await do(links, "HSET", keys("failing", TARGET), "since", int((time.time() - 1000) * 1000))
+        await until(disabled, "all of the time nothing but failures")
         warned = await events(links, keys, "endpoint:failing")
         assert [one["percent"] for one in warned] == [50, 70, 90]
         assert all("503" in one["last"] and one["failures"] >= 10 for one in warned)
