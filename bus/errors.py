@@ -84,6 +84,14 @@ class TargetRefused(FleethookError):
         super().__init__(reason)
 
 
+class ProxyFailed(FleethookError):
+    """The proxy that is configured cannot be reached or used, or refuses; the text holds nothing of its password."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
 class AnswerTooLong(FleethookError):
     """More came from a receiver than any honest answer has around the part of its body that is read."""
 

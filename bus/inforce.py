@@ -27,6 +27,7 @@ from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets import KEPT_VERSIONS, current_version, load_version
 from bus.keys import Keys
 from bus.matchers import Index
+from bus.proxies import MAY_SAY
 from bus.verdicts import Verdict
 
 log = logging.getLogger("fleethook.hooks")
@@ -73,6 +74,9 @@ class HookSet:
             if one.layer != "project":  # a cloned repository may not open the network
                 allow.extend(one.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
+        said = (one.file.network_proxy for one in layers if one.layer in MAY_SAY and one.file.network_proxy)
+        self.proxy: str = next(said, "")
+        """What `network.proxy` says in the highest layer that says anything."""
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])

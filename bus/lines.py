@@ -103,12 +103,15 @@ class Line(ResponseHandler):
 class Pool(aiohttp.TCPConnector):
     """Every connection under one address policy."""
 
-    def __init__(self, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> None:
-        context = tls if tls is not None else _tls()
-        context.sslobject_class = _TimedTls
+    def __init__(
+        self, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup, *,
+        resolver: AbstractResolver | None = None,
+    ) -> None:  # fmt: skip
+        self.tls = tls if tls is not None else _tls()
+        self.tls.sslobject_class = _TimedTls
         super().__init__(
-            resolver=Vetting(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE, ssl=context,
-            socket_factory=_timed_socket,
+            resolver=resolver or Vetting(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
+            ssl=self.tls, socket_factory=_timed_socket,
         )  # fmt: skip
         if not hasattr(self, "_factory"):  # aiohttp has no public place for it
             raise FleethookError(
@@ -125,7 +128,7 @@ class Pool(aiohttp.TCPConnector):
         Raises what aiohttp raises, TimeoutError, AnswerTooLong, and what `before` raises.
         """
         until = self._loop.time() + seconds
-        connection = await self.connect(door, [], _timeout(seconds))
+        connection = await self.reach(door, seconds)
         clock = CLOCK.get()
         if clock is not None:
             clock.connected()
@@ -149,6 +152,10 @@ class Pool(aiohttp.TCPConnector):
         if clock is not None:
             clock.answered()
         return Answer(connection, line, timer, message, payload)
+
+    def reach(self, door: Door, seconds: float) -> Awaitable[Connection]:
+        """A connection for `door`, kept or new, within `seconds`."""
+        return self.connect(door, [], timeout(seconds))
 
 
 class Answer:
@@ -225,6 +232,25 @@ class Vetting(AbstractResolver):
         """Nothing is held."""
 
 
+class Unvetted(AbstractResolver):
+    """Answers with every address: for the operator's own proxy, which no policy judges."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of `host`; raises what the look-up raises."""
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
+            for address in await self._lookup(host, port)
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
 @functools.lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
     """The system's trust store, for HTTP/1.1."""
@@ -255,7 +281,8 @@ def _timed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 @functools.lru_cache(maxsize=256)
-def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+def timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """A limit for connecting alone, in aiohttp's words."""
     # Only a new connection needs it; aiohttp rounds deadlines above `ceil_threshold` up to the next second.
     return aiohttp.ClientTimeout(
         total=None, connect=max(seconds, 0.001), sock_connect=None, ceil_threshold=float("inf")

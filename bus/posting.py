@@ -3,7 +3,7 @@
 What leaves here goes only to addresses that the policy has vetted: a literal before the request, a name inside the
 resolver, so that the connection is made to exactly the addresses that were looked at, with the name in Host and SNI.
 A pooled connection is reused for its own name and port only, and was vetted when it was made. No redirect is followed,
-no proxy of the environment used, no cookie kept, no body decompressed.
+no proxy used but the one that `network.proxy` names, no cookie kept, no body decompressed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 import msgspec
 
 from bus.addresses import AddressPolicy, parse_target, vet
-from bus.errors import AnswerTooLong, FleethookError, TargetRefused
+from bus.errors import AnswerTooLong, FleethookError, ProxyFailed, TargetRefused
 from bus.lookups import Lookups
 from bus.phases import NO_PHASES, Phases, start_clock
+from bus.proxies import NONE, Proxy, proxy_for
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     from bus.lines import Answer, Door, Pool
+    from bus.tunnels import ProxiedPool
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
 
 AGENT: Final = "Fleethook"
 
-Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol"]
+Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol", "proxy"]
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 Before = Callable[[], Awaitable[None]]
 """Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
@@ -70,17 +72,20 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Poster:
-    """A pool of connections under one address policy; an async context manager.
+    """Connections under one address policy; an async context manager.
 
-    `tls` replaces the system's trust store, `lookup(host, port)` the system's resolver (its answers are vetted too).
+    `proxy` is what `network.proxy` says. `tls` replaces the system's trust store, `lookup(host, port)` the system's
+    resolver (its answers are vetted too).
     """
 
     def __init__(
-        self, policy: AddressPolicy, *, tls: ssl.SSLContext | None = None, lookup: Lookup | None = None
-    ) -> None:
-        self._policy, self._tls, self._lookup = policy, tls, lookup
-        self._doors: dict[str, Door] = {}
+        self, policy: AddressPolicy, *, proxy: str = "", tls: ssl.SSLContext | None = None,
+        lookup: Lookup | None = None,
+    ) -> None:  # fmt: skip
+        self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
+        self._ways: dict[str, tuple[Door, Pool]] = {}
         self._pool: Pool | None = None
+        self._proxied: dict[Proxy, ProxiedPool] = {}
         self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
@@ -90,20 +95,37 @@ class Poster:
         await self.close()
 
     def open(self) -> Pool:
-        """The connections, made at the first use; a process that is about to post a lot may call this beforehand."""
+        """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
         if self._pool is None:
             from bus.lines import Pool  # takes 150 ms, which only those who post pay
 
-            self._lookups = Lookups()
-            self._pool = Pool(self._policy, self._tls, self._lookup or self._lookups)
+            self._pool = Pool(self._policy, self._tls, self._look())
         return self._pool
+
+    def _through(self, proxy: Proxy) -> ProxiedPool:
+        """The connections through a proxy."""
+        pool = self._proxied.get(proxy)
+        if pool is None:
+            from bus.tunnels import ProxiedPool
+
+            pool = self._proxied[proxy] = ProxiedPool(proxy, self._policy, self._tls, self._look())
+        return pool
+
+    def _look(self) -> Lookup:
+        if self._lookup is not None:
+            return self._lookup
+        if self._lookups is None:
+            self._lookups = Lookups()
+        return self._lookups
 
     async def close(self) -> None:
         """Drop every connection."""
         pool, self._pool = self._pool, None
-        self._doors.clear()
-        if pool is not None:
-            await pool.close()
+        proxied, self._proxied = self._proxied, {}
+        self._ways.clear()
+        for one in (pool, *proxied.values()):
+            if one is not None:
+                await one.close()
         if self._lookups is not None:
             self._lookups.close()
 
@@ -121,8 +143,7 @@ class Poster:
         error, detail = _NO_FAILURE
         answer: Answer | None = None
         try:
-            pool = self.open()
-            door = self._door(url)
+            door, pool = self._ways.get(url) or self._way(url)
             head = _head(door, headers, len(body))
             answer = await pool.ask(door, head, body, seconds=seconds, cap=cap, before=before)
             status, reason, found = answer.status, answer.reason, tuple(answer.headers.items())
@@ -131,7 +152,9 @@ class Poster:
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
-            if isinstance(problem, FleethookError) and not isinstance(problem, TargetRefused | AnswerTooLong):
+            if isinstance(problem, FleethookError) and not isinstance(
+                problem, TargetRefused | AnswerTooLong | ProxyFailed
+            ):
                 raise  # it came out of `before`
             error, detail = _sort(problem, seconds)
         finally:
@@ -140,19 +163,27 @@ class Poster:
         phases = clock.phases()
         return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
 
-    def _door(self, url: str) -> Door:
-        """Where the URL leads. What is remembered depends on the text and the policy alone; names are vetted later."""
-        known = self._doors.get(url)
-        if known is None:
-            from bus.lines import Door
+    def _way(self, url: str) -> tuple[Door, Pool]:
+        """Where the URL leads, and by which connections; names are vetted later.
 
-            target = parse_target(url)
-            if target.literal is not None:
-                vet(target, [str(target.literal)], self._policy)
-            if len(self._doors) >= _REMEMBERED:
-                self._doors.clear()
-            known = self._doors[url] = Door(target.url)
-        return known
+        What is remembered depends on the text and the policy alone; with a proxy, on variables and files that may change.
+        """
+        target = parse_target(url)
+        if target.literal is not None:
+            vet(target, [str(target.literal)], self._policy)
+        proxy = proxy_for(self._proxy, target)
+        if proxy is not None:
+            from bus.tunnels import ProxiedDoor
+
+            return ProxiedDoor(target, proxy), self._through(proxy)
+        from bus.lines import Door
+
+        way = Door(target.url), self.open()
+        if self._proxy in ("", NONE):
+            if len(self._ways) >= _REMEMBERED:
+                self._ways.clear()
+            self._ways[url] = way
+        return way
 
 
 def _head(door: Door, headers: Mapping[str, str], length: int) -> bytes:
@@ -185,13 +216,17 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
 
     if isinstance(problem, TargetRefused):
         return "refused", problem.reason
+    if isinstance(problem, ProxyFailed):
+        cause = problem.__cause__
+        why = _sort(cause, seconds)[1] if isinstance(cause, Exception) else ""
+        return "proxy", f"{problem.reason}: {why}" if why else problem.reason
     if isinstance(problem, TimeoutError):
         return "timeout", f"no complete answer within {seconds:g} s"
     if isinstance(problem, aiohttp.ClientConnectorDNSError | socket.gaierror):
         cause = getattr(problem, "os_error", problem)
         return "dns", f"the name cannot be resolved: {cause.strerror or cause}"
-    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        return "tls", f"the certificate is not accepted: {problem.certificate_error}"
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return "tls", f"the certificate is not accepted: {getattr(problem, 'certificate_error', problem)}"
     if isinstance(problem, aiohttp.ClientSSLError | ssl.SSLError):
         return "tls", f"no TLS connection: {problem}"
     if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):

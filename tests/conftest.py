@@ -23,7 +23,7 @@ from workers.process import fast_loop
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
 
-_ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py"}
+_ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py", "test_proxied.py"}
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 
 

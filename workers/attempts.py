@@ -145,7 +145,7 @@ class Attempts:
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
                 timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
             )  # fmt: skip
-        poster = posters.under(in_force.network)
+        poster = posters.under(in_force.network, in_force.proxy)
         if taken.members is not None:
             if endpoint.format != BATCHED:
                 raise GivenUp(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")

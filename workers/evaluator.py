@@ -128,7 +128,7 @@ class Evaluator:
         for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
             await self._runners.rules.run(hook, _SAMPLE, 1.0)
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
-            self._posters.under(in_force.network).open()
+            self._posters.under(in_force.network, in_force.proxy).open()
 
     async def _turn(self) -> None:
         if self._reconnect:

@@ -62,7 +62,7 @@ TABLE: Final = (
         "dead", "dead letter at once", "",
     ),
     Row(
-        "no whole answer within `timeout`, however late one comes; no name, connection, TLS or HTTP",
+        "no whole answer within `timeout`, however late one comes; no name, proxy, connection, TLS or HTTP",
         lambda reply: bool(reply.error),
         "retry", "tried again", "failed",
     ),

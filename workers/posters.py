@@ -1,4 +1,4 @@
-"""One pool of connections for each address policy in force: a changed allow list never reuses a connection."""
+"""One pool of connections for each address policy and proxy in force: what has changed never reuses a connection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bus.posting import Poster
 
 
 class Posters:
-    """The posters of one process, made at the first use of each policy; an async context manager."""
+    """The posters of one process, made at the first use of each policy and proxy; an async context manager."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, ...], Poster] = {}
+        self._open: dict[tuple[tuple[str, ...], str], Poster] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -25,9 +25,9 @@ class Posters:
             await poster.close()
         self._open.clear()
 
-    def under(self, policy: AddressPolicy) -> Poster:
-        """The poster that connects as `policy` allows."""
-        poster = self._open.get(policy.allow)
+    def under(self, policy: AddressPolicy, proxy: str) -> Poster:
+        """The poster that connects as `policy` allows, and through what `network.proxy` says."""
+        poster = self._open.get((policy.allow, proxy))
         if poster is None:
-            poster = self._open[policy.allow] = Poster(policy)
+            poster = self._open[policy.allow, proxy] = Poster(policy, proxy=proxy)
         return poster

@@ -26,5 +26,5 @@ class Runners:
             return await self.rules.run(hook, event, seconds)
         if hook.kind == "command":
             return await self._commands.run(hook, event, seconds)
-        poster = self._posters.under(self._watcher.for_event(event).network)
-        return await HttpRunner(poster).run(hook, event, seconds)
+        in_force = self._watcher.for_event(event)
+        return await HttpRunner(self._posters.under(in_force.network, in_force.proxy)).run(hook, event, seconds)

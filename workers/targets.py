@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bus.addresses import AddressPolicy, Target, parse_target, vet
 from bus.errors import TargetRefused
+from bus.proxies import is_named, proxy_for
 
 
 class Looked(NamedTuple):
@@ -22,8 +23,11 @@ class Looked(NamedTuple):
     """What would open it in the allow list: `host:port`; empty where nothing can be read of it."""
 
 
-def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]]) -> Looked:
-    """Judge a URL as a carrier would; a name in `names` (lower case) has those addresses, any other is looked up."""
+def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], proxy: str = "") -> Looked:
+    """Judge a URL as a carrier would; a name in `names` (lower case) has those addresses, any other is looked up.
+
+    `proxy` is what `network.proxy` says; ProxyFailed where the environment names one that cannot be used.
+    """
     try:
         target = parse_target(url)
     except TargetRefused as error:
@@ -34,6 +38,8 @@ def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]]) ->
     except TargetRefused as error:
         return Looked(False, error.reason, place=place)
     except OSError as error:
+        if is_named(target, policy) and proxy_for(proxy, target) is not None:
+            return Looked(True, "the proxy resolves its name, which the allow list has", place=place)
         return Looked(False, f"the name cannot be resolved: {error.strerror or error}", unresolved=True, place=place)
     return Looked(True, "every address of it may be connected to", tuple(found), place=place)
 

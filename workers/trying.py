@@ -141,7 +141,7 @@ def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
             return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
         if hook.kind == "command":
             return await commands.run(hook, event, seconds)
-        return await HttpRunner(posters.under(hooks.network)).run(hook, event, seconds)
+        return await HttpRunner(posters.under(hooks.network, hooks.proxy)).run(hook, event, seconds)
 
     return run
 

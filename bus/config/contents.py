@@ -22,6 +22,7 @@ from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
 from bus.matchers import check_pattern, check_tool
 from bus.pacing import pacing_checks
+from bus.proxies import check_proxy
 from bus.rules import Rule, check_rule
 from bus.verdicts import Policy
 
@@ -93,6 +94,7 @@ class HookFile:
     imports: tuple[Imported, ...] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)
     """Parts of another system's file that are kept and not run yet, as they stand there; published with the hooks."""
+    network_proxy: str = ""
     sources: tuple[Source, ...] = field(default=(), compare=False)
     """What else was read for it: whoever watches the file watches these, and trust covers them."""
 
@@ -109,6 +111,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guards: dict[str, GuardSettings] = msgspec.field(default_factory=dict)
     on_failure: Policy | None = None
     network_allow: tuple[str, ...] = ()
+    network_proxy: str = ""
     sections: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -128,8 +131,9 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
     hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
     endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
     file = HookFile(
-        hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow, sections=contents.sections
-    )
+        hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow, sections=contents.sections,
+        network_proxy=contents.network_proxy,
+    )  # fmt: skip
     return file.sealed()
 
 
@@ -158,6 +162,7 @@ def _check_published(contents: Contents) -> None:
         except PatternError as error:
             raise PatternError(f"{entry.id}: {error.message}", file=_PUBLISHED, hint=error.hint) from error
     address_policy(contents.network_allow)
+    check_proxy(contents.network_proxy)
 
 
 def _kinds(hook: Hook) -> int:
@@ -167,7 +172,7 @@ def _kinds(hook: Hook) -> int:
 def _contents(file: HookFile) -> Contents:
     return Contents(
         hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
-        network_allow=file.network_allow, sections=dict(file.sections),
+        network_allow=file.network_allow, network_proxy=file.network_proxy, sections=dict(file.sections),
     )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     order: Annotated[
         Order,
         Meta(
-            description="`session`: a session's events go out one after the other, in their order; one that fails holds "
+            description="`fifo`: a session's events go out one after the other, in their order; one that fails holds "
             "up its own session until it is delivered or given up."
         ),
     ] = "none"
@@ -184,6 +184,13 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     allow: Annotated[
         tuple[str, ...], Meta(description="`host`, `host:port`, `address:port`, `10.0.0.0/8`, `[::1]:9000`.")
     ] = ()
+    proxy: Annotated[
+        Annotated[str, Meta(max_length=2048)] | None,
+        Meta(
+            description="The forward proxy for all of them: `none`, `environment` (HTTPS_PROXY, HTTP_PROXY and NO_PROXY of "
+            "the workers) or `http://user:${VAR}@proxy.example:3128`. Only in the fleet's set and the user's own file."
+        ),
+    ] = None
 
 
 class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

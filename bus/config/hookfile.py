@@ -30,6 +30,7 @@ from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
 from bus.pacing import pacing_checks
+from bus.proxies import MAY_SAY, check_proxy
 from bus.verdicts import Policy
 
 __all__ = [
@@ -102,7 +103,7 @@ class _Reader:
         hooks = [hook for n, entry in enumerate(parts.hooks) if (hook := self.hook(n, entry)) is not None]
         endpoints = [one for n, entry in enumerate(parts.endpoints) if (one := self.endpoint(n, entry)) is not None]
         guards = {name: kept for name, raw in parts.guards.items() if (kept := self.guard(name, raw)) is not None}
-        allow = self.network(parts.network)
+        allow, proxy = self.network(parts.network)
         self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
         found = read_imports(
             self.document, parts.imports, self.layer, _read_file,
@@ -115,7 +116,7 @@ class _Reader:
         result = HookFile(
             self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
             allow, tuple(problems), (*self.warnings, *found.warnings, *closed),
-            imports=tuple(found.imports), sections=found.sections, sources=sources(found),
+            imports=tuple(found.imports), sections=found.sections, sources=sources(found), network_proxy=proxy,
         )  # fmt: skip
         return result.sealed()
 
@@ -245,16 +246,25 @@ class _Reader:
         self.problems.extend(problems)
         return settings
 
-    def network(self, raw: Plain) -> tuple[str, ...]:
+    def network(self, raw: Plain) -> tuple[tuple[str, ...], str]:
+        """The allow list, and the proxy where this layer may name one."""
         if raw is None:
-            return ()
+            return (), ""
         network, problems = convert(self.document, ("network",), raw, Network)
         self.problems.extend(problems)
         allowed = []
         for number, text in enumerate(network.allow if network is not None else ()):
             if self.accepts(("network", "allow", number), partial(address_policy, (text,))):
                 allowed.append(text)
-        return tuple(allowed)
+        return tuple(allowed), self.proxy((network.proxy or "") if network is not None else "")
+
+    def proxy(self, said: str) -> str:
+        path = ("network", "proxy")
+        if said and self.layer not in MAY_SAY:
+            hint = "say it in your own file or in the fleet's set"
+            self.report(path, f"a {self.layer}'s file may not name the proxy that webhooks go through", hint=hint)
+            return ""
+        return said if self.accepts(path, partial(check_proxy, said)) else ""
 
     def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str) -> tuple[str, ...]:
         """The event patterns one by one; all matchers of the entry are compiled once, to see that they can be."""

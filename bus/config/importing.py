@@ -231,6 +231,10 @@ def _add(
     found.endpoints += endpoints
     found.guards = {**file.guards, **found.guards}
     found.network_allow += file.network_allow
+    if file.network_proxy:
+        text = "an imported file may not name a proxy"
+        hint = "say network.proxy in the file that imports it"
+        found.problems.append(ConfigError(text, file=said.path, path="network.proxy", hint=hint))
     found.sections |= {said.path: dict(file.sections)} if file.sections else {}
     found.problems += file.problems
     found.warnings += file.warnings

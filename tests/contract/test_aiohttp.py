@@ -1,4 +1,4 @@
-"""What `bus/lines.py` uses of aiohttp beyond its public face: a release that changes it fails here, and says where."""
+"""What we use of aiohttp beyond its public face: a release that changes it fails here, and says where."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ async def test_a_pool_makes_lines() -> None:
     ("what", "names"),
     [
         (aiohttp.TCPConnector.connect, {"req", "traces", "timeout"}),
+        (aiohttp.TCPConnector._create_connection, {"req", "traces", "timeout"}),
+        (aiohttp.TCPConnector._create_direct_connection, {"req", "traces", "timeout"}),
         (ResponseHandler.set_response_params, {"read_until_eof", "auto_decompress", "read_bufsize"}),
         (ResponseHandler.set_exception, {"exc"}),
     ],

@@ -31,8 +31,8 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
     from workers.targets import look
 
     opened = policy(places)  # what is wrong with a place is said before anybody is asked
-    here = in_force(fleet, needed=False).network.allow
-    looked = look(url, policy([*here, *opened.allow]), dict(_answers(names)))
+    here = in_force(fleet, needed=False)
+    looked = look(url, policy([*here.network.allow, *opened.allow]), dict(_answers(names)), here.proxy)
     verdict = "allow" if looked.allowed else "refuse"
     if fleet.json:
         fleet.data({"verdict": verdict, "reason": looked.reason, "addresses": list(looked.addresses)})

@@ -68,7 +68,7 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
     name = event_id()
     event = Event(type="notification", id=name, source="generic", native="test", time=int(time.time() * 1000),
                   host=host_name(), data={"test": True, "message": _MESSAGE})  # fmt: skip
-    async with Poster(hooks.network) as poster:
+    async with Poster(hooks.network, proxy=hooks.proxy) as poster:
         poster.open()  # 300 ms of imports that are none of the receiver's time
         if endpoint.format != "pagerduty":
             return [await _post(poster, endpoint, event)]

@@ -1,0 +1,271 @@
+"""Webhooks through a real forward proxy: where the configuration says so, and never past the address policy (G-20)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+
+from bus.addresses import policy
+from bus.posting import Poster, Reply
+from tests.live.receivers import PEM, answer, receiver
+from tests.support.doors import Full
+from tests.support.forward import ForwardProxy, forwarding
+from workers.outcomes import row_of
+from workers.webhooks import judge
+
+PUBLIC = "203.0.114.9"
+"""What names are here: an address that a direct connection from a test would never reach."""
+
+PASSWORD = "p@ss:w/rd"
+KNOWN = {"hooks.test": [PUBLIC], "inside.test": ["10.0.0.7"], "mixed.test": [PUBLIC, "169.254.169.254"]}
+
+
+async def lookup(host: str, port: int) -> list[str]:
+    if host not in KNOWN:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return KNOWN[host]
+
+
+def through(proxy: str, allow: tuple[str, ...] = (), tls: ssl.SSLContext | None = None) -> Poster:
+    return Poster(policy(allow), proxy=proxy, tls=tls, lookup=lookup)
+
+
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The receiver's, and one that trusts it."""
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(PEM)
+    return theirs, ssl.create_default_context(cafile=str(PEM))
+
+
+async def send(poster: Poster, url: str, seconds: float = 20.0) -> Reply:
+    return await poster.post(url, b"{}", {"content-type": "application/json"}, seconds=seconds)
+
+
+class Kept:
+    """The requests as the receiver had them, and their connections."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.peers: list[object] = []
+
+    async def serve(self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.got.append(request)
+        self.peers.append(writer.get_extra_info("peername"))
+        await answer(body=b"ok")(request, reader, writer)
+
+
+@pytest.mark.req("G-20")
+async def test_http_goes_in_absolute_form_and_the_password_only_to_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXY_PASSWORD", PASSWORD)
+    kept = Kept()
+    async with receiver(kept.serve) as port, forwarding() as proxy:
+        proxy.login = f"agent:{PASSWORD}"
+        url = f"http://hooks.test:{port}/a?b=%2F"
+        async with through(proxy.url("agent:${PROXY_PASSWORD}")) as poster:
+            replies = [await send(poster, url) for _ in range(2)]
+            monkeypatch.setenv("PROXY_PASSWORD", "another")
+            proxy.login = "agent:another"
+            replies.append(await send(poster, url))
+    assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
+    assert proxy.asked == [f"POST {url} HTTP/1.1"] * 3
+    assert proxy.connections == 1, "a connection to the proxy is kept"
+    assert all(one.startswith(b"POST /a?b=%2F HTTP/1.1\r\n") for one in kept.got)
+    assert not any(b"roxy-" in one for one in kept.got)
+
+
+@pytest.mark.req("G-20")
+async def test_https_goes_through_a_tunnel_that_is_kept_and_holds_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXY_PASSWORD", PASSWORD)
+    kept, (theirs, ours) = Kept(), contexts()
+    async with receiver(kept.serve, theirs) as port, forwarding() as proxy:
+        proxy.login = f"agent:{PASSWORD}"
+        url = f"https://hooks.test:{port}/a"
+        async with through(proxy.url("agent:${PROXY_PASSWORD}"), tls=ours) as poster:
+            replies = [await send(poster, url) for _ in range(3)]
+    assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
+    assert proxy.asked == [f"CONNECT hooks.test:{port} HTTP/1.1"]
+    assert len(set(kept.peers)) == 1
+    assert not any(b"roxy-" in one for one in kept.got)
+    assert all(one.startswith(b"POST /a HTTP/1.1\r\n") for one in kept.got)
+    assert min(replies[0].phases.tls, replies[0].phases.connect) > 0
+    assert replies[2].phases.tls == 0
+
+
+async def test_a_certificate_is_the_receivers_and_not_the_proxys_matter() -> None:
+    theirs, ours = contexts()
+    async with receiver(answer(), theirs) as port, forwarding() as proxy:
+        KNOWN["other.test"] = [PUBLIC]
+        async with through(proxy.url(), tls=ours) as poster:
+            other = await send(poster, f"https://other.test:{port}/")
+        async with through(proxy.url()) as poster:
+            unknown = await send(poster, f"https://hooks.test:{port}/")
+    for reply in (other, unknown):
+        assert (reply.error, "certificate" in reply.detail) == ("tls", True), reply
+
+
+@pytest.mark.req("X-05", "G-20")
+async def test_what_the_policy_refuses_the_proxy_never_hears_of() -> None:
+    refused = (
+        "http://10.1.2.3/", "https://169.254.169.254/latest", "http://[::ffff:10.0.0.1]/", "https://[fd00::1]/",
+        "http://127.0.0.1:9/", "http://inside.test/", "https://inside.test/", "https://mixed.test/",
+        "http://metadata.google.internal/",
+    )  # fmt: skip
+    async with forwarding() as proxy:
+        for said in (proxy.url(), "environment"):
+            async with through(said, ("metadata.test",)) as poster:
+                for url in refused:
+                    reply = await send(poster, url)
+                    assert reply.error in ("refused", "dns"), (url, reply)
+                    assert reply.error == "refused" or "metadata" in url
+    assert (proxy.connections, proxy.asked) == (0, [])
+
+
+async def test_a_name_is_looked_at_for_every_attempt_also_over_a_kept_connection() -> None:
+    async with receiver(answer()) as port, forwarding() as proxy, through(proxy.url()) as poster:
+        KNOWN["moving.test"] = [PUBLIC]
+        url = f"http://moving.test:{port}/"
+        assert (await send(poster, url)).status == 200
+        KNOWN["moving.test"] = ["10.0.0.7"]
+        assert (await send(poster, url)).error == "refused"
+        assert len(proxy.asked) == 1
+
+
+async def test_a_name_that_only_the_proxy_knows_has_to_be_listed() -> None:
+    async with receiver(answer()) as port, forwarding() as proxy:
+        url = f"http://hooks.corp:{port}/"
+        async with through(proxy.url()) as poster:
+            reply = await send(poster, url)
+        assert (reply.error, proxy.connections) == ("dns", 0)
+        assert "network.allow" in reply.detail
+        async with through(proxy.url(), (f"hooks.corp:{port}",)) as poster:
+            assert (await send(poster, url)).status == 200
+        async with through(proxy.url(), (f"hooks.corp:{port + 1}", "10.0.0.0/8")) as poster:
+            assert (await send(poster, url)).error == "dns"
+    assert len(proxy.asked) == 1
+
+
+async def test_this_machine_is_never_reached_through_a_proxy() -> None:
+    async with receiver(answer()) as port, forwarding() as proxy:
+        poster = Poster(policy(["localhost"]), proxy=proxy.url())
+        for host in ("127.0.0.1", "localhost"):
+            assert (await send(poster, f"http://{host}:{port}/")).status == 200
+        await poster.close()
+    assert proxy.connections == 0
+
+
+@pytest.mark.req("G-20")
+async def test_the_environment_counts_only_where_the_configuration_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    theirs, ours = contexts()
+    async with (
+        receiver(answer()) as plain, receiver(answer(), theirs) as secure, forwarding() as one, forwarding() as two,
+    ):  # fmt: skip
+        one.login = f"agent:{PASSWORD}"
+        monkeypatch.setenv("HTTP_PROXY", one.url(f"agent:{quote(PASSWORD, safe='')}"))
+        monkeypatch.setenv("HTTPS_PROXY", two.place)
+        urls = [f"http://hooks.test:{plain}/", f"https://hooks.test:{secure}/"]
+        async with through("environment", tls=ours) as poster:
+            assert [(await send(poster, url)).status for url in urls] == [200, 200]
+            assert (one.asked, two.asked) == (
+                [f"POST {urls[0]} HTTP/1.1"], [f"CONNECT hooks.test:{secure} HTTP/1.1"],
+            )  # fmt: skip
+            monkeypatch.setenv("NO_PROXY", "example.com, .test")
+            for url in urls:
+                reply = await send(poster, url, 0.3)
+                assert reply.error in ("timeout", "connect"), "nobody answers at that address"
+        for said in ("", "none"):
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            async with through(said) as poster:
+                assert (await send(poster, urls[0], 0.3)).error in ("timeout", "connect")
+    assert (one.connections, two.connections) == (1, 1)
+
+
+async def test_direct_and_proxied_connections_to_one_place_are_never_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    kept = Kept()
+    async with receiver(kept.serve) as port, forwarding() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url())
+        monkeypatch.delenv("http_proxy", raising=False)
+        KNOWN["here.test"] = ["127.0.0.1"]
+        url = f"http://here.test:{port}/"
+        async with through("environment", ("127.0.0.1",)) as poster:
+            for excepted in ("", "here.test", "", f"here.test:{port}", f"here.test:{port + 1}"):
+                monkeypatch.setenv("NO_PROXY", excepted)
+                assert (await send(poster, url)).status == 200
+    assert len(proxy.asked) == 3
+    assert [one.startswith(b"POST / ") for one in kept.got] == [True] * 5
+
+
+def _says(answer: bytes) -> Callable[[ForwardProxy], None]:
+    def set_up(proxy: ForwardProxy) -> None:
+        proxy.answer = answer
+
+    return set_up
+
+
+def _login(proxy: ForwardProxy) -> None:
+    proxy.login = "agent:other"
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize(
+    ("scheme", "set_up", "why"),
+    [
+        ("http", _login, "it answered the request with 407 Who Are You"),
+        ("https", _login, "it answered CONNECT with 407 Who Are You"),
+        ("https", _says(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 9\r\n\r\nno route!"),
+         "it answered CONNECT with 502 Bad Gateway"),
+        ("https", _says(b"HTTP/1.1 302 Away\r\nLocation: http://10.0.0.1/\r\n\r\n"), "it answered CONNECT with 302 Away"),
+        ("https", _says(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "the answer is no HTTP"),
+        ("https", _says(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000), "the answer is no HTTP"),
+        ("https", _says(b"HTTP/1.1 2"), "the connection was closed before an answer came"),
+    ],
+)  # fmt: skip
+async def test_what_a_proxy_refuses_is_tried_again(
+    scheme: str, set_up: Callable[[ForwardProxy], None], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXY_PASSWORD", PASSWORD)
+    async with forwarding() as proxy, through(proxy.url("agent:${PROXY_PASSWORD}")) as poster:
+        set_up(proxy)
+        reply = await send(poster, f"{scheme}://hooks.test/secret-path")
+    assert (reply.status, reply.error) == (0, "proxy"), reply
+    assert reply.detail.startswith(f"{proxy.place}: {why}"), reply.detail
+    assert row_of(reply).means == "retry"
+    said = str(judge(reply))
+    assert said.startswith(f"proxy: {proxy.place}: ")
+    assert not [text for text in (PASSWORD, "secret-path") if text in said]
+
+
+async def test_a_proxy_that_is_not_there_or_says_nothing_costs_the_deadline_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    with Full() as full, socket.create_server(("127.0.0.1", 0)) as silent:
+        for place, url, why in (
+            ("127.0.0.1:1", "http://hooks.test/", "127.0.0.1:1: no connection, or it was lost"),
+            ("gone.test:3128", "https://hooks.test/", "gone.test:3128: the name cannot be resolved"),
+            (f"127.0.0.1:{full}", "http://hooks.test/", f"127.0.0.1:{full}: no connection through it within 0.3 s"),
+            (f"127.0.0.1:{silent.getsockname()[1]}", "https://hooks.test/", "no connection through it within 0.3 s"),
+            ("agent:${NOT_SET}@127.0.0.1:1", "https://hooks.test/", "127.0.0.1:1: the variable NOT_SET is not set"),
+        ):
+            async with through(f"http://{place}") as poster:
+                reply = await send(poster, url, 0.3)
+            assert (reply.error, why in reply.detail) == ("proxy", True), reply
+            assert reply.ms < 1500
+
+
+async def test_one_deadline_covers_the_tunnel_and_the_answer() -> None:
+    async def silent(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    theirs, ours = contexts()
+    async with receiver(silent, theirs) as port, forwarding() as proxy, through(proxy.url(), tls=ours) as poster:
+        reply = await send(poster, f"https://hooks.test:{port}/", 0.4)
+    assert (reply.error, reply.detail) == ("timeout", "no complete answer within 0.4 s")
+    assert reply.ms < 1500
