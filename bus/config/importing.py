@@ -224,7 +224,7 @@ def _add(
     if itself:
         found.warnings.append(
             f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): for its own events they "
-            "are left to it, for those of other agents they run here"
+            "are left to it (not where they are published to the fleet), for those of other agents they run here"
         )
     endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, entry.path)) for one in file.endpoints]
     found.hooks += hooks
