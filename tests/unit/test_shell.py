@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -180,6 +182,26 @@ def test_it_never_raises(text: str) -> None:
 @settings(max_examples=100)
 def test_it_never_raises_for_any_text(text: str) -> None:
     commands(text)
+
+
+DEADLY = r"""
+import random
+from bus.shell import commands
+chance = random.Random(1)
+for _ in range(400):
+    commands("".join(chance.choice("{}$(<\n ax") + chr(chance.randrange(0x10000, 0x110000)) for _ in range(60)))
+"""
+
+
+def test_no_character_kills_the_parser() -> None:
+    """In a process of its own: whoever can end an evaluator by a command's text has no guard any more."""
+    done = subprocess.run([sys.executable, "-c", DEADLY], capture_output=True, check=False)
+    assert done.returncode == 0, done
+
+
+def test_words_outside_of_ascii_stay_what_they_are() -> None:
+    (command,) = commands("rm -rf ~/Übung\u2003ß {é,\U00031860}").items
+    assert command.words == ("-rf", "~/Übung\u2003ß", "é", "\U00031860")
 
 
 LAYERS = (
