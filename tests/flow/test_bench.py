@@ -65,15 +65,15 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
         "the same through redis-py", "fleethook --help", "up, from start to ready", "publish to receiver, p50",
         "publish to receiver, p95", "publish to receiver, p99",
     }  # fmt: skip
+    idle = by_name["up, idle: CPU of all processes"]
+    assert idle["ours"] < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
     for one in figures:
         assert one["rounds"] == 1
-        assert one["ours"] > 0
+        assert one["ours"] > 0 or one is idle, "an idle fleet may need less than a tick"
         assert one["theirs"] > 0
         assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
         met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]
         assert one is promised or one["met"] is (met if one["bar"] else None)
-    idle = by_name["up, idle: CPU of all processes"]["ours"]
-    assert idle < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
     assert by_name["healthy deliveries in time, one of each ill"]["ours"] > 0.9
     assert list(tmp_path.iterdir()) == []
 
