@@ -189,6 +189,8 @@ class _Tally:
 
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:
+    if len(hooks) == 1:
+        return [list(hooks)]
     groups: list[list[Hook]] = []
     # A layer's deny ends the chain before a hook of a lower layer starts.
     for together, run in groupby(hooks, key=lambda hook: hook.layer if hook.dialect in TOGETHER else ""):

@@ -121,10 +121,13 @@ _ALIASES = {
     "gemini-cli": "gemini", "google-gemini": "gemini", "cursor-agent": "cursor", "open-code": "opencode",
     "qwen-code": "qwen", "copilot-cli": "copilot", "github-copilot": "copilot", "cascade": "windsurf",
 }  # fmt: skip
+_SPELLED = frozenset({*SOURCES, "fleethook"})
 
 
 def source_name(name: str) -> str:
     """The one spelling of an agent's name; an unknown agent keeps its own, lower-cased and trimmed to 32 characters."""
+    if name in _SPELLED:
+        return name
     plain = name.strip().lower()[:32]
     return _ALIASES.get(plain, plain) or "generic"
 

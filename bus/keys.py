@@ -96,7 +96,7 @@ class Keys:
 
     def __call__(self, name: str, *parts: str) -> str:
         """The full name of a declared key, e.g. `keys("reply", token)`."""
-        return self.prefix + ":".join((name, *parts))
+        return f"{self.prefix}{name}:{':'.join(parts)}" if parts else self.prefix + name
 
 
 def declared(name: str) -> Key | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from bus.errors import PatternError
 
@@ -72,18 +72,18 @@ class _Linear:
 
     __slots__ = ("_compiled",)
 
-    def __init__(self, compiled: Regex) -> None:
+    def __init__(self, compiled: Any) -> None:  # noqa: ANN401 - re2 is untyped
         self._compiled = compiled
 
     def search(self, text: str, /) -> object:
         try:
-            return self._compiled.search(text)
+            return self._compiled.search(text.encode())  # as text it would count its characters, which nobody asks for
         except UnicodeEncodeError:
             return self._compiled.search(_scrubbed(text))
 
     def fullmatch(self, text: str, /) -> object:
         try:
-            return self._compiled.fullmatch(text)
+            return self._compiled.fullmatch(text.encode())
         except UnicodeEncodeError:
             return self._compiled.fullmatch(_scrubbed(text))
 

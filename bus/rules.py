@@ -98,9 +98,11 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
 
     def step(event: Event) -> str | None:
         text = event.input.get("command")
-        if not isinstance(text, str) or not any(regex.search(text) is not None for regex in regexes):
-            return None
-        return text
+        if isinstance(text, str):
+            for regex in regexes:
+                if regex.search(text) is not None:
+                    return text
+        return None
 
     return step
 

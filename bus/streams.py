@@ -175,12 +175,14 @@ class Consumer:
         )
         try:
             replies = await link.exchange(commands, seconds=block + MARGIN_SECONDS)
-            if calls:
+            failed = calls and any(isinstance(reply, Exception) for reply in replies[: len(calls)])
+            if failed:
                 await _mend(self.links, calls, replies)
+                failed = any(isinstance(reply, Exception) for reply in replies[: len(calls)])
         except BaseException:
             self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
             raise
-        if calls and any(isinstance(reply, Exception) for reply in replies[: len(calls)]):
+        if failed:
             self.doubtful = True
         reply = replies[-1]
         if _says(reply, "NOGROUP"):

@@ -6,8 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from bus.client import Bus
@@ -19,6 +19,7 @@ from bus.hooksets import apply
 from bus.keys import Keys
 from bus.signing import generate_secret
 from workers.bench.bare import GROUP, bare_client
+from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import process
 from workers.bench.rounds import Figure, Sizes, figure
 from workers.bench.sinks import Sink, open_sink
@@ -56,7 +57,7 @@ async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Publish to receiver at a steady pace on one core: ours, whole, beside XADD, XREADGROUP, POST, XACK and nothing else."""
     ours: list[Paced] = []
     bare: list[Paced] = []
-    with _on_one_core(await _server_pid(url)):
+    with on_one_core(await server_pid(url)):
         async with open_sink() as sink, AsyncExitStack() as stack:
             send_ours = await stack.enter_async_context(
                 delivering(
@@ -82,29 +83,6 @@ async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                note=f"{len(quiet)} of {len(ours)} rounds had a bare loop that fast")
     )  # fmt: skip
     return figures
-
-
-async def _server_pid(url: str) -> int:
-    client = bare_client(url)
-    pid = (await client.info("server"))["process_id"]
-    await client.aclose()
-    return int(pid)
-
-
-@contextmanager
-def _on_one_core(*others: int) -> Iterator[None]:
-    """This process, what it starts, and these processes; on a system that cannot be told so, on any core."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    for pid in (0, *others):
-        os.sched_setaffinity(pid, {max(before)})
-    try:
-        yield
-    finally:
-        for pid in (0, *others):
-            os.sched_setaffinity(pid, before)
 
 
 async def pace(sink: Sink, send: Send, count: int, healthy: Sequence[int]) -> Paced:

@@ -19,6 +19,7 @@ from bus.hooksets import apply
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
 from workers.bench.bare import ask, bare_client
+from workers.bench.placing import Places, server_pid
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 
 IN_FLIGHT = 32
@@ -50,8 +51,8 @@ def others(count: int) -> str:
 
 
 @asynccontextmanager
-async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[None]:
-    """A Python process of ours that prints a line when it is ready; ended with the block, `at_once` without its goodbye."""
+async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[int]:
+    """The pid of a process of ours that prints a line when it is ready; ended with the block, `at_once` without a goodbye."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, *argv, env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -61,7 +62,7 @@ async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool 
         while (line := await child.stdout.readline()).split()[-1:] != [b"ready"]:
             if not line:
                 raise FleethookError(f"{' '.join(argv)} ended before it was ready")
-        yield
+        yield child.pid
     finally:
         if child.returncode is None:
             child.kill() if at_once else child.terminate()
@@ -89,9 +90,16 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         return await _throughput(lambda n: ask(bare, "bench:bare", f"bench:reply{n}", body), sizes.many)
 
     evaluator = ("-m", "workers.cli", "worker", "evaluator")
-    async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-        one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
-        figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4))
+    async with (
+        process(url, *evaluator) as answering, process(url, "-m", "workers.bench.bare", "bench:bare") as responding,
+    ):  # fmt: skip
+        places = Places(await server_pid(url), (answering, responding))
+        one, other = await alternate(
+            ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups, before=places.turn
+        )
+        figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4,
+                              note="placed on two cores in all four ways, alike for both"))  # fmt: skip
+        places.free()
         many, other_many = await alternate(ours_many, theirs_many, rounds, warm_ups=sizes.warm_ups)
         figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
                               sense="at least"))  # fmt: skip
@@ -107,11 +115,17 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]
         for _ in range(rounds):
             for file, series in zip(sets, (few, full), strict=True):
+                places.free()
                 await _in_force(bus, await apply(links, keys, file))
                 await ours()
-                series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
+                taken = []
+                for _ in range(sizes.slices):
+                    places.turn()
+                    taken.append(await ours())
+                series.append(statistics.median(taken))
         figures.append(figure(f"request p50, {sizes.hooks:,} other hooks", "the same with one hook", "us", full, few,
                               bar=1.1))  # fmt: skip
+        places.free()
     await bus.close()
     await bare.aclose()
     await links.close()
