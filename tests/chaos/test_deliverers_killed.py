@@ -148,7 +148,7 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
         held = await killing
         calm = time.monotonic()
 
-        await counts.settled(len(owed), 120)
+        await counts.settled(len(owed), 500)  # the breaker of the flaky one lets its ten thousand through bit by bit
         took, after = time.monotonic() - start, time.monotonic() - calm
 
     states = counts.deliveries()
