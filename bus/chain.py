@@ -77,8 +77,13 @@ async def evaluate(
         await _look_again(changed, refit(changed) if refit else hooks, run, tally, deadline, policy)
     if again:
         tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
-    verdict = tally.verdict(event, version, (time.monotonic() - start) * 1000)
-    return msgspec.structs.replace(verdict, layers=tuple(layers), repeated=again)
+    contexts = tally.told()  # which may add a note
+    return Verdict(
+        decision=tally.decision, event=event.id, reason=tally.reason, instead=tally.instead,
+        contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
+        parts=tuple(tally.parts), ms=round((time.monotonic() - start) * 1000, 3), version=version, layers=tuple(layers),
+        notes=tuple(tally.notes), repeated=again,
+    )  # fmt: skip
 
 
 def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
@@ -110,18 +115,19 @@ class _Tally:
         self.allowers: list[Hook] = []
         self.parts: list[Part] = []
         self.notes: list[str] = []
-        self._merge(_ABOVE, changes)
+        if changes:
+            self._merge(_ABOVE, changes)
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
         """Count one outcome in; `again` for a second look, which may only deny or ask."""
         self.parts.append(part)
-        refused = not again and self._merge(hook, outcome.updated_input or {})
+        refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
         decision = part.decision
         if decision == "allow" and (again or refused or hook.layer in _OPINIONS_ONLY):
             decision = "abstain"
         if decision == "allow":
             self.allowers.append(hook)
-        if strictest(decision, self.decision) != self.decision:
+        if decision != self.decision and strictest(decision, self.decision) == decision:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
         if part.fallback:
             # A policy `allow` shows as abstain: nobody objected.
@@ -175,17 +181,14 @@ class _Tally:
             if why:
                 self.notes.append(why)
 
-    def verdict(self, event: Event, version: str, ms: float) -> Verdict:
+    def told(self) -> tuple[str, ...]:
+        """The contexts, within their budget."""
+        if not self.contexts:
+            return ()
         contexts, cut = _within_budget(self.contexts)
         if cut:
             self.notes.append(f"{cut} characters of context were cut: {CONTEXT_BUDGET} is the limit")
-        deny = self.decision == "deny"
-        return Verdict(
-            decision=self.decision, event=event.id, reason=self.reason, instead=self.instead,
-            contexts=contexts, updated_input=None if deny or not self.rewrite else self.rewrite,
-            parts=tuple(self.parts), ms=round(ms, 3), version=version,
-            notes=tuple(self.notes),
-        )  # fmt: skip
+        return contexts
 
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:

@@ -29,8 +29,23 @@ _MAX_CONTAINERS, _COUNTED = 262_144, 65_536
 64 in memory, so 13 MB became 950 MB in 4 s (measured)."""
 
 
+_SMALL: Final = 16 * 1024
+"""Up to so many bytes no limit on lists and maps can be passed, and msgspec reads a message five times as fast as msgpack
+(measured); what it will not read, msgpack reads, or says what is wrong with it."""
+
+_WRITE: Final = msgspec.msgpack.Encoder().encode
+_READ_EVENT: Final = msgspec.msgpack.Decoder(Event).decode
+_READ_VERDICT: Final = msgspec.msgpack.Decoder(Verdict).decode
+_STAMP: Final = b"\xa1v" + bytes([SCHEMA])
+"""The schema number as it stands first in what we write."""
+
+
 def pack(value: Any) -> bytes:  # noqa: ANN401 - anything that msgpack can say
     """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
+    try:
+        return _WRITE(value)
+    except (UnicodeEncodeError, OverflowError):  # msgpack has an option for the one; the other is below
+        pass
     try:
         packed: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass")
     except OverflowError:  # JSON has larger integers than msgpack; they survive as text
@@ -100,6 +115,9 @@ def encode_payload(raw: bytes) -> bytes:
 
 def decode_body(raw: bytes) -> bytes | Event:
     """What a body holds: an agent's own payload (bytes) or a canonical event; raises DecodeError."""
+    event = _quickly(raw, _READ_EVENT)
+    if event is not None and _checked(event.input, event.output, event.data, event.raw):
+        return event
     value = unpack(raw)
     if isinstance(value, bytes):
         return value
@@ -113,7 +131,30 @@ def encode_verdict(verdict: Verdict) -> bytes:
 
 def decode_verdict(raw: bytes) -> Verdict:
     """The verdict in a reply; raises DecodeError."""
+    verdict = _quickly(raw, _READ_VERDICT)
+    if verdict is not None and _checked(verdict.updated_input, verdict.ms, *[part.ms for part in verdict.parts]):
+        return verdict
     return _convert(unpack(raw), Verdict)
+
+
+def _quickly(raw: bytes, read: Callable[[bytes], _T]) -> _T | None:
+    """A small message as we write them, before a look at what it holds; None where the long way has to read it."""
+    if len(raw) > _SMALL or raw[1:4] != _STAMP:
+        return None
+    try:
+        return read(raw)
+    except (ValueError, RecursionError):  # all of msgspec's errors are ValueErrors
+        return None
+
+
+def _checked(*values: object) -> bool:
+    try:
+        for value in values:
+            if value:
+                _check(value, MAX_DEPTH - 1)
+    except DecodeError:
+        return False
+    return True
 
 
 def _convert(value: object, kind: type[_T]) -> _T:
@@ -165,7 +206,7 @@ def _check(value: object, depth: int) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise DecodeError("NaN or infinity")
-    elif isinstance(value, msgpack.ExtType | msgpack.Timestamp):
+    elif value.__class__ not in _PLAIN:
         raise DecodeError("extension type")
 
 

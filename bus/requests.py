@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request, its fields checked; `reply` is empty where the name it gave may not be written to."""
 
     entry: Entry
@@ -45,6 +45,8 @@ class Request(NamedTuple):
     """The failure policy that the agent was installed with; a worker's stricter one wins."""
     handed: int = 1
     """How often it was handed out, put aside or not."""
+    added: int = 0
+    """When it was added, in milliseconds by the server's clock."""
 
 
 def read_request(entry: Entry, keys: Keys) -> Request:
@@ -53,34 +55,31 @@ def read_request(entry: Entry, keys: Keys) -> Request:
     An entry without a usable id gets one from its entry's, the same at every reading. A deadline is believed only where
     an evaluator put the request aside: elsewhere it would be by an agent's clock.
     """
-    fields, aside = entry.fields, entry.stream == keys("waiting")
-    reply, prefix = _text(fields, b"reply"), keys("reply", "")
+    aside, added = entry.stream == keys("waiting"), entry.ms
+    said = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
+    reply, prefix = said(b"reply", ""), keys("reply", "")
     writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
-    name, parent = _text(fields, b"id"), _text(fields, b"parent")
+    name, parent = said(b"id", ""), said(b"parent", "")
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
         reply=reply if writable else "",
-        deadline=(aside and _number(fields, b"deadline")) or entry.ms + min(_number(fields, b"budget"), MOST_BUDGET_MS),
-        source=source_name(_text(fields, b"source")),
-        native=_text(fields, b"event")[:128],
-        host=_text(fields, b"host")[:255],
-        body=fields.get(b"body", b""),
-        parent=parent if _ID.fullmatch(parent) else "",
-        fallback=_text(fields, b"fallback")[:512],
-        policy=_policy(_text(fields, b"policy")),
-        handed=entry.delivered + (_number(fields, b"handed") if aside else 0),
+        deadline=(aside and _number(said(b"deadline", "")))
+        or added + min(_number(said(b"budget", "")), MOST_BUDGET_MS),
+        source=source_name(said(b"source", "")),
+        native=said(b"event", "")[:128],
+        host=said(b"host", "")[:255],
+        body=entry.fields.get(b"body", b""),
+        parent=parent if parent and _ID.fullmatch(parent) else "",
+        fallback=said(b"fallback", "")[:512],
+        policy=_policy(said(b"policy", "")),
+        handed=entry.delivered + (_number(said(b"handed", "")) if aside else 0),
+        added=added,
     )
 
 
-def _text(fields: Mapping[bytes, bytes], name: bytes) -> str:
-    raw = fields.get(name)
-    return raw.decode("utf-8", "replace") if raw else ""
-
-
-def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:
-    digits = fields.get(name, b"")
-    return int(digits) if digits.isdigit() and len(digits) < 16 else 0
+def _number(digits: str) -> int:
+    return int(digits) if len(digits) < 16 and digits.isascii() and digits.isdigit() else 0
 
 
 def _policy(text: str) -> Policy:
@@ -109,7 +108,7 @@ def read_event(request: Request) -> Event:
     body = decode_body(request.body)
     event = _canonical(body) if isinstance(body, Event) else _native(request, body)
     return msgspec.structs.replace(
-        event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.entry.ms
+        event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.added
     )
 
 
@@ -186,7 +185,7 @@ def answer_call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
          keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
-        (group, request.entry.id, answer or said, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
+        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
          said, owner, len(fields), *fields, *report),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -188,7 +189,9 @@ class Evaluator:
             if verdict is None:
                 hooks_in_force = self._watcher.for_event(event)
                 hooks = hooks_in_force.blocking(event)
-                if any(hook.kind != "rule" for hook in hooks) or await self._placement.needs_host(event, hooks):
+                if any(hook.kind != "rule" for hook in hooks) or (
+                    self._placement.is_remote(event) and await self._placement.needs_host(event, hooks)
+                ):
                     return self._slot(request, event, hooks, hooks_in_force)
                 verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._runners.rules.run)
             return [self._answer(request, event, verdict)]
@@ -288,19 +291,19 @@ class Evaluator:
     ) -> Verdict:  # fmt: skip
         left = (request.deadline - self._clock.now()) / 1000
         seconds = max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
-        remote, elsewhere = self._placement.is_remote(event), None
-        if remote:
+        elsewhere, refit = None, hooks_in_force.blocking
+        if self._placement.is_remote(event):
             elsewhere = await self._placement.elsewhere(event, hooks, self._strictest(request), request.deadline)
-
-        def ours(found: Sequence[Hook]) -> Sequence[Hook]:
-            return [hook for hook in found if not hook.on_host] if remote else found
-
+            refit = partial(_ours, hooks_in_force)
+            hooks = [hook for hook in hooks if not hook.on_host]
         verdict = await evaluate(
-            event, ours(hooks), run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
-            again=again, refit=lambda changed: ours(hooks_in_force.blocking(changed)), elsewhere=elsewhere,
+            event, hooks, run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
+            again=again, refit=refit, elsewhere=elsewhere,
         )  # fmt: skip
         self._stats[f"verdicts:{verdict.decision}"] += 1
-        self._stats["fallbacks"] += sum(1 for part in verdict.parts if part.fallback)
+        for part in verdict.parts:
+            if part.fallback:
+                self._stats["fallbacks"] += 1
         return verdict
 
     def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
@@ -350,3 +353,8 @@ class Evaluator:
     async def _beat(self) -> None:
         async with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands()[:1])
+
+
+def _ours(hooks_in_force: HookSet, event: Event) -> list[Hook]:
+    """The blocking hooks that fit `event` of another machine and need not run there."""
+    return [hook for hook in hooks_in_force.blocking(event) if not hook.on_host]

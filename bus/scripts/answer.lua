@@ -1,6 +1,6 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
--- ARGV  1 group  2 entry  3 answer  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
+-- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
 --       8 verdict  9 consumer whose answer counts only while the entry is its own ('' for whoever's)
 --       10 how many fields the event has  11.. its fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
@@ -17,23 +17,21 @@ local function give(reply, answer)
   redis.call('PEXPIRE', reply, ARGV[4])
 end
 
-local answer, last = ARGV[3], 10 + tonumber(ARGV[10])
-local prior = nil
-if not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) then prior = redis.call('GET', KEYS[3]) end
+local answer, last = ARGV[3] ~= '' and ARGV[3] or ARGV[8], 10 + ARGV[10]
+local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
   -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
   if #ARGV > last then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
 else
-  local fields = {unpack(ARGV, 11, last)}
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then
-    fields[#fields + 1] = 'same'  -- the same hook call twice: recorded, and not delivered again
-    fields[#fields + 1] = '1'
-  elseif ARGV[7] == '1' then
-    redis.call('SET', KEYS[6], ARGV[8], 'PX', ARGV[5])
+    -- The same hook call twice: recorded, and not delivered again.
+    redis.call('XADD', KEYS[2], '*', 'same', '1', unpack(ARGV, 11, last))
+  else
+    if ARGV[7] == '1' then redis.call('SET', KEYS[6], ARGV[8], 'PX', ARGV[5]) end
+    redis.call('XADD', KEYS[2], '*', unpack(ARGV, 11, last))
   end
-  redis.call('XADD', KEYS[2], '*', unpack(fields))
 end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
 
