@@ -110,7 +110,7 @@ class Bus(AgentFace):
         refused: dict[str, Unreachable] = {}
         if not commands:
             return refused
-        async with self.links.link() as link:
+        with self.links.link() as link:
             replies = await link.exchange(list(commands.values()))
         for name, reply in zip(commands, replies, strict=True):
             try:
@@ -160,7 +160,7 @@ class Bus(AgentFace):
             if not added:
                 commands.insert(1, (*add, "budget", int(left * 1000)))
             try:
-                async with self.links.link() as link:
+                with self.links.link() as link:
                     raw = await _look(link, reply) if lost else None
                     raw = raw or await _round_trip(link, commands, wait + _WIRE_SECONDS)
             except NoEvaluator:
@@ -194,7 +194,7 @@ class Bus(AgentFace):
         fields = ("id", event_id(), "of", event.id, "fallback", why, "source", event.source,
                   "event", event.type, "host", event.host)  # fmt: skip
         try:
-            async with self.links.link() as link:
+            with self.links.link() as link:
                 (reply,) = await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
             checked(reply, "reporting a fallback")
         except FleethookError:

@@ -113,11 +113,11 @@ class Lent:
     def __init__(self, links: Links) -> None:
         self._links = links
 
-    async def __aenter__(self) -> Link:
+    def __enter__(self) -> Link:
         self._link = self._links.take()
         return self._link
 
-    async def __aexit__(self, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._links.give_back(self._link)
 
 
@@ -132,7 +132,7 @@ class Links:
         self._pool: redis_async.ConnectionPool | None = None
 
     def link(self) -> Lent:
-        """A link for the caller alone: `async with links.link() as link`."""
+        """A link for the caller alone: `with links.link() as link`."""
         return Lent(self)
 
     def take(self) -> Link:

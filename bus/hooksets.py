@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 async def current_version(links: Links, keys: Keys) -> int:
     """The number of the version in force; 0 where nothing was ever published."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("GET", keys("hookset", "current"))])
     said = checked(reply, "reading the hook set's version") or b"0"
     if not said.isdigit():
@@ -79,7 +79,7 @@ async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:
 
 async def history(links: Links, keys: Keys, most: int = 50) -> list[Change]:
     """What was put in force, newest first."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
     changes = []
     for entry, fields in checked(reply, "reading the history"):
@@ -120,7 +120,7 @@ def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str
 
 
 async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("GET", keys("hookset", str(version)))])
     raw = checked(reply, f"reading version {version}")
     if raw is None:

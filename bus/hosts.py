@@ -59,7 +59,7 @@ class Hosts:
         if known is None or now - known[0] >= _KNOWN_SECONDS:
             if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
                 self._known.clear()
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 (reply,) = await link.exchange([("EXISTS", self._keys("alive", role(host)))])
             known = self._known[host] = (now, checked(reply, f"looking for host {host}") == 1)
         return known[1]
@@ -75,7 +75,7 @@ class Hosts:
             "XADD", keys("requests", event.host), "*", "reply", reply, "deadline", deadline, "policy", policy,
             "event", encode_event(event), "changes", pack(dict(changes)),
         )  # fmt: skip
-        async with self._links.link() as link:
+        with self._links.link() as link:
             replies = await link.exchange(
                 [add, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")], seconds=wait + 1.0
             )

@@ -69,7 +69,7 @@ async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
 
     An error reply stands in the list as an exception.
     """
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange([call.command() for call in calls])
     await _mend(links, calls, replies)
     return replies
@@ -83,7 +83,7 @@ async def _mend(links: Links, calls: Sequence[Call], replies: list[Any]) -> None
     missing = [place for place in range(len(calls)) if _says(replies[place], "NOSCRIPT")]
     if missing:
         names = {calls[place].name for place in missing}
-        async with links.link() as link:
+        with links.link() as link:
             await link.exchange([("SCRIPT", "LOAD", script(name).text) for name in sorted(names)])
             again = await link.exchange([calls[place].command() for place in missing])
         for place, reply in zip(missing, again, strict=True):
@@ -149,7 +149,7 @@ class Consumer:
         The scripts are loaded on the way: learning that one is missing would cost the first answer a whole read.
         Raises Unreachable where Redis takes no writes or our rights do not reach: without its group nobody can read.
         """
-        async with self.links.link() as link:
+        with self.links.link() as link:
             await link.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
             made = [("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams]
             for reply in await link.exchange(made):
@@ -202,7 +202,7 @@ class Consumer:
             return []
         self._searched = now
         found: list[Entry] = []
-        async with self.links.link() as link:
+        with self.links.link() as link:
             asked: list[Command] = [
                 ("XPENDING", one, self.group, "-", "+", _PENDING, self.name) for one in self.streams
             ]
@@ -252,7 +252,7 @@ class Consumer:
 
     async def _members(self, stream: str) -> dict[str, bool]:
         """The other members by name, and whether each has a heartbeat."""
-        async with self.links.link() as link:
+        with self.links.link() as link:
             (reply,) = await link.exchange([("XINFO", "CONSUMERS", stream, self.group)])
             if isinstance(reply, Exception):
                 return {}
@@ -271,7 +271,7 @@ class Consumer:
         """
         try:
             alone = not await self._others()
-            async with self.links.link() as link:
+            with self.links.link() as link:
                 commands: list[Command] = [("DEL", self.keys("beat", self.name))]
                 if alone:
                     await link.exchange([("DEL", self.keys("alive", self._role))])
@@ -292,7 +292,7 @@ def _entries(reply: Any) -> list[Entry]:  # noqa: ANN401 - a reply of any type
 
 async def server_now(links: Links) -> int:
     """Milliseconds since 1970 by the server's clock: deadlines never depend on an agent's or a worker's own."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("TIME",)])
     seconds, micros = checked(reply, "asking for the time")
     return int(seconds) * 1000 + int(micros) // 1000

@@ -7,6 +7,7 @@ the stream each reply woke the caller on its own, through six awaits: a third of
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ class Wire(asyncio.Protocol):
         self._waiter: asyncio.Future[list[Any]] | None = None
         self._replies: list[Any] = []
         self._wanted = 0
+        self._due = math.inf
+        self._timer: asyncio.TimerHandle | None = None
         self._first: Callable[[Any], None] | None = None
         self.lost = False
         """Whether the connection is gone; it never comes back, and nothing is to be written to it."""
@@ -45,13 +48,28 @@ class Wire(asyncio.Protocol):
         self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
         # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
         self._transport.write(b"".join(map(hiredis.pack_command, commands)))
-        late = None if seconds is None else self._loop.call_later(seconds, self._fail, TimeoutError())
+        self._due = math.inf if seconds is None else self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._due:
+            self._watch()
         try:
             return await waiter
         finally:
             self._waiter = None
-            if late is not None:
-                late.cancel()
+
+    def _watch(self) -> None:
+        """Have `_look` called when the exchange is due. Most end long before: the timer is left to run, for the next."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._due == math.inf else self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() >= self._due:
+            self._fail(TimeoutError())
+        else:
+            self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport: hands the replies over when the last one is whole."""
@@ -78,6 +96,8 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport: whoever waits learns it."""
         self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._fail(ConnectionError(str(exc) if exc else "the server closed the connection"))
 
     def _fail(self, error: Exception) -> None:

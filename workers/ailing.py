@@ -85,7 +85,7 @@ def state_of(one: Health) -> EndpointState:
 async def _marked(links: Links, keys: Keys) -> set[str]:
     """The targets that have a key of `MARKS`, as many as the bounded walk finds."""
     cursor, names = b"0", set[str]()
-    async with links.link() as link:
+    with links.link() as link:
         for _ in range(_ROUNDS):
             (reply,) = await link.exchange([("SCAN", cursor, "MATCH", keys(_GLOB), "COUNT", _COUNT)])
             cursor, page = checked(reply, "looking for endpoints that fail")

@@ -102,7 +102,7 @@ async def read_breakers(links: Links, keys: Keys, targets: Iterable[str] | None 
     names = sorted(set(targets)) if targets is not None else await _open(links, keys)
     if not names:
         return []
-    async with links.link() as link:
+    with links.link() as link:
         rows = await link.exchange([("HGETALL", keys("breaker", name)) for name in names])
         parked = await link.exchange([("LLEN", keys("parked", name)) for name in names])
     found = []
@@ -122,7 +122,7 @@ async def _open(links: Links, keys: Keys) -> list[str]:
     prefix = keys("breaker", "")
     cursor: bytes = b"0"
     names: set[str] = set()
-    async with links.link() as link:
+    with links.link() as link:
         for _ in range(_ROUNDS):
             (reply,) = await link.exchange([("SCAN", cursor, "MATCH", f"{_escaped(prefix)}*", "COUNT", _SCAN)])
             cursor, page = checked(reply, "looking for breakers")

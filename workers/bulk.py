@@ -79,7 +79,7 @@ async def begin(links: Links, keys: Keys, kind: Kind, spec: Wanted | Past) -> st
         spec = msgspec.structs.replace(spec, until=now)
     fields = ("kind", kind, "spec", msgspec.json.encode(spec), "state", "queued", "created", now, "updated", now,
               "looked", 0, "done", 0)  # fmt: skip
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange(
             [("HSET", keys("job", name), *fields), ("PEXPIRE", keys("job", name), DONE_MS)]
             + [(word, keys(index), *more) for index in ("jobs", "jobs:open")
@@ -92,7 +92,7 @@ async def begin(links: Links, keys: Keys, kind: Kind, spec: Wanted | Past) -> st
 
 async def jobs(links: Links, keys: Keys) -> list[Job]:
     """The jobs that are kept, newest first."""
-    async with links.link() as link:
+    with links.link() as link:
         (rows,) = await link.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
         names = [name.decode() for name in checked(rows, "listing jobs")]
         replies = await link.exchange([("HGETALL", keys("job", name)) for name in names]) if names else []
@@ -105,7 +105,7 @@ async def jobs(links: Links, keys: Keys) -> list[Job]:
 
 async def job(links: Links, keys: Keys, name: str) -> Job:
     """One job; raises NotFound."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("HGETALL", keys("job", name))])
     fields = flat(checked(reply, "reading a job"))
     if not fields:
@@ -122,7 +122,7 @@ async def stop_job(links: Links, keys: Keys, name: str) -> bool:
 
 async def waiting(links: Links, keys: Keys) -> list[str]:
     """The jobs that are not over and that nobody works at."""
-    async with links.link() as link:
+    with links.link() as link:
         (rows,) = await link.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
         names = [name.decode() for name in checked(rows, "looking for jobs")]
         held = await link.exchange([("EXISTS", keys("alive", f"job-{name}")) for name in names]) if names else []

@@ -100,7 +100,7 @@ class Carrier:
 
     async def work(self) -> int:
         """How many deliveries lie in the streams that this carrier reads, under way or not; raises Unreachable."""
-        async with self._links.link() as link:
+        with self._links.link() as link:
             lengths = await link.exchange([("XLEN", stream) for stream in self._consumer.streams])
         return sum(int(checked(length, "measuring the work")) for length in lengths)
 
@@ -154,14 +154,14 @@ class Carrier:
         await self._watcher.refresh()
         room = await self._busy.room()
         if not room:
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 await link.exchange(self._consumer.beat_commands())
             return True
         entries = await self._consumer.strays(self._held)
         if time.monotonic() >= self._adopt_from:
             entries += await self._consumer.adopt(room)
         await gather(self._read_at)
-        async with self._reading.link() as link:
+        with self._reading.link() as link:
             entries += await self._consumer.read(link, room, 0 if entries else _READ_SECONDS)
         self._read_at = time.monotonic() if entries else 0.0
         for taken in await self._take(entries):
@@ -234,7 +234,7 @@ class Carrier:
         """
         if self._consumer.fresh:
             return
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands())
         (row,) = await self._ask([(*taken.key, taken.id)])
         if row[0] != b"run":
@@ -330,7 +330,7 @@ class Carrier:
 
     async def _beat(self) -> None:
         try:
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 await link.exchange(self._consumer.beat_commands())
         except Unreachable:
             log.warning("redis is away while %d deliveries end", len(self._busy))

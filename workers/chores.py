@@ -29,7 +29,7 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
         "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000)),
         "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000)),
     }
-    async with links.link() as link:
+    with links.link() as link:
         (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
     done["sent ids"] = int(checked(sent, "tidying sent ids"))
     if any(done.values()):
@@ -39,7 +39,7 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
 
 async def trim_events(links: Links, keys: Keys, now: int, settings: Settings) -> int:
     """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
-    async with links.link() as link:
+    with links.link() as link:
         length, used = await link.exchange(
             [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
         )
@@ -65,7 +65,7 @@ async def _forget_done(links: Links, keys: Keys, before: int) -> int:
     """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
     gone, start = 0, 0
     while True:
-        async with links.link() as link:
+        with links.link() as link:
             (reply,) = await link.exchange([("ZRANGEBYSCORE", keys("recent"), "-inf", before, "LIMIT", start, _PAGE)])
             names = [name.decode() for name in checked(reply, "tidying deliveries")]
             if not names:

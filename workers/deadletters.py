@@ -75,7 +75,7 @@ async def dead_letters(
 async def _all(links: Links, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
     start, times = 0, (until or "+inf", since or "-inf")
     while True:
-        async with links.link() as link:
+        with links.link() as link:
             (page,) = await link.exchange(
                 [("ZREVRANGEBYSCORE", keys("dead"), *times, "WITHSCORES", "LIMIT", start, _PAGE)]
             )
@@ -134,7 +134,7 @@ async def sweep(links: Links, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -
     """Drop the dead letters that are older than `keep_ms`; returns how many."""
     dropped = 0
     while True:
-        async with links.link() as link:
+        with links.link() as link:
             (reply,) = await link.exchange(
                 [("ZRANGEBYSCORE", keys("dead"), "-inf", now_ms - keep_ms, "LIMIT", 0, _PAGE)]
             )

@@ -177,7 +177,7 @@ async def deliveries(
     found: list[Delivery] = []
     start = 0
     while len(found) < most:
-        async with links.link() as link:
+        with links.link() as link:
             asked = ("ZREVRANGEBYSCORE", keys("recent"), until or "+inf", since or "-inf", "LIMIT", start, _PAGE)
             (page,) = await link.exchange([asked])
             ids = [name.decode() for name in checked(page, "listing deliveries")]
@@ -198,7 +198,7 @@ async def deliveries(
 
 async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
     """One delivery with its attempts; raises NotFound."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("HGETALL", keys("delivery", name))])
     fields = flat(checked(reply, "reading a delivery"))
     if not fields:
@@ -222,7 +222,7 @@ async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0
 async def waits_for(links: Links, keys: Keys, name: str) -> str:
     """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
     asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([asked])
         found = [None if part is None else part.decode() for part in checked(reply, "reading a delivery")]
         target, line, batch, head, members = found

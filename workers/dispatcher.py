@@ -99,7 +99,7 @@ class Dispatcher:
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
         await self._consumer.create()
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange([("XGROUP", "CREATE", name, CARRIERS, "0", "MKSTREAM") for name in self._streams])
         await self._watcher.refresh(force=True)
 
@@ -131,7 +131,7 @@ class Dispatcher:
 
     async def _leave(self) -> None:
         try:
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 (holder,) = await link.exchange([("GET", self._keys("alive", "dispatcher"))])
                 if holder == self.name.encode():
                     await link.exchange([("DEL", self._keys("alive", "dispatcher"))])
@@ -152,7 +152,7 @@ class Dispatcher:
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
             await gather(self._read_at)
-            async with self._reading.link() as link:
+            with self._reading.link() as link:
                 entries += await self._consumer.read(link, self._count, wait)
         self._read_at = time.monotonic() if entries else 0.0
         if entries:
@@ -175,7 +175,7 @@ class Dispatcher:
 
     async def _is_behind(self) -> bool:
         """Whether another dispatcher holds events still: ours will be newer. Its heartbeat may outlive its lease a little."""
-        async with self._links.link() as link:
+        with self._links.link() as link:
             pending, *_ = await link.exchange(
                 [("XPENDING", self._keys("events"), GROUP), *self._consumer.beat_commands()]
             )
@@ -260,7 +260,7 @@ class Dispatcher:
     async def _find_parked(self, cursor: bytes) -> None:
         """Look once, a page a turn, for targets with parked deliveries that a dispatcher before us knew."""
         prefix = self._keys("parked", "")
-        async with self._links.link() as link:
+        with self._links.link() as link:
             (reply,) = await link.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
         after, names = checked(reply, "looking for parked deliveries")
         self._targets.update(name.decode().removeprefix(prefix) for name in names)
@@ -269,7 +269,7 @@ class Dispatcher:
     async def _unpark(self) -> None:
         """Give back parked deliveries of targets with nothing in flight; usually each freed place has called the next."""
         keys, targets = self._keys, sorted(self._targets)
-        async with self._links.link() as link:
+        with self._links.link() as link:
             parked = await link.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
             Call("unpark", (keys("flight", target),), (keys.prefix, target))
@@ -283,7 +283,7 @@ class Dispatcher:
     async def _start_carriers(self) -> None:
         """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
         streams, found, wanted = self._streams, [], False
-        async with self._links.link() as link:
+        with self._links.link() as link:
             asked = [part for name in streams for part in (("XLEN", name), ("XINFO", "CONSUMERS", name, CARRIERS))]
             replies = await link.exchange(asked)
             for length, rows in zip(replies[::2], replies[1::2], strict=True):

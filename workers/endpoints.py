@@ -125,7 +125,7 @@ async def read_health(links: Links, keys: Keys, targets: Sequence[str]) -> dict[
     if not targets:
         return {}
     breakers = {one.target: one for one in await read_breakers(links, keys, targets)}
-    async with links.link() as link:
+    with links.link() as link:
         halts = await link.exchange([("HGETALL", keys("halted", target)) for target in targets])
         fails = await link.exchange([("HGETALL", keys("failing", target)) for target in targets])
         waits = await link.exchange([("LLEN", keys("parked", target)) for target in targets])

@@ -117,7 +117,7 @@ class Evaluator:
         await self._clock.keep()
         await self._watcher.refresh(force=True)
         await self._warm()
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands())
 
     async def _warm(self) -> None:
@@ -138,7 +138,7 @@ class Evaluator:
         entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
         free = self._slots - len(self._busy)
         requests, waiting = self._consumer.streams
-        async with self._reading.link() as link:
+        with self._reading.link() as link:
             count = min(_READ, free) if free > 0 else _READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers, self._answers = self._answers, []
@@ -334,7 +334,7 @@ class Evaluator:
             return
         self._stats_sent = time.monotonic()
         counted, self._stats = self._stats, Counter()
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange([("HINCRBY", self._keys("stats"), name, n) for name, n in counted.items()])
 
     async def _finish(self) -> None:
@@ -351,7 +351,7 @@ class Evaluator:
         await self._consumer.leave()
 
     async def _beat(self) -> None:
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands()[:1])
 
 

@@ -83,7 +83,7 @@ class HostWorker:
                 await self._reading.close()
 
     async def _beat(self) -> None:
-        async with self._links.link() as link:
+        with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands())
 
     async def _turn(self) -> None:
@@ -92,7 +92,7 @@ class HostWorker:
         requests, events = self._consumer.streams
         entries = await self._consumer.strays(self._held) + await self._consumer.adopt()
         free = self._slots - len(self._busy)
-        async with self._reading.link() as link:
+        with self._reading.link() as link:
             entries += await self._consumer.read(
                 link, min(_READ, free) if free > 0 else _READ, 0 if entries else 0.5 if free > 0 else 0.05,
                 (requests, events) if free > 0 else (events,),
@@ -130,7 +130,7 @@ class HostWorker:
 
     async def _say(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
         try:
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 for reply in await link.exchange(commands):
                     checked(reply, "answering for this host")
         except FleethookError as error:  # the evaluator goes by its failure policy, and the entry is not run again
@@ -165,7 +165,7 @@ class HostWorker:
         key = self._keys("lineage", name)
         fields = [part for hook in hooks for part in (f"hook:{hook}", state)]
         try:
-            async with self._links.link() as link:
+            with self._links.link() as link:
                 await link.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
         except Unreachable as error:
             log.warning("loops below %s cannot be seen: %s", name, error)

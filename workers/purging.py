@@ -48,7 +48,7 @@ async def purge_session(links: Links, keys: Keys, session: str, *, say: Say | No
         if mine:
             free = await _acknowledged(links, keys, readers, mine)
             if free:
-                async with links.link() as link:
+                with links.link() as link:
                     (reply,) = await link.exchange([("XDEL", keys("events"), *free)])
                 removed += int(checked(reply, "removing events"))
             kept += len(mine) - len(free)
@@ -60,7 +60,7 @@ async def purge_session(links: Links, keys: Keys, session: str, *, say: Say | No
 
 async def groups(links: Links, keys: Keys) -> list[Group]:
     """The groups that read the events; NotFound where there is none: nobody has acknowledged anything then."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("XINFO", "GROUPS", keys("events"))])
     nothing = isinstance(reply, Exception) and "no such key" in str(reply).lower()
     rows = [] if nothing else [flat(row) for row in checked(reply, "looking for the groups")]
@@ -82,7 +82,7 @@ async def _acknowledged(links: Links, keys: Keys, readers: Iterable[Group], entr
     busy = [group for group in readers if group.pending]
     if not free or not busy:
         return free
-    async with links.link() as link:
+    with links.link() as link:
         for group in busy:
             asked = [("XPENDING", keys("events"), group.name, name, name, 1) for name in free]
             replies = await link.exchange(asked)

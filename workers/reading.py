@@ -119,7 +119,7 @@ async def pages(
     count = 50
     while True:
         command = ("XREVRANGE", stream, end, start) if newest_first else ("XRANGE", stream, start, end)
-        async with links.link() as link:
+        with links.link() as link:
             (reply,) = await link.exchange([(*command, "COUNT", count)])
         rows = checked(reply, f"reading {stream}")
         entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
@@ -192,7 +192,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
 
 async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([("HGET", keys("body", name), "data")])
     raw = checked(reply, "reading an event's body")
     try:
@@ -207,7 +207,7 @@ async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
     stream, last, backoff = keys("events"), "", Backoff("tail")
     while True:
         try:
-            async with links.link() as link:
+            with links.link() as link:
                 if not last:
                     (reply,) = await link.exchange([("XREVRANGE", stream, "+", "-", "COUNT", 1)])
                     newest = checked(reply, "reading events")

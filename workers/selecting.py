@@ -97,7 +97,7 @@ async def walk(
         low = max(score, float(wanted.since)) or "-inf"
         while not fresh:
             asked = ("ZRANGEBYSCORE", keys(name), low, wanted.until or "+inf", "WITHSCORES", "LIMIT", offset, _PAGE)
-            async with links.link() as link:
+            with links.link() as link:
                 (reply,) = await link.exchange([asked])
             flat_rows = checked(reply, f"looking through {name}")
             rows = [(float(at), member.decode()) for member, at in zip(flat_rows[::2], flat_rows[1::2], strict=True)]
@@ -111,7 +111,7 @@ async def walk(
 
 async def read_deliveries(links: Links, keys: Keys, ids: Sequence[str]) -> list[Delivery]:
     """Those of these deliveries that are kept."""
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
     found = [(name, flat(checked(reply, "reading a delivery"))) for name, reply in zip(ids, replies, strict=True)]
     return [read_delivery(name, fields) for name, fields in found if fields]
@@ -122,7 +122,7 @@ async def read_letters(links: Links, keys: Keys, ids: Sequence[str]) -> list[Dea
     asked: list[tuple[str, ...]] = []
     for name in ids:
         asked += [("ZSCORE", keys("dead"), name), ("HGETALL", keys("delivery" if "." in name else "deadletter", name))]
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange(asked) if asked else []
     found = []
     for name, score, fields in zip(ids, replies[::2], replies[1::2], strict=True):

@@ -104,7 +104,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
     server = await server_facts(links)
     roles = await read_roles(links, rq, keys, settings)
     streams = await _streams(links, keys)
-    async with links.link() as link:
+    with links.link() as link:
         due, dead, counted = await link.exchange(
             [("ZCARD", keys("due")), ("ZCARD", keys("dead")), ("HGETALL", keys("stats"))]
         )
@@ -120,7 +120,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
 
 async def server_facts(links: Links) -> ServerFacts:
     """Brand, version and round trip; raises Unreachable."""
-    async with links.link() as link:
+    with links.link() as link:
         await link.exchange([("PING",)])
         began = time.perf_counter()
         checked((await link.exchange([("PING",)]))[0], "asking the server")
@@ -136,7 +136,7 @@ async def server_facts(links: Links) -> ServerFacts:
 async def read_roles(links: Links, rq: Links, keys: Keys, settings: Settings) -> tuple[Role, ...]:
     """Who is alive of every process type: by heartbeat, and for RQ's workers by their registration."""
     evaluators = await _beating(links, keys, keys("requests"), "evaluators")
-    async with links.link() as link:
+    with links.link() as link:
         lives, lease = await link.exchange(
             [("EXISTS", keys("alive", "evaluator")), ("GET", keys("alive", "dispatcher"))]
         )
@@ -197,7 +197,7 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
 
 
 async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
-    async with links.link() as link:
+    with links.link() as link:
         (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
         names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
         beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
@@ -207,7 +207,7 @@ async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[s
 async def _registered(rq: Links, settings: Settings, kind: str) -> tuple[str, ...] | None:
     """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
     try:
-        async with rq.link() as link:
+        with rq.link() as link:
             (members,) = await link.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
             if isinstance(members, Exception):
                 return None
@@ -238,7 +238,7 @@ async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
         (f"deliveries:{host_name()}", "carriers"),
     )  # fmt: skip
     names = [keys(*name.split(":", 1)) for name, _ in wanted]
-    async with links.link() as link:
+    with links.link() as link:
         lengths = await link.exchange([("XLEN", name) for name in names])
         groups = await link.exchange([("XINFO", "GROUPS", name) for name in names])
     found = []
@@ -258,7 +258,7 @@ async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
 async def _parked(links: Links, keys: Keys) -> int | None:
     """Deliveries over their target's cap; None where there are too many keys to look through."""
     cursor, names = b"0", []
-    async with links.link() as link:
+    with links.link() as link:
         for _ in range(SCAN_ROUNDS):
             (reply,) = await link.exchange(
                 [("SCAN", cursor, "MATCH", keys("parked", "*"), "COUNT", SCAN_COUNT, "TYPE", "list")]

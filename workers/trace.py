@@ -94,7 +94,7 @@ async def event_deliveries(links: Links, keys: Keys, name: str) -> list[str]:
     """The ids of an event's deliveries that are still listed: `<event>.<hook>`, found by the server."""
     found: set[str] = set()
     cursor = b"0"
-    async with links.link() as link:
+    with links.link() as link:
         while True:
             (reply,) = await link.exchange([("ZSCAN", keys("recent"), cursor, "MATCH", f"{name}.*", "COUNT", 1000)])
             cursor, rows = checked(reply, "looking for deliveries")

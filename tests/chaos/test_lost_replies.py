@@ -196,12 +196,12 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
 async def test_a_reply_that_comes_too_late_is_taken_by_nobody_else(server: Server) -> None:
     async with Proxy(server.url) as proxy:
         slow = Links(proxy.url, connect=2.0)
-        async with slow.link() as link:
+        with slow.link() as link:
             assert await link.exchange([("ECHO", "first")]) == [b"first"]
             proxy.freeze()
             with pytest.raises(Unreachable, match="in time"):
                 await link.exchange([("ECHO", "late")], seconds=0.2)
         proxy.thaw()
-        async with slow.link() as link:
+        with slow.link() as link:
             assert await link.exchange([("ECHO", "second")]) == [b"second"]
         await slow.close()

@@ -187,7 +187,7 @@ def _ids(counts: Counts, stream: str) -> set[str]:
 
 
 async def _get(links: Links, name: str) -> list[bytes]:
-    async with links.link() as link:
+    with links.link() as link:
         return await link.exchange([("GET", name)])
 
 

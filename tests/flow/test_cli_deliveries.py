@@ -215,7 +215,7 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
     stream, names = keys("deliveries"), [f"e{number}.log" for number in range(600)]
 
     async def bury(links: Links) -> None:
-        async with links.link() as link:
+        with links.link() as link:
             for name in names:
                 fields = (
                     "state",
@@ -232,7 +232,7 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
                 await link.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), 1, name)])
 
     async def redriven(links: Links) -> int:
-        async with links.link() as link:
+        with links.link() as link:
             (length,) = await link.exchange([("XLEN", stream)])
         return int(length)
 

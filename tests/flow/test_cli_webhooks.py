@@ -137,7 +137,7 @@ def test_the_published_set_is_changed_as_a_new_version_and_keeps_no_secret_in_th
     run(server.url, lambda links: apply(links, keys, parse_hook_file("endpoints: []", "fleet")))
 
     async def raw(links: Links) -> str:
-        async with links.link() as link:
+        with links.link() as link:
             (reply,) = await link.exchange([("GET", keys("hookset", "3"))])
         return bytes(reply).decode()
 

@@ -61,7 +61,7 @@ def state_of(name: str) -> str:
 
 async def everything(links: Links, keys: Keys) -> str:
     """All that Redis keeps of the hook sets."""
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange([("GET", keys("hookset", "1")), ("XRANGE", keys("hookset", "log"), "-", "+")])
     return " ".join(str(checked(one, "reading")) for one in replies)
 

@@ -50,7 +50,7 @@ def endpoints(receiver: Receiver, *names: str, **more: Any) -> str:
 async def bury(links: Links, keys: Keys, count: int, reason: str = "for a test", at: int = 1) -> list[str]:
     """So many dead deliveries, all of one millisecond."""
     names = [f"e{at}x{number:05}.a" for number in range(count)]
-    async with links.link() as link:
+    with links.link() as link:
         for name in names:
             fields = ("state", "dead", "stream", keys("deliveries"), "target", "endpoint:a", "hook", "a",
                       "reason", reason, "kind", "webhook", "updated", at)  # fmt: skip

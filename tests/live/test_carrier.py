@@ -190,7 +190,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         stopped = Carrier(server.url, keys, links, watcher_of(links, keys))
         await stopped._consumer.create()
         name = await owe(links, keys, turn_end())
-        async with stopped._reading.link() as link:
+        with stopped._reading.link() as link:
             (taken,) = await stopped._take(await stopped._consumer.read(link, 1, 0.1))
         await do(links, "DEL", keys("beat", stopped.name))
         async with carrying(server.url, keys):

@@ -24,7 +24,7 @@ GROUP = "dispatchers"
 
 async def fill(links: Links, keys: Keys, ids: list[str], size: int = 10) -> None:
     """Events with these entry ids."""
-    async with links.link() as link:
+    with links.link() as link:
         await link.exchange([("XADD", keys("events"), name, "body", b"x" * size) for name in ids])
 
 

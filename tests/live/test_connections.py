@@ -57,9 +57,9 @@ def test_a_refusal_is_said_in_words(spoil: Callable[[Any], str], says: str) -> N
 
 async def test_wrong_credentials_are_not_a_server_that_is_away(server: Server) -> None:
     links = Links(server.url.replace("unix://", "unix://nobody:canary1@"))
-    with pytest.raises(Unreachable, match=r"^redis refused the credentials .*; see `fleethook acl`$") as refusal:
-        async with links.link() as link:
-            await link.exchange([("PING",)])
+    refused = r"^redis refused the credentials .*; see `fleethook acl`$"
+    with pytest.raises(Unreachable, match=refused) as refusal, links.link() as link:
+        await link.exchange([("PING",)])
     await links.close()
     assert "canary1" not in str(refusal.value)
 

@@ -46,7 +46,7 @@ async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
     slow = member(links, keys, "slow")
     await slow.create()
     names = [(await put(links, keys, bash())) for _ in range(2)]
-    async with links.link() as link:
+    with links.link() as link:
         (kept,) = await slow.read(link, 1, 0.01)
     await take_and_die(links, keys, "dead", 1)
     async with evaluating(server.url, keys) as evaluator:
@@ -54,7 +54,7 @@ async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
         assert said.event == names[1][0]
         for _ in range(3):  # it looks for the dead again and again, and lets the slow one be
             evaluator._consumer._looked = 0.0
-            async with links.link() as link:
+            with links.link() as link:
                 await link.exchange(slow.beat_commands())
             await ask(links, keys)
         assert (await do(links, "XPENDING", keys("requests"), GROUP, "-", "+", 9))[0][:2] == [kept.id.encode(), b"slow"]

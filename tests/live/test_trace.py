@@ -119,7 +119,7 @@ async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
     event, report = call(), event_id()
     fields = ("id", report, "of", event.id, "fallback", "no verdict in time", "source", "claude",
               "event", "PreToolUse", "host", "test-host")  # fmt: skip
-    async with links.link() as link:
+    with links.link() as link:
         checked((await link.exchange([("XADD", keys("events"), "*", *fields)]))[0], "reporting")
     only = await trace(links, keys, event.id)
     assert (only.event.of, only.event.event.type) == (event.id, "tool:pre_execute"), "the request itself never came"
@@ -137,7 +137,7 @@ async def test_a_request_that_waits_and_one_that_cannot_be_read(
     name = event_id()
     fields = ("id", name, "reply", keys("reply", "0" * 32), "budget", 60_000, "source", "claude", "event", "PreToolUse",
               "host", "test-host", "body", encode_payload(b'{"truncated'))  # fmt: skip
-    async with links.link() as link:
+    with links.link() as link:
         checked((await link.exchange([("XADD", keys("requests"), "*", *fields)]))[0], "adding")
     waiting = await trace(links, keys, name)
     assert waiting.event.pending
@@ -161,7 +161,7 @@ async def test_what_retention_took_is_shown_from_what_its_deliveries_keep(
         with workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"):
             name = await bus.publish(call("make"))
             await settled(links, keys, name, lambda one: _states(one) == ["due"])
-    async with links.link() as link:
+    with links.link() as link:
         await link.exchange([("XTRIM", keys("events"), "MAXLEN", 0)])
     found = await trace(links, keys, name)
     assert found.event.event.input == {"command": "make"}

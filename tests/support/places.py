@@ -35,7 +35,7 @@ class Place:
 
     async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:
         """What a member gets when it reads."""
-        async with self.links.link() as link:
+        with self.links.link() as link:
             entries = await self.member(name).read(link, count, 0.01, (), calls)
         return [read_request(entry, self.keys) for entry in entries]
 

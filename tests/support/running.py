@@ -95,7 +95,7 @@ async def take_and_die(links: Links, keys: Keys, name: str, count: int = 10) -> 
     made = member(links, keys, name)
     await made.create()
     taken = await made.adopt()
-    async with links.link() as link:
+    with links.link() as link:
         taken += await made.read(link, count, 0.01)
         await link.exchange([("DEL", keys("beat", name), keys("alive", "evaluator"))])
     assert taken
@@ -110,7 +110,7 @@ async def put(
     raw = encode_event(body) if isinstance(body, Event) else body
     given = {"source": "generic", "event": "tool:pre_execute", "host": HOST, **fields}
     flattened = [part for pair in given.items() for part in pair]
-    async with links.link() as link:
+    with links.link() as link:
         (added,) = await link.exchange(
             [("XADD", keys("requests"), "*", "id", name, "reply", reply, "budget", budget, *flattened, "body", raw)]
         )
@@ -120,7 +120,7 @@ async def put(
 
 async def answer(links: Links, reply: str, seconds: float = 10.0) -> bytes | None:
     """The answer on a reply key, when it comes; None where it does not."""
-    async with links.link() as link:
+    with links.link() as link:
         (raw,) = await link.exchange([("BLMOVE", reply, reply, "LEFT", "LEFT", seconds)], seconds=seconds + 2)
     assert raw is None or isinstance(raw, bytes), raw
     return raw
@@ -141,7 +141,7 @@ async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Ver
 
 async def stream(links: Links, keys: Keys, name: str = "events") -> list[Entry]:
     """All entries of a stream, oldest first."""
-    async with links.link() as link:
+    with links.link() as link:
         (rows,) = await link.exchange([("XRANGE", keys(name), "-", "+")])
     return [Entry(keys(name), entry.decode(), flat(fields)) for entry, fields in rows]
 
@@ -162,6 +162,6 @@ async def counts(links: Links, keys: Keys, name: str, count: int) -> bool:
 
 async def do(links: Links, *command: str | bytes | float) -> Any:
     """The reply to one command."""
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange([command])
     return reply

@@ -75,7 +75,7 @@ async def _latency(links: Links, keys: Keys, agent: str, native: str, requests: 
         add = ("XADD", keys("requests"), "*", "id", event_id(), "reply", reply, "budget", 10_000, "source", agent,
                "event", native, "host", "", "body", body)  # fmt: skip
         start = time.perf_counter()
-        async with links.link() as link:
+        with links.link() as link:
             replies = await link.exchange([add, ("BLMOVE", reply, reply, "LEFT", "LEFT", "10")], seconds=11)
         took.append(time.perf_counter() - start)
         checked(replies[1], f"asking through {agent}")

@@ -113,11 +113,11 @@ async def _carried(url: str, port: int, most: int) -> float:
     file = parse_hook_file(f"network: {{allow: ['127.0.0.1:{port}']}}\nendpoints:\n{lines}\n", "fleet")
     await apply(links, keys, file)
     in_force = HookSet([Layered("fleet", "1", file)])
-    async with links.link() as link:
+    with links.link() as link:
         await link.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
     async with Bus(url, namespace=namespace) as bus:
         await bus.publish_many([event() for _ in range(most // ENDPOINTS)])
-    async with links.link() as link:
+    with links.link() as link:
         (reply,) = await link.exchange(
             [("XREADGROUP", "GROUP", "dispatchers", "bench", "COUNT", most, "STREAMS", keys("events"), ">")]
         )

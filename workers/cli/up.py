@@ -177,7 +177,7 @@ async def _reach(links: Links) -> None:
     """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
     from bus.streams import checked
 
-    async with links.link() as link:
+    with links.link() as link:
         checked((await link.exchange([("PING",)]))[0], "asking the server")
 
 

@@ -63,7 +63,7 @@ async def _tried(links: Links, answers: AnswerFile) -> tuple[list[str], list[str
         ("read events", ("XLEN", f"{at}events")),
         ("read counters", ("HGETALL", f"{at}stats")),
     )
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange([command for _, command in (*needed, *needless)])
     refused = [isinstance(one, Exception) and "permission" in f"{type(one).__name__} {one}".lower() for one in replies]
     missing = [what for (what, _), no in zip(needed, refused, strict=False) if no]

@@ -54,7 +54,7 @@ async def _config_checks(links: Links) -> list[Check]:
         ("maxmemory-policy", "noeviction", "fail", "events and verdicts vanish when memory is full: set noeviction"),
     )
     found = []
-    async with links.link() as link:
+    with links.link() as link:
         replies = await link.exchange([("CONFIG", "GET", name) for name, *_ in wanted])
     for (name, right, state, why), reply in zip(wanted, replies, strict=True):
         value = reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
