@@ -9,6 +9,8 @@ from typing import Final
 ALLOWED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR")
 """Names that every command sees (and LC_*); anything else of the worker's only by a hook's `env_pass`."""
 
+_ALLOWED: Final = frozenset(ALLOWED)
+
 VALUE_LIMIT: Final = 128 * 1024 - 1
 """Bytes of one `NAME=value`: Linux's MAX_ARG_STRLEN less its closing NUL, whatever the rest amounts to."""
 
@@ -23,9 +25,10 @@ def base_env(extra_names: Sequence[str] = ()) -> dict[str, str]:
 
     `FLEETHOOK_…` is never passed on, named or not: it holds the server's credentials.
     """
-    names = (*ALLOWED, *(name for name in extra_names if not name.startswith("FLEETHOOK_")))
-    found = {name: os.environ[name] for name in names if name in os.environ}
-    found.update((name, value) for name, value in os.environ.items() if name.startswith("LC_"))
+    wanted = _ALLOWED.union(extra_names)
+    # Each look into `os.environ` decodes anew: one pass over the names alone takes half the time (measured).
+    names = [name for name in os.environ if name in wanted or name.startswith("LC_")]
+    found = {name: os.environ[name] for name in names if not name.startswith("FLEETHOOK_")}
     found.setdefault("PATH", os.defpath)
     return found
 

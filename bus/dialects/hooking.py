@@ -87,6 +87,13 @@ def find_http(name: str) -> HttpDialect | None:
     return dialect if isinstance(dialect, HttpDialect) else None
 
 
+@cache
+def find_rooted(name: str) -> RootedDialect | None:
+    """The dialect, where its commands run elsewhere than in the event's directory; else None."""
+    dialect: object = find_hooks(name)
+    return dialect if isinstance(dialect, RootedDialect) else None
+
+
 def find_hooks(name: str) -> HookDialect:
     """The dialect that a hook names in `dialect`; KeyError where there is none."""
     if name not in HOOK_DIALECTS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from bus.dialects.hooking import RootedDialect, find_hooks
+from bus.dialects.hooking import find_hooks, find_rooted
 from bus.environment import base_env, fit_env
 from bus.events import Event
 from bus.hooks import Hook
@@ -73,9 +73,8 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
 
 def _directory(hook: Hook, event: Event) -> str:
     """Where the dialect says, else the hook's own directory (relative to the event's), else the event's, else home."""
-    dialect: object = find_hooks(hook.dialect)
-    if isinstance(dialect, RootedDialect) and (own := dialect.directory(hook, event)):
+    rooted = find_rooted(hook.dialect)
+    if rooted is not None and (own := rooted.directory(hook, event)):
         return own
-    home = os.path.expanduser("~")
-    base = event.cwd if os.path.isabs(event.cwd) and os.path.isdir(event.cwd) else home
+    base = event.cwd if os.path.isabs(event.cwd) and os.path.isdir(event.cwd) else os.path.expanduser("~")
     return os.path.join(base, os.path.expanduser(hook.working_dir)) if hook.working_dir else base
