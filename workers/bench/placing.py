@@ -1,7 +1,8 @@
 """Where the processes of a comparison run: the same for both sides, since it decides more than what they do.
 
-Three processes in a row on two cores take 0.8 to 1.5 times as long as a bare loop of the same three, by who shares a core
-with whom (measured): left to the scheduler, a figure says how it placed them. Systems that cannot be told place them freely.
+Three processes in a row on two cores take 0.7 to 1.3 times as long as a bare loop of the same three, by who shares a core
+with whom (measured), and a scheduler left alone places them anew every second: the request's figure is taken with all of
+them free, as they are for users, and then once for each way to place them. Systems that cannot be told have the first only.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import cycle
+from typing import Final
 
 from workers.bench.bare import bare_client
 
@@ -39,19 +40,16 @@ def on_one_core(*others: int) -> Iterator[None]:
 
 
 class Places:
-    """The ways to put who asks (this process), the server and who answers on two cores, one after the other."""
+    """The ways to put who asks (this process), the server and who answers on two cores, by name."""
 
     def __init__(self, server: int, answering: Sequence[int]) -> None:
         self._server, self._answering = server, answering
         self._cores: list[int] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-        first, last = (self._cores[0], self._cores[-1]) if self._cores else (0, 0)
-        self._ways = cycle([(first, first, last), (first, last, first), (first, last, last), (first, first, first)])
+        self.ways: tuple[str, ...] = tuple(_WAYS) if len(self._cores) > 1 else ()
 
-    def turn(self) -> None:
-        """Put everybody in the next way."""
-        if self._cores:
-            asking, server, answering = next(self._ways)
-            self._put({asking}, {server}, {answering})
+    def put(self, way: str) -> None:
+        """Put everybody in one of `ways`."""
+        self._put(*[{self._cores[-1 if last else 0]} for last in _WAYS[way]])
 
     def free(self) -> None:
         """Let everybody run where they may."""
@@ -63,3 +61,12 @@ class Places:
         os.sched_setaffinity(self._server, server)
         for pid in self._answering:
             os.sched_setaffinity(pid, answering)
+
+
+_WAYS: Final = {
+    "all on one core": (False, False, False),
+    "the server alone on one": (False, True, False),
+    "who answers alone on one": (False, False, True),
+    "who asks alone on one": (True, False, False),
+}
+"""Who is on the last core: who asks, the server, who answers."""

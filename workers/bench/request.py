@@ -19,7 +19,7 @@ from bus.hooksets import apply
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
 from workers.bench.bare import ask, bare_client
-from workers.bench.placing import Places, server_pid
+from workers.bench.placing import Places, on_one_core, server_pid
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 
 IN_FLIGHT = 32
@@ -93,12 +93,15 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     async with (
         process(url, *evaluator) as answering, process(url, "-m", "workers.bench.bare", "bench:bare") as responding,
     ):  # fmt: skip
-        places = Places(await server_pid(url), (answering, responding))
-        one, other = await alternate(
-            ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups, before=places.turn
-        )
+        server = await server_pid(url)
+        places = Places(server, (answering, responding))
+        one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
         figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4,
-                              note="placed on two cores in all four ways, alike for both"))  # fmt: skip
+                              note="placed by the scheduler, anew every second"))  # fmt: skip
+        for way in places.ways:
+            places.put(way)
+            one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
+            figures.append(figure(f"request p50, {way}", "the same bare loop, placed alike", "us", one, other, bar=1.4))
         places.free()
         many, other_many = await alternate(ours_many, theirs_many, rounds, warm_ups=sizes.warm_ups)
         figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
@@ -115,17 +118,12 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]
         for _ in range(rounds):
             for file, series in zip(sets, (few, full), strict=True):
-                places.free()
                 await _in_force(bus, await apply(links, keys, file))
                 await ours()
-                taken = []
-                for _ in range(sizes.slices):
-                    places.turn()
-                    taken.append(await ours())
-                series.append(statistics.median(taken))
+                with on_one_core(server, answering):
+                    series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
         figures.append(figure(f"request p50, {sizes.hooks:,} other hooks", "the same with one hook", "us", full, few,
-                              bar=1.1))  # fmt: skip
-        places.free()
+                              bar=1.1, note="all on one core"))  # fmt: skip
     await bus.close()
     await bare.aclose()
     await links.close()

@@ -82,10 +82,6 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
         return self.ratio <= self.bar if self.sense == "at most" else self.ratio >= self.bar
 
 
-def _nothing() -> None:
-    pass
-
-
 async def alternate(
     ours: Measure,
     theirs: Measure,
@@ -93,21 +89,16 @@ async def alternate(
     *,
     slices: int = 1,
     warm_ups: int = 1,
-    before: Callable[[], None] = _nothing,
 ) -> tuple[list[float], list[float]]:
     """`rounds` figures of each side, taken in turn, after `warm_ups` rounds of each that do not count.
 
     A round's figure is the median of so many `slices`, also taken in turn: a shared machine has fast and slow seconds.
-    `before` is called before each slice of both.
     """
     one: list[float] = []
     other: list[float] = []
     for turn in range(warm_ups + rounds):
         sides = ((ours, one), (theirs, other)) if turn % 2 else ((theirs, other), (ours, one))
-        taken = []
-        for _ in range(slices):
-            before()
-            taken.append([await measure() for measure, _ in sides])
+        taken = [[await measure() for measure, _ in sides] for _ in range(slices)]
         if turn >= warm_ups:
             for (_, figures), values in zip(sides, zip(*taken, strict=True), strict=True):
                 figures.append(statistics.median(values))

@@ -23,7 +23,6 @@ from bus.hooksets import apply
 from bus.ids import host_name
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
-from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import RULE, event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 
@@ -106,25 +105,23 @@ hooks:
     sent = event()
     body = json.dumps(sent.input).encode()
 
-    with on_one_core(await server_pid(url)):
-        async with Bus(url, namespace="bench") as bus, process(url, "-m", "workers.cli", "worker", "evaluator"):
-            await asyncio.sleep(POLL_SECONDS)
+    async with Bus(url, namespace="bench") as bus, process(url, "-m", "workers.cli", "worker", "evaluator"):
+        await asyncio.sleep(POLL_SECONDS)
 
-            async def extra() -> float:
-                took = {"bash": 0.0, "write": 0.0}
-                for tool in took:
-                    start = time.perf_counter()
-                    await bus.request(event_for(tool))
-                    took[tool] = time.perf_counter() - start
-                return (took["write"] - took["bash"]) * 1e3
+        async def extra() -> float:
+            took = {"bash": 0.0, "write": 0.0}
+            for tool in took:
+                start = time.perf_counter()
+                await bus.request(event_for(tool))
+                took[tool] = time.perf_counter() - start
+            return (took["write"] - took["bash"]) * 1e3
 
-            async def bare() -> float:
-                return await asyncio.to_thread(_bare_spawn, body)
+        async def bare() -> float:
+            return await asyncio.to_thread(_bare_spawn, body)
 
-            one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
+        one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
     await links.close()
-    return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3,
-                   note="all on one core")]  # fmt: skip
+    return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
 
 
 def event_for(tool: str) -> Event:
