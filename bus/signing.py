@@ -92,7 +92,13 @@ def _digests(secrets: Sequence[str], message_id: str, timestamp: int | str, body
     if not _MESSAGE_ID.match(message_id):
         raise SignatureError("a webhook id is 1 to 256 visible ASCII characters without a dot")
     content = b"%s.%s.%s" % (message_id.encode("ascii"), str(timestamp).encode("ascii"), body)
-    return [hmac.digest(_key(secret), content, "sha256") for secret in secrets]
+    return [_digest(secret, content) for secret in secrets]
+
+
+def _digest(secret: str, content: bytes) -> bytes:
+    keyed = _keyed(secret).copy()
+    keyed.update(content)
+    return keyed.digest()
 
 
 def _signatures(listed: str) -> Iterator[bytes]:
@@ -112,8 +118,8 @@ def _base64(text: str) -> bytes:
         return b""
 
 
-@lru_cache(maxsize=4096)  # decoding costs as much as signing a small body; the bound is a fleet's endpoints
-def _key(secret: str) -> bytes:
+@lru_cache(maxsize=4096)  # making one costs as much as signing a small body; the bound is a fleet's endpoints
+def _keyed(secret: str) -> hmac.HMAC:
     key = _base64(secret.removeprefix(PREFIX))
     if len(key) not in _KEY_BYTES:
         # The secret stays out of the text: it ends up in logs and on terminals.
@@ -121,4 +127,4 @@ def _key(secret: str) -> bytes:
             f"a webhook secret holds {len(key)} bytes of base64 where 24 to 64 are needed",
             hint=f"write it as {PREFIX}<base64>",
         )
-    return key
+    return hmac.new(key, digestmod="sha256")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from bus.events import Event
@@ -64,8 +65,13 @@ def _deciding(verdict: Verdict) -> Part | None:
 
 def timestamp(ms: int) -> str:
     """A time as RFC 3339 has it, to the millisecond."""
-    moment = datetime.fromtimestamp(min(max(ms, 0), _LAST) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds")
+    seconds, rest = divmod(min(max(ms, 0), _LAST), 1000)
+    return f"{_second(seconds)}.{rest:03}+00:00"
+
+
+@lru_cache(maxsize=64)  # a busy carrier tells of hundreds of events of one second
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 def clean(texts: dict[str, str]) -> dict[str, str]:
