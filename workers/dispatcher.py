@@ -84,7 +84,8 @@ class Dispatcher:
             links, keys, group=GROUP, name=self.name, streams=(keys("events"),), role="dispatching",
             about=f"dispatcher {host_name()}",
         )  # fmt: skip
-        self._streams = (keys("deliveries"), keys("deliveries", host_name()))
+        self._host = host_name()
+        self._streams = (keys("deliveries"), keys("deliveries", self._host))
         self._hosts = Hosts(links, keys)
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
@@ -207,14 +208,11 @@ class Dispatcher:
 
     async def _call(self, entry: Entry) -> Call:
         """What is to be done for one event: usually the dispatch call; nothing is ever delivered twice."""
-        nothing = dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms())
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
-            return nothing
-        if b"same" in entry.fields:
-            return nothing
-        if b"spooled" in entry.fields and await self._repeated(entry):
-            return nothing
+            return self._nothing(entry)
+        if b"same" in entry.fields or (b"spooled" in entry.fields and await self._repeated(entry)):
+            return self._nothing(entry)
         if entry.delivered > MOST_DELIVERIES:
             return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
         try:
@@ -222,7 +220,7 @@ class Dispatcher:
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
         except DecodeError as error:
             if b"verdict" in entry.fields:
-                return nothing  # an undecodable request: its evaluator buried it already
+                return self._nothing(entry)  # an undecodable request: its evaluator buried it already
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
         deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
@@ -236,10 +234,14 @@ class Dispatcher:
             deliveries = [one for one in deliveries if one not in looped]
         if len(self._targets) < _MOST_TARGETS:
             self._targets.update(one.target for one in deliveries)
-        remote = event.host not in {"", host_name()} and await self._hosts.alive(event.host)
+        remote = event.host not in {"", self._host} and await self._hosts.alive(event.host)
         host = self._keys("events", event.host) if remote else ""
         body = pack_fields(entry) if deliveries or remote else b""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms(), host)
+
+    def _nothing(self, entry: Entry) -> Call:
+        """Nobody is owed anything."""
+        return dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms())
 
     async def _repeated(self, entry: Entry) -> bool:
         """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""

@@ -36,8 +36,14 @@ if #owed > 0 then
   redis.call('HINCRBY', KEYS[4], 'deliveries:owed', #owed)
 end
 for _, i in ipairs(owed) do
-  local id, key = ARGV[i], prefix .. 'delivery:' .. ARGV[i]
-  if ARGV[i + 9] == '' then start(ARGV[i + 2], id, key, ARGV[i + 1]) else go(id, key, way(key)) end
+  local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
+  if ARGV[i + 9] ~= '' then
+    go(id, key, way(key))
+  elseif closed(target, id) then
+    start(target, id, key, ARGV[i + 1])
+  else
+    send(target, id, ARGV[i + 1])
+  end
 end
 if ARGV[8] ~= '' and ARGV[8] ~= '-' then
   redis.call('XADD', ARGV[8], '*', 'data', ARGV[6])

@@ -9,7 +9,7 @@
 --       to open), gone (the endpoint is to be disabled); with a space and ms, how long it wants to be left alone
 -- Returns for each 1 where this call settled it, 0 where another had settled it or has taken it over; instead of 1 what
 -- changed for its target: opened closed disabled failing:<percent>.
-local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
+local group, consumer, prefix, MOST_KEPT = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 -- with gates
 -- with health
 
@@ -22,21 +22,19 @@ end
 
 local counts = {}
 
--- One delivery's part of an outcome.
-local function conclude(id, key, event, outcome, wait, reason, record)
-  local n = redis.call('HINCRBY', key, 'attempts', 1)
-  redis.call('HINCRBY', key, 'tries', 1)
-  redis.call('HSET', key, 'attempt:' .. n, record, 'updated', now, 'reason', reason)
-  redis.call('HDEL', key, 'attempt:' .. (n - tonumber(ARGV[5])))
+-- One delivery's part of an outcome, after so many attempts in all and tries since it was last driven.
+local function conclude(id, key, event, attempts, tries, outcome, wait, reason, record)
+  local n = (tonumber(attempts) or 0) + 1
+  redis.call('HSET', key, 'attempts', n, 'tries', (tonumber(tries) or 0) + 1, 'attempt:' .. n, record, 'updated', now,
+    'reason', reason, 'state', outcome == 'retry' and 'due' or outcome)
+  if n > MOST_KEPT then redis.call('HDEL', key, 'attempt:' .. (n - MOST_KEPT)) end
   if outcome == 'delivered' then
-    redis.call('HSET', key, 'state', 'delivered')
     redis.call('PEXPIRE', key, ARGV[3])
     local body = prefix .. 'body:' .. event
     if redis.call('HINCRBY', body, 'refs', -1) <= 0 then redis.call('DEL', body) end
   elseif outcome == 'retry' then
-    redis.call('HSET', key, 'state', 'due', 'due', now + tonumber(wait))
+    redis.call('HSET', key, 'due', now + tonumber(wait))
   else
-    redis.call('HSET', key, 'state', 'dead')
     redis.call('HDEL', key, 'members', 'head')  -- whoever tries it again may not try the others
     redis.call('ZADD', prefix .. 'dead', now, id)
   end
@@ -51,7 +49,8 @@ for i = 10, #ARGV, 8 do
   else
     local changed
     local key = prefix .. 'delivery:' .. id
-    local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook', 'line', 'members')
+    local d = redis.call('HMGET', key, 'target', 'event', 'kind', 'hook', 'line', 'members', 'attempts',
+      'tries')
     redis.call('XDEL', stream, entry)
     if d[1] then
       redis.call('ZREM', prefix .. 'flight:' .. d[1], id)
@@ -61,13 +60,13 @@ for i = 10, #ARGV, 8 do
       end
       local wait, reason, record = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
       if string.sub(ARGV[i + 7], 1, 4) == 'gone' and is_endpoint(d[1]) then reason = 'disabled: ' .. reason end
-      conclude(id, key, d[2], outcome, wait, reason, record)
+      conclude(id, key, d[2], d[7], d[8], outcome, wait, reason, record)
       if outcome == 'retry' then redis.call('ZADD', prefix .. 'due', now + tonumber(wait), id) end
       if d[6] then  -- a batch: what comes of it comes of all
         for one in string.gmatch(d[6], '%S+') do
           local its = prefix .. 'delivery:' .. one
-          local event = redis.call('HGET', its, 'event')
-          if event then conclude(one, its, event, outcome, wait, reason, record) end
+          local m = redis.call('HMGET', its, 'event', 'attempts', 'tries')
+          if m[1] then conclude(one, its, m[1], m[2], m[3], outcome, wait, reason, record) end
         end
       end
       changed = note(d[1], id, outcome, ARGV[i + 7], reason)

@@ -28,6 +28,14 @@ local function over_rate(target, rate, token)
   return wait
 end
 
+-- Whether a place of the target's is its: it has one already (who had it before us is gone), or one is free.
+local function has_place(flight, id, d)
+  if not d[12] and redis.call('ZCARD', flight) < tonumber(d[10]) then return true end
+  redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
+  if redis.call('ZSCORE', flight, id) then return true end
+  return redis.call('ZCARD', flight) < tonumber(d[10]) and not over_rate(d[1], d[12], d[13])
+end
+
 -- The others of a batch: id, event and body of each.
 local function others(members)
   local list = {}
@@ -59,14 +67,12 @@ for i = 7, #ARGV, 3 do
     out[#out + 1] = {'later'}
   else
     local flight, why = prefix .. 'flight:' .. d[1], closed(d[1], id)
-    redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
     if why == 'disabled' then
       redis.call('ZREM', flight, id)
       give_up(d[1], id, key, gate(d[1]).why)
       forget(stream, entry)
       out[#out + 1] = {'dead'}
-    elseif not why and (redis.call('ZSCORE', flight, id)
-      or (redis.call('ZCARD', flight) < tonumber(d[10]) and not over_rate(d[1], d[12], d[13]))) then
+    elseif not why and has_place(flight, id, d) then
       local ends = now + tonumber(d[2]) + tonumber(ARGV[3])
       if gate(d[1]).next then begin_probe(d[1], id, ends) end
       redis.call('ZADD', flight, ends, id)

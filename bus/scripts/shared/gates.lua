@@ -10,10 +10,14 @@ local gates = {}
 local function gate(target)
   local g = gates[target]
   if not g then
-    local halt = redis.call('HMGET', prefix .. 'halted:' .. target, 'state', 'reason')
-    local open = redis.call('HMGET', prefix .. 'breaker:' .. target, 'next', 'interval', 'probe', 'ends')
-    g = {halt = halt[1], why = halt[2], next = tonumber(open[1]), interval = tonumber(open[2]), probe = open[3],
-      ends = tonumber(open[4])}
+    local halted, breaker = prefix .. 'halted:' .. target, prefix .. 'breaker:' .. target
+    g = {}
+    if redis.call('EXISTS', halted, breaker) > 0 then
+      local halt = redis.call('HMGET', halted, 'state', 'reason')
+      local open = redis.call('HMGET', breaker, 'next', 'interval', 'probe', 'ends')
+      g = {halt = halt[1], why = halt[2], next = tonumber(open[1]), interval = tonumber(open[2]), probe = open[3],
+        ends = tonumber(open[4])}
+    end
     gates[target] = g
   end
   return g
@@ -67,10 +71,15 @@ local function park(target, id, key)
   redis.call('HSET', key, 'state', 'parked')
 end
 
-local function ready(target, id, key, stream)
-  redis.call('HSET', key, 'state', 'ready')
+-- Hand one that is ready to the carriers.
+local function send(target, id, stream)
   redis.call('XADD', stream, '*', 'd', id)
   gate(target).called = true
+end
+
+local function ready(target, id, key, stream)
+  redis.call('HSET', key, 'state', 'ready')
+  send(target, id, stream)
 end
 
 local function bury(id, key, reason)
