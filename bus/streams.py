@@ -8,7 +8,7 @@ import time
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from bus.connections import MARGIN_SECONDS, Argument, Command, Link, Links
+from bus.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Link, Links
 from bus.errors import FleethookError, Unreachable
 from bus.keys import HEARTBEAT_MS, Keys
 from bus.scripts import every_script, script
@@ -80,6 +80,8 @@ async def _mend(links: Links, calls: Sequence[Call], replies: list[Any]) -> None
 
     Safe to repeat: after NOSCRIPT nothing of a call has run.
     """
+    if not any(isinstance(reply, Exception) for reply in replies[: len(calls)]):
+        return
     missing = [place for place in range(len(calls)) if _says(replies[place], "NOSCRIPT")]
     if missing:
         names = {calls[place].name for place in missing}
@@ -127,6 +129,8 @@ class Consumer:
         self._beaten = 0.0
         self._looked = 0.0
         self._searched = 0.0
+        self.lapses = 0
+        """How often we beat when our heartbeat had ended: what was ours before may be another's since then."""
         self.doubtful = False
         """A reply was lost, or a script refused: entries may be ours of which we know nothing (see `strays`)."""
 
@@ -137,6 +141,8 @@ class Consumer:
 
     def beat_commands(self) -> list[Command]:
         """The heartbeat: ours, and that of the role for whoever asks whether anybody is there."""
+        if self._beaten and not self.fresh:
+            self.lapses += 1
         self._beaten = time.monotonic()
         return [
             ("SET", self.keys("beat", self.name), self._about or self._role, "PX", HEARTBEAT_MS),
@@ -164,32 +170,40 @@ class Consumer:
         `calls` (answers to what was read before) go out in the same write: a loop that answers and reads on costs one
         round trip and not two. NOGROUP (the server was flushed or failed over) makes the groups anew.
         """
-        commands, beaten = [one.command() for one in calls], self._beaten
-        if time.monotonic() - beaten >= BEAT_SECONDS:
-            commands += self.beat_commands()
         names = streams or self.streams
         waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
-        news = [">"] * len(names)
-        commands.append(
-            ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits, "STREAMS", *names, *news)
-        )
-        try:
-            replies = await link.exchange(commands, seconds=block + MARGIN_SECONDS)
-            failed = calls and any(isinstance(reply, Exception) for reply in replies[: len(calls)])
-            if failed:
-                await _mend(self.links, calls, replies)
-                failed = any(isinstance(reply, Exception) for reply in replies[: len(calls)])
-        except BaseException:
-            self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
-            raise
-        if failed:
+        group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
+        reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
+        *replies, reply = await self._exchange(link, calls, [reading], block + MARGIN_SECONDS)
+        if any(isinstance(one, Exception) for one in replies):
             self.doubtful = True
-        reply = replies[-1]
         if _says(reply, "NOGROUP"):
             log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
             await self.create()
             return []
         return _entries(checked(reply, f"reading {', '.join(names)}"))
+
+    async def call(self, calls: Sequence[Call]) -> list[Any]:
+        """The results of `calls`, sent in one write; beats on the way. An error reply stands among them as an exception."""
+        with self.links.link() as link:
+            return await self._exchange(link, calls, [], COMMAND_SECONDS)
+
+    async def _exchange(
+        self, link: Link, calls: Sequence[Call], more: Sequence[Command], seconds: float
+    ) -> list[Any]:  # fmt: skip
+        """The replies to the calls and to what comes with them; the heartbeat goes with them where it is due."""
+        commands, beaten = [one.command() for one in calls], self._beaten
+        due = time.monotonic() - beaten >= BEAT_SECONDS
+        beats = self.beat_commands() if due else []
+        try:
+            replies = await link.exchange([*commands, *beats, *more], seconds=seconds)
+            await _mend(self.links, calls, replies)
+        except BaseException:
+            self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
+            raise
+        if due:
+            del replies[len(calls) : len(calls) + len(beats)]
+        return replies
 
     async def strays(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
         """Entries that Redis handed to us and that are in nobody's hands, since the reply was lost on the wire.

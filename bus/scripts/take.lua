@@ -1,11 +1,11 @@
--- Take deliveries that were read: run them, park what is over its target's cap or may not be tried now, drop what is done
--- or gone. Where a target's breaker is open, one of its deliveries is let through when a probe is due.
--- KEYS  1 (any key of the slot)
+-- Take deliveries, read before or now: run them, park what is over its target's cap or may not be tried now, drop what is
+-- done or gone. Where a target's breaker is open, one of its deliveries is let through when a probe is due.
+-- KEYS  1.. the streams to read
 -- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
---       then for each: stream, entry, delivery
--- Returns for each {word} or {'run', body, the delivery's fields..., of a batch a list of its others: id, event, body}; words:
--- run parked dead done gone lost, and later where the bodies are enough for now; {'parked', target} where the target's
--- breaker is open. The body stands only with the first delivery of its event.
+--       7 how many new ones to read of each stream (0: none)  then for each that was read before: stream, entry
+-- Returns for each {word} or {'run', stream, entry, delivery, body, the delivery's fields..., of a batch a list of its
+-- others: id, event, body}; words: run parked dead done gone lost, and later where the bodies are enough for now; {'parked',
+-- target} where the target's breaker is open. The body stands only with the first delivery of its event.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
 -- with gates
 local out, told, bytes = {}, {}, 0
@@ -52,15 +52,11 @@ local function others(members)
   return list
 end
 
-for i = 7, #ARGV, 3 do
-  local stream, entry, id = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+local function take(stream, entry, id)
   local key = prefix .. 'delivery:' .. id
   local d = redis.call('HMGET', key, 'target', 'timeout', 'event', 'tries', 'kind', 'hook', 'version', 'layer', 'state',
     'cap', 'parent', 'rate', 'token', 'members')
-  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
-  if #pending == 0 or pending[1][2] ~= consumer then
-    out[#out + 1] = {'lost'}
-  elseif not d[1] or d[9] == 'delivered' or d[9] == 'dead' then
+  if not d[1] or d[9] == 'delivered' or d[9] == 'dead' then
     forget(stream, entry)
     out[#out + 1] = {d[1] and 'done' or 'gone'}
   elseif bytes >= tonumber(ARGV[6]) then
@@ -85,13 +81,34 @@ for i = 7, #ARGV, 3 do
       end
       local body = not told[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
       told[d[3]], bytes = true, bytes + #body
-      out[#out + 1] = {'run', body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[14] and others(d[14]) or nil}
+      out[#out + 1] = {'run', stream, entry, id, body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[14] and others(d[14]) or nil}
     else
       redis.call('ZREM', flight, id)
       park(d[1], id, key)
       forget(stream, entry)
       out[#out + 1] = {'parked', why == 'open' and d[1] or nil}
     end
+  end
+end
+
+-- What a stream entry carries: the name of a delivery.
+local function delivery_in(fields)
+  for i = 1, #fields, 2 do if fields[i] == 'd' then return fields[i + 1] end end
+  return ''
+end
+
+for i = 8, #ARGV, 2 do
+  local stream, entry = ARGV[i], ARGV[i + 1]
+  local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
+  local found = #pending > 0 and pending[1][2] == consumer and redis.call('XRANGE', stream, entry, entry)[1]
+  if found then take(stream, entry, delivery_in(found[2])) else out[#out + 1] = {'lost'} end
+end
+
+if ARGV[7] ~= '0' then
+  local read = {'GROUP', group, consumer, 'COUNT', ARGV[7], 'STREAMS', unpack(KEYS)}
+  for _ = 1, #KEYS do read[#read + 1] = '>' end
+  for _, of in ipairs(redis.call('XREADGROUP', unpack(read)) or {}) do
+    for _, one in ipairs(of[2]) do take(of[1], one[1], delivery_in(one[2])) end
   end
 end
 return out

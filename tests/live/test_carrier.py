@@ -181,27 +181,32 @@ async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
 
 
 @pytest.mark.req("B-05")
+@pytest.mark.parametrize("beats_first", [False, True])
 async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_over(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Links, *, beats_first: bool
 ) -> None:
-    """SIGSTOP between reading and sending: whoever wakes up asks first whose it is."""
+    """SIGSTOP between reading and sending: whoever wakes up asks first whose it is, alive again or not."""
     async with receiving() as receiver:
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
         stopped = Carrier(server.url, keys, links, watcher_of(links, keys))
         await stopped._consumer.create()
         name = await owe(links, keys, turn_end())
+        lapses = stopped._consumer.lapses
         with stopped._reading.link() as link:
-            (taken,) = await stopped._take(await stopped._consumer.read(link, 1, 0.1))
+            rows = await stopped._take(await stopped._consumer.read(link, 1, 0.1))
+        (taken,) = stopped._runs(rows, {})
         await do(links, "DEL", keys("beat", stopped.name))
         async with carrying(server.url, keys):
             await settled(links, keys, name, "delivered")
         stopped._consumer._beaten -= 10
+        if beats_first:
+            await do(links, *stopped._consumer.beat_commands()[0])
         from workers.posters import Posters
 
         async with Posters() as posters:
-            await stopped._attempt(taken, posters)
+            await stopped._attempt(taken, posters, lapses)
         assert receiver.ids == {f"{name}_one": 1}
-        assert stopped._outcomes == []
+        assert not stopped._settler
         await stopped._reading.close()
 
 
