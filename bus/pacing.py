@@ -14,8 +14,8 @@ from bus.errors import ConfigError
 
 Order = Literal["none", "fifo"]
 
-BATCHED: Final = "fleethook"
-"""The format of which several can stand in one body."""
+BATCHED: Final = ("fleethook", "cloudevents")
+"""The formats of which several can stand in one body."""
 
 _RATE: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?/(?:s|min|h|d)")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
@@ -84,7 +84,7 @@ def pacing_checks(one: Paced) -> Iterator[tuple[tuple[str, ...], Callable[[], ob
 def _batch(one: Paced) -> None:
     if one.order != "none":
         raise ConfigError("batch and order exclude each other", hint="a batch holds events of many sessions")
-    if one.format != BATCHED:
-        raise ConfigError(f"format {one.format} has no batches", hint=f"only format {BATCHED} has")
+    if one.format not in BATCHED:
+        raise ConfigError(f"format {one.format} has no batches", hint=f"only {' and '.join(BATCHED)} have")
     if one.can_block:
         raise ConfigError("who decides is asked event by event", hint="leave batch or can_block out")

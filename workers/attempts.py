@@ -147,13 +147,15 @@ class Attempts:
             )  # fmt: skip
         poster = posters.under(in_force.network, in_force.proxy)
         if taken.members is not None:
-            if endpoint.format != BATCHED:
+            if endpoint.format not in BATCHED:
                 raise GivenUp(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
             every = [told, *(self._tell(taken._replace(event=one.event, body=one.body)) for one in taken.members)]
             thin = msgspec.structs.replace(endpoint, payload="thin")
-            body = batch_body([one.webhook(endpoint) for one in every], lambda: [one.webhook(thin) for one in every])
+            full = [one.webhook(endpoint) for one in every]
+            body = batch_body(endpoint.format, full, lambda: [one.webhook(thin) for one in every])
             name = batch_id([taken.id, *(one.id for one in taken.members)])
-            return _judged(endpoint, await post(poster, endpoint, name, body, int(time.time()), before), schedule)
+            reply = await post(poster, endpoint, name, body, int(time.time()), before, batch=True)
+            return _judged(endpoint, reply, schedule)
         body = told.webhook(endpoint)
         of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
         reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
+from bus.hooks import Format
 from workers.templates import MOST_BODY
 
 
-def batch_body(full: Sequence[bytes], thin: Callable[[], Sequence[bytes]]) -> bytes:
-    """`{"type": "batch", "events": […]}` of bodies as they would go out alone; of thin ones where it is too large."""
-    raw = _joined(full)
-    return raw if len(raw) <= MOST_BODY else _joined(thin())
+def batch_body(name: Format, full: Sequence[bytes], thin: Callable[[], Sequence[bytes]]) -> bytes:
+    """Bodies as they would go out alone, in one; thin ones where it is too large.
+
+    `{"type": "batch", "events": […]}`, and for CloudEvents the list alone (its JSON batch format, 1.0.2).
+    """
+    raw = _joined(name, full)
+    return raw if len(raw) <= MOST_BODY else _joined(name, thin())
 
 
 def batch_id(deliveries: Sequence[str]) -> str:
@@ -19,5 +23,6 @@ def batch_id(deliveries: Sequence[str]) -> str:
     return f"b{sha256(' '.join(deliveries).encode()).hexdigest()[:32]}"
 
 
-def _joined(bodies: Sequence[bytes]) -> bytes:
-    return b'{"type":"batch","events":[' + b",".join(bodies) + b"]}"
+def _joined(name: Format, bodies: Sequence[bytes]) -> bytes:
+    together = b"[" + b",".join(bodies) + b"]"
+    return together if name == "cloudevents" else b'{"type":"batch","events":' + together + b"}"

@@ -72,11 +72,11 @@ def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> byte
 
 
 def request_headers(
-    endpoint: Endpoint, delivery: str, body: bytes, now: int, replay_of: str = ""
-) -> dict[str, str]:  # fmt: skip
+    endpoint: Endpoint, delivery: str, body: bytes, now: int, replay_of: str = "", *, batch: bool = False
+) -> dict[str, str]:
     """The headers of one attempt at `now` (seconds): the endpoint's own, and the signature where it has a secret.
 
-    `replay_of` is the id of the event where the delivery is a replay of it.
+    `replay_of` is the id of the event where the delivery is a replay of it; a `batch` is of many, each with its own.
 
     Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it.
     """
@@ -88,7 +88,7 @@ def request_headers(
             ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
-    ours["Content-Type"] = content_type(endpoint.format)
+    ours["Content-Type"] = content_type(endpoint.format, batch=batch)
     if replay_of:
         ours[REPLAY_HEADER] = replay_of
     if not own:
@@ -124,13 +124,13 @@ def _secret(reference: str) -> str:
 
 async def post(
     poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None, *,
-    replay_of: str = "",
+    replay_of: str = "", batch: bool = False,
 ) -> Reply:  # fmt: skip
     """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written.
 
     `before` is awaited right before the first byte is sent, and what it raises is raised.
     """
-    headers = request_headers(endpoint, delivery, body, now, replay_of)
+    headers = request_headers(endpoint, delivery, body, now, replay_of, batch=batch)
     return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout, before=before)
 
 

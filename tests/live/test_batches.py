@@ -47,6 +47,17 @@ async def test_a_batch_goes_out_when_it_is_full_and_when_its_first_has_waited(
 
 
 @pytest.mark.req("G-22")
+async def test_a_batch_of_cloudevents_is_their_own_list(server: Server, keys: Keys, links: Links) -> None:
+    more = 'events: "turn:*", format: cloudevents, batch: {max_events: 3, max_wait: 0.2}'
+    async with running(server, keys, links, more) as receiver:
+        names = [await publish(links, keys, turn_end()) for _ in range(3)]
+        await until(are(links, keys, delivered=3), "all")
+        (got,) = receiver.got
+        assert got.headers["content-type"] == "application/cloudevents-batch+json"
+        assert [(one["specversion"], one["id"]) for one in got.json] == [("1.0", name) for name in names]
+
+
+@pytest.mark.req("G-22")
 async def test_a_batch_that_fails_is_tried_again_as_it_was_and_dies_as_deliveries_of_their_own(
     server: Server, keys: Keys, links: Links
 ) -> None:

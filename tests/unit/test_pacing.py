@@ -88,10 +88,11 @@ def test_a_batch_is_a_list_of_bodies_and_goes_thin_where_it_is_too_large() -> No
     def thin() -> list[bytes]:
         return [b'{"thin":1}', b'{"thin":2}']
 
-    small = json.loads(batch_body([b'{"a":1}', b'{"b":2}'], thin))
-    assert small == {"type": "batch", "events": [{"a": 1}, {"b": 2}]}
+    small = [b'{"a":1}', b'{"b":2}']
+    assert json.loads(batch_body("fleethook", small, thin)) == {"type": "batch", "events": [{"a": 1}, {"b": 2}]}
+    assert json.loads(batch_body("cloudevents", small, thin)) == [{"a": 1}, {"b": 2}]
     large = json.dumps({"a": "x" * (MOST_BODY // 2)}).encode()
-    assert json.loads(batch_body([large, large], thin))["events"] == [{"thin": 1}, {"thin": 2}]
+    assert json.loads(batch_body("fleethook", [large, large], thin))["events"] == [{"thin": 1}, {"thin": 2}]
 
 
 def test_a_batchs_id_is_that_of_its_deliveries_and_has_no_dot() -> None:

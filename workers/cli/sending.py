@@ -92,8 +92,8 @@ async def _post(poster: Poster, endpoint: Endpoint, event: Event) -> tuple[Reply
     try:
         body, name = render_body(event, None, endpoint), delivery_id(event.id, endpoint.id)
         if endpoint.batch is not None:
-            body, name = batch_body([body], list), batch_id([name])
-        headers = request_headers(endpoint, name, body, int(time.time()))
+            body, name = batch_body(endpoint.format, [body], list), batch_id([name])
+        headers = request_headers(endpoint, name, body, int(time.time()), batch=endpoint.batch is not None)
         reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
     except GivenUp as error:  # a secret or a variable that is missing here
         return Reply(), error.reason

@@ -23,9 +23,11 @@ _CHATS: Final = {"slack": slack.body, "discord": discord.body, "teams": teams.bo
 _THIN: Final = "payload: thin"
 
 
-def content_type(name: Format) -> str:
-    """The media type of a format's bodies."""
-    return "application/cloudevents+json" if name == "cloudevents" else "application/json"
+def content_type(name: Format, *, batch: bool = False) -> str:
+    """The media type of a format's bodies, or of several in one."""
+    if name != "cloudevents":
+        return "application/json"
+    return "application/cloudevents-batch+json" if batch else "application/cloudevents+json"
 
 
 def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_key: str = "") -> bytes:
