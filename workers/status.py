@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from bus.config.settings import Settings
-from bus.connections import Links
+from bus.connections import Command, Links
 from bus.directories import Directories
 from bus.errors import Unreachable
 from bus.hooksets import current_version
@@ -27,6 +27,9 @@ Health = Literal["ok", "missing", "off", "unknown"]
 SCAN_ROUNDS: Final = 400
 SCAN_COUNT: Final = 5_000
 """Two million keys are looked through for parked deliveries; with more their number is unknown."""
+
+_ANY_WAITING: Final = "[pbl][ai][rtn]*"
+"""`parked:*`, `batch:*` and `line:*` in one look through all keys."""
 
 STALE_SECONDS: Final = 120.0
 """RQ's workers write every 45 s that they live; one that has not for so long is not counted."""
@@ -113,7 +116,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
     return Status(
         namespace=settings.namespace, server=server, roles=roles, streams=streams,
         due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
-        parked=await _parked(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
+        parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
         problems=tuple(_problems(roles, spools)),
     )  # fmt: skip
 
@@ -255,19 +258,19 @@ async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
     return tuple(found)
 
 
-async def _parked(links: Links, keys: Keys) -> int | None:
-    """Deliveries over their target's cap; None where there are too many keys to look through."""
-    cursor, names = b"0", []
+async def count_waiting(links: Links, keys: Keys) -> int | None:
+    """Deliveries that wait for their target, for others of a batch or for their turn; None with too many keys to look at."""
+    cursor, asked = b"0", list[Command]()
+    parked, batches, lines = (keys(name, "").encode() for name in ("parked", "batch", "line"))
     with links.link() as link:
         for _ in range(SCAN_ROUNDS):
-            (reply,) = await link.exchange(
-                [("SCAN", cursor, "MATCH", keys("parked", "*"), "COUNT", SCAN_COUNT, "TYPE", "list")]
-            )
+            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", keys(_ANY_WAITING), "COUNT", SCAN_COUNT)])
             cursor, page = checked(reply, "looking for parked deliveries")
-            names += page
+            asked += [("LLEN", name) for name in page if name.startswith((parked, batches))]
+            asked += [("ZCOUNT", name, 0, "+inf") for name in page if name.startswith(lines)]  # whose turn it is has -1
             if cursor == b"0":
-                lengths = await link.exchange([("LLEN", name) for name in names]) if names else []
-                return sum(int(length) for length in lengths if not isinstance(length, Exception))
+                counts = await link.exchange(asked) if asked else []
+                return sum(int(count) for count in counts if not isinstance(count, Exception))
     return None
 
 

@@ -18,6 +18,7 @@ from tests.support.waiting import until
 from workers.deadletters import redrive
 from workers.deliveries import deliveries, retry, waits_for
 from workers.endpoints import disable, enable, pause, resume
+from workers.status import count_waiting
 
 TARGET = "endpoint:one"
 
@@ -135,6 +136,7 @@ async def test_a_batch_that_waits_for_others_dies_with_its_endpoint_and_not_an_h
         await until(are(links, keys, parked=2), "both wait")
         (one, _) = await deliveries(links, keys)
         assert await waits_for(links, keys, one.id) == "for others of its batch"
+        assert await count_waiting(links, keys) == 2
         await disable(links, keys, TARGET)
         await until(are(links, keys, dead=2), "dead letters at once")
         assert (await enable(links, keys, TARGET, recover=True)).recovered == 2

@@ -24,6 +24,7 @@ from workers.deadletters import redrive
 from workers.deliveries import deliveries, retry, waits_for
 from workers.dispatcher import GROUP
 from workers.endpoints import disable, enable, pause
+from workers.status import count_waiting
 
 TARGET = "endpoint:one"
 NEVER = Limits(first_probe=0.05, most_probe=0.05)
@@ -181,6 +182,7 @@ async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, key
         for waiting in await deliveries(links, keys, state="parked"):
             assert await waits_for(links, keys, waiting.id) == f"for {head.id}, which is before it in its session"
         assert await waits_for(links, keys, head.id) == ""
+        assert await count_waiting(links, keys) == 3
         assert await retry(links, keys, [head.id]) == 1
         await until(are(links, keys, delivered=7), "and then its own")
         assert await left(links, keys) == {}
