@@ -54,9 +54,7 @@ def assigned(pairs: Iterable[str]) -> Entry:
     """
     values: Entry = {}
     for pair in pairs:
-        name, separator, text = pair.partition("=")
-        if not separator:
-            raise ConfigError(f"{pair[:80]!r} is no change", hint="write FIELD=VALUE, or FIELD= to take it out")
+        name, _, text = pair.partition("=")
         plain = name.startswith("headers.") or (
             name in _FIELDS and _is_text(_FIELDS[name].type) and text[:1] not in "[{"
         )

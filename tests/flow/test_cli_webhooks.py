@@ -106,6 +106,8 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
     before = mine.read_text()
     bad = fleethook("webhooks", "set", "in", "timeout=-1", "--yes")
     assert (bad.code, "timeout has to be more than 0" in bad.err, mine.read_text()) == (4, True, before)
+    unsaid = fleethook("webhooks", "set", "in", "timeout", "--yes")
+    assert (unsaid.code, "write FIELD=VALUE" in unsaid.err, mine.read_text()) == (2, True, before)
     assert fleethook("webhooks", "set", "in", "url=http://169.254.169.254/", "--allow", "--yes").code == 4
     assert fleethook("webhooks", "set", "in", "timeout=5", "headers.X-Team=", "retry=[1, 2]", "--yes").code == 0
     assert lines(before, mine.read_text()) == sorted([

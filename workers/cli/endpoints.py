@@ -44,9 +44,16 @@ def _where(function: _C) -> _C:
     return function
 
 
+def _assignments(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001 - click's signature
+    for one in values:
+        if "=" not in one:
+            raise click.UsageError(f"{one[:80]!r} is no change; write FIELD=VALUE, or FIELD= to take it out", context)
+    return values
+
+
 @click.command()
 @click.argument("url", metavar="[URL]", required=False, default="")
-@click.argument("values", nargs=-1, metavar="[FIELD=VALUE]...")
+@click.argument("values", nargs=-1, metavar="[FIELD=VALUE]...", callback=_assignments)
 @click.option("--id", "name", default="", metavar="ID", help="Its id; derived from the host without it.")
 @click.option("--events", default="", metavar="PATTERNS", help="`tool:*, session:end`; every event without it.")
 @click.option("--secret", default="", metavar="REF|generate",
@@ -118,7 +125,7 @@ def add(
 
 @click.command("set")
 @click.argument("name", metavar="ENDPOINT")
-@click.argument("values", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@click.argument("values", nargs=-1, required=True, metavar="FIELD=VALUE...", callback=_assignments)
 @click.option(
     "--allow", "open_it", is_flag=True, help="Let a private address be its target: an entry in network.allow."
 )
