@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli_kit import fleethook
+from workers.bench.placing import Places
 from workers.bench.rounds import alternate, figure
 from workers.cli.bench import PARTS
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 COMPARED = {
     "request p50": "at most",
+    **{f"request p50, {way}": "at most" for way in Places(os.getpid(), ()).ways},
     "request, 32 in flight": "at least",
     "request p50, synchronous face": "at most",
     "request p50, 50 other hooks": "at most",

@@ -14,8 +14,9 @@ from bus.events import Event
 from bus.ids import event_id
 from bus.inforce import HookSet, Layered
 from bus.signing import generate_secret
+from tests.support.beside import beside
 from tests.support.fleet import HOST, Fleet, fleet
-from tests.support.receivers import Answer, Receiver, receiving_beside
+from tests.support.receivers import Answer, Receiver, receiving
 from workers.replaying import Past, chunks
 
 SECRET, OLD = generate_secret(), generate_secret()
@@ -37,7 +38,7 @@ endpoints:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """Who decides."""
-    with receiving_beside() as one:
+    with beside(receiving) as one:
         yield one
 
 

@@ -19,7 +19,8 @@ from bus.addresses import policy
 from bus.posting import Poster, Reply
 from bus.signing import generate_secret, headers
 from tests.cli_kit import fleethook
-from tests.support.receivers import Answer, receiving_beside
+from tests.support.beside import beside
+from tests.support.receivers import Answer, receiving
 
 SECRET = generate_secret()
 BODY = b'{"type": "session.start", "password": "hunter2hunter2"}'
@@ -60,7 +61,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, object]]]
 @pytest.mark.req("G-10")
 def test_a_verified_webhook_is_handed_on_and_its_answer_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
-    with receiving_beside() as service:
+    with beside(receiving) as service:
         service.usual = Answer(503, b"later", ["Retry-After: 7", "X-Own: 1"])
         args = (
             "--secret",

@@ -14,7 +14,8 @@ from bus.config.hookfile import parse_hook_file
 from bus.hooksets import apply
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
-from tests.support.receivers import Receiver, receiving_beside
+from tests.support.beside import beside
+from tests.support.receivers import Receiver, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -36,9 +37,9 @@ def home(server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 @contextmanager
-def receiving(server: Server, keys: Keys) -> Iterator[Receiver]:
+def receiving_two(server: Server, keys: Keys) -> Iterator[Receiver]:
     """A receiver with two endpoints published for it, one of which is gone."""
-    with receiving_beside() as one:
+    with beside(receiving) as one:
         gone = one.usual._replace(status=410, body=b"password=hunter2hunter2", headers=["Set-Cookie: a=b"])
         one.by_path["/gone"] = gone
         text = HOOKS.format(url=one.url(), port=one.port)
@@ -64,7 +65,7 @@ def ids(*args: str) -> list[str]:
 
 @pytest.mark.req("G-10")
 def test_deliveries_are_filtered_and_tried_now(server: Server, keys: Keys, home: Path) -> None:
-    with receiving(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
+    with receiving_two(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
         receiver.fail(2)
         names = [f"{publish('turn:end')}.log" for _ in range(2)]
         wait_until(lambda: [state_of(name) for name in names] == ["due", "due"], "both are to be tried in an hour")
@@ -106,7 +107,7 @@ def test_deliveries_are_filtered_and_tried_now(server: Server, keys: Keys, home:
 
 @pytest.mark.req("G-10")
 def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys, home: Path, tmp_path: Path) -> None:
-    with receiving(server, keys), workers(server.url, keys, home, "dispatcher", "carrier"):
+    with receiving_two(server, keys), workers(server.url, keys, home, "dispatcher", "carrier"):
         event = publish("session:end", data={"api_key": "sk-hunter2hunter2", "n": 1})
         wait_until(lambda: state_of(f"{event}.gone") == "dead", "410 is final")
     (line,) = fleethook("dead", "export", "--endpoint", "gone", "--since", "1h").lines
@@ -136,7 +137,7 @@ def test_named_ones_are_those_that_are_dropped_however_many_they_are(
     server: Server, keys: Keys, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.cli.dead.MANY", 0)
-    with receiving(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
+    with receiving_two(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
         receiver.by_path["/log"] = receiver.usual._replace(status=404)
         names = [f"{publish('turn:end')}.log" for _ in range(3)]
         wait_until(lambda: [state_of(name) for name in names] == ["dead"] * 3, "404 is final")
@@ -146,7 +147,7 @@ def test_named_ones_are_those_that_are_dropped_however_many_they_are(
 
 @pytest.mark.req("G-22")
 def test_a_replay_counts_then_sends_and_is_a_job_that_is_listed(server: Server, keys: Keys, home: Path) -> None:
-    with receiving(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
+    with receiving_two(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
         events = [publish("turn:end", data={"n": n}) for n in range(3)]
         publish("session:start")
         wait_until(lambda: len(receiver.got) == 3, "they are delivered")

@@ -13,7 +13,8 @@ from bus.hooksets import apply
 from bus.ids import host_name
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
-from tests.support.receivers import Answer, receiving_beside
+from tests.support.beside import beside
+from tests.support.receivers import Answer, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -45,7 +46,7 @@ def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
     mine.parent.mkdir(parents=True)
     mine.write_text("endpoints:\n  - {id: mine, url: 'https://203.0.114.1/'}\n")
     with ExitStack() as stack:
-        receiver = stack.enter_context(receiving_beside())
+        receiver = stack.enter_context(beside(receiving))
         text = HOOKS.format(url=receiver.url(), port=receiver.port)
         run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
         stack.enter_context(workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"))

@@ -19,7 +19,8 @@ from bus.keys import Keys
 from bus.secrets import resolve_secret
 from bus.signing import headers as signed
 from tests.cli_kit import fleethook, namespace, run, workers
-from tests.support.receivers import Answer, Receiver, receiving_beside
+from tests.support.beside import beside
+from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -62,7 +63,7 @@ def verified(receiver: Receiver, *secrets: str) -> None:
 
 @pytest.mark.req("G-10")
 def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
-    with receiving_beside() as receiver:
+    with beside(receiving) as receiver:
         url = receiver.url("/in?token=abcdef123456")
         refused = fleethook("webhooks", "add", url, "--yes")
         assert (refused.code, "(loopback), which is not in the allow list" in refused.err) == (1, True)
@@ -143,7 +144,7 @@ def test_the_published_set_is_changed_as_a_new_version_and_keeps_no_secret_in_th
             (reply,) = await link.exchange([("GET", keys("hookset", "3"))])
         return bytes(reply).decode()
 
-    with receiving_beside() as receiver:
+    with beside(receiving) as receiver:
         added = fleethook(
             "webhooks", "add", receiver.url(), "--fleet", "--allow", "--secret", "generate", "--yes", "--json"
         )
@@ -215,7 +216,7 @@ def test_an_endpoint_is_paused_disabled_and_enabled_again(server: Server, keys: 
         listed = fleethook("deliveries", "list", "--event", event, "--json").lines
         return str(listed[0]["state"]) if listed else ""
 
-    with receiving_beside() as receiver, workers(server.url, keys, mine.parents[1], "dispatcher", "carrier"):
+    with beside(receiving) as receiver, workers(server.url, keys, mine.parents[1], "dispatcher", "carrier"):
         mine.write_text(f'endpoints: [{{id: in, url: "{receiver.url()}"}}]\nnetwork: {{allow: ["localhost"]}}\n')
         assert stands() == "active"
         assert fleethook("webhooks", "resume", "in").code == 1, "it is not paused"
@@ -243,7 +244,7 @@ def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
     mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PD_KEY", "R0UT1NGKEY")
-    with receiving_beside() as receiver:
+    with beside(receiving) as receiver:
         receiver.usual = Answer(202, b'{"status": "success"}')
         made = fleethook("webhooks", "add", receiver.url("/enqueue"), "--id", "call", "--allow", "--yes",
                          "format=pagerduty", "routing_key=env:PD_KEY", "payload=thin", "resolve=retry")  # fmt: skip
@@ -327,7 +328,7 @@ def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once
     server: Server, keys: Keys, mine: Path
 ) -> None:
     with ExitStack() as stack:
-        receiver = stack.enter_context(receiving_beside())
+        receiver = stack.enter_context(beside(receiving))
         text = (f"endpoints:\n  - {{id: one, url: '{receiver.url()}', events: 'turn:end', max_in_flight: 5}}\n"
                 f"  - {{id: two, url: '{receiver.url()}', events: 'session:end'}}\n"
                 f"network: {{allow: ['127.0.0.1:{receiver.port}']}}\n")  # fmt: skip
@@ -352,7 +353,7 @@ def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once
 
 def test_ones_own_endpoint_is_tested_and_received_without_a_server(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{mine}.sock")
-    with receiving_beside() as receiver:
+    with beside(receiving) as receiver:
         assert (
             fleethook("webhooks", "add", receiver.url(), "--id", "in", "--allow", "--secret", "generate", "--yes").code
             == 0

@@ -16,9 +16,10 @@ from bus.connections import Links, sync_client
 from bus.events import Event
 from bus.ids import event_id
 from bus.signing import generate_secret
+from tests.support.beside import beside
 from tests.support.delivering import left
 from tests.support.fleet import HOST, Fleet, fleet
-from tests.support.receivers import Receiver, receiving_beside
+from tests.support.receivers import Receiver, receiving
 from tests.support.running import do
 from tests.support.waiting import wait_until
 from workers.jobs import CHORES, enqueue, queue
@@ -36,7 +37,7 @@ hooks:
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
     """The endpoint of all tests here."""
-    with receiving_beside() as one:
+    with beside(receiving) as one:
         yield one
 
 

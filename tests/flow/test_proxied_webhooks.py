@@ -13,8 +13,9 @@ from bus.connections import Links
 from bus.keys import Keys
 from bus.streams import checked
 from tests.cli_kit import Result, fleethook, namespace, run, workers
-from tests.support.forward import ForwardProxy, forwarding_beside
-from tests.support.receivers import Receiver, receiving_beside
+from tests.support.beside import beside
+from tests.support.forward import ForwardProxy, forwarding
+from tests.support.receivers import Receiver, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -31,7 +32,7 @@ network:
 @pytest.fixture
 def proxy() -> Iterator[ForwardProxy]:
     """A proxy that wants a login; it alone knows where `hooks.corp` is."""
-    with forwarding_beside() as one:
+    with beside(forwarding) as one:
         one.login = f"agent:{PASSWORD}"
         yield one
 
@@ -39,7 +40,7 @@ def proxy() -> Iterator[ForwardProxy]:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     """Where `hooks.corp` is."""
-    with receiving_beside() as one:
+    with beside(receiving) as one:
         yield one
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-
-from tests.support.waiting import PATIENCE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 
 class ForwardProxy:
@@ -105,28 +102,6 @@ async def forwarding() -> AsyncIterator[ForwardProxy]:
         server.close()
         await one.stop()
         await server.wait_closed()
-
-
-@contextmanager
-def forwarding_beside() -> Iterator[ForwardProxy]:
-    """A forward proxy on a loop in a thread of its own, for tests without one."""
-    made: list[ForwardProxy] = []
-    ready, end = threading.Event(), threading.Event()
-
-    async def whole() -> None:
-        async with forwarding() as one:
-            made.append(one)
-            ready.set()
-            await asyncio.to_thread(end.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(whole(),))
-    thread.start()
-    try:
-        assert ready.wait(PATIENCE), "the proxy listens"
-        yield made[0]
-    finally:
-        end.set()
-        thread.join()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

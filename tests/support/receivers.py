@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from tests.live.receivers import receiver as listening
-from tests.support.waiting import PATIENCE
 
 
 class Got(NamedTuple):
@@ -105,25 +103,3 @@ async def receiving() -> AsyncIterator[Receiver]:
             yield one
         finally:
             one.release()
-
-
-@contextmanager
-def receiving_beside() -> Iterator[Receiver]:
-    """A receiver on a loop in a thread of its own, for tests without one."""
-    made: list[Receiver] = []
-    ready, end = threading.Event(), threading.Event()
-
-    async def whole() -> None:
-        async with receiving() as one:
-            made.append(one)
-            ready.set()
-            await asyncio.to_thread(end.wait)
-
-    thread = threading.Thread(target=asyncio.run, args=(whole(),))
-    thread.start()
-    try:
-        assert ready.wait(PATIENCE), "the receiver listens"
-        yield made[0]
-    finally:
-        end.set()
-        thread.join()
