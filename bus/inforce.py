@@ -188,6 +188,7 @@ class Watcher:
         """The published version that was looked at last, good or bad."""
         self._trust = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
+        self._recent: dict[str | None, tuple[float, HookSet]] = {}
 
     async def refresh(self, *, force: bool = False) -> None:
         """Look at the published version, at most every half second.
@@ -245,12 +246,24 @@ class Watcher:
         layered = Layered("fleet", str(version), file)
         compiled = HookSet([layered])
         self._seen, self._fleet, self._sets = version, layered, {_key([layered]): compiled}
+        self._recent.clear()
         log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
 
     def for_event(self, event: Event) -> HookSet:
         """The set in force for `event`: user and project layers exist only on their own host."""
+        here = event.host == self._host
+        place, now = event.cwd if here else None, time.monotonic()
+        known = self._recent.get(place)
+        if known is None or now >= known[0]:
+            if len(self._recent) >= _MOST_FOLDERS:
+                self._recent.clear()
+            # Agents ask many times a second from one folder; a tenth of the time between two looks at a file is no delay.
+            known = self._recent[place] = (now + POLL_SECONDS / 10, self._layered(event, here=here))
+        return known[1]
+
+    def _layered(self, event: Event, *, here: bool) -> HookSet:
         layers = [self._fleet]
-        if event.host == self._host:
+        if here:
             if self._user_path is not None:
                 layers.append(self._file("user", self._user_path))
             # Absolute: below a relative one would lie the worker's own folder.

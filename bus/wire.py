@@ -36,13 +36,13 @@ class Wire(asyncio.Protocol):
         """Whether the connection is gone; it never comes back, and nothing is to be written to it."""
         transport.set_protocol(self)
 
-    async def exchange(
+    def exchange(
         self, commands: Sequence[tuple[Any, ...]], seconds: float | None, first: Callable[[Any], None] | None
-    ) -> list[Any]:
+    ) -> asyncio.Future[list[Any]]:
         """The replies to `commands`, within `seconds`; error replies stand among them as exceptions.
 
-        `first` sees the first reply as soon as it is there, and may raise. After any exception the wire is of no use.
-        Raises TimeoutError and ConnectionError.
+        `first` sees the first reply as soon as it is there, and may raise. After any exception, and where whoever waits is
+        cancelled, the wire is of no use. The future raises TimeoutError and ConnectionError.
         """
         waiter: asyncio.Future[list[Any]] = self._loop.create_future()
         self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
@@ -51,10 +51,7 @@ class Wire(asyncio.Protocol):
         self._due = math.inf if seconds is None else self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._due:
             self._watch()
-        try:
-            return await waiter
-        finally:
-            self._waiter = None
+        return waiter
 
     def _watch(self) -> None:
         """Have `_look` called when the exchange is due. Most end long before: the timer is left to run, for the next."""
@@ -90,8 +87,9 @@ class Wire(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - raised in `exchange`, whoever's it is
             self._fail(error)
             return
-        if not self._waiter.done():
-            self._waiter.set_result(self._replies)
+        waiter, self._waiter = self._waiter, None
+        if not waiter.done():
+            waiter.set_result(self._replies)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport: whoever waits learns it."""
@@ -101,5 +99,6 @@ class Wire(asyncio.Protocol):
         self._fail(ConnectionError(str(exc) if exc else "the server closed the connection"))
 
     def _fail(self, error: Exception) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(error)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
