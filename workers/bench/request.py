@@ -101,7 +101,8 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         for way in places.ways:
             places.put(way)
             one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
-            figures.append(figure(f"request p50, {way}", "the same bare loop, placed alike", "us", one, other, bar=1.4))
+            figures.append(figure(f"request p50, {way}", "the same bare loop, placed alike", "us", one, other,
+                                  note="beside it: what the placement does to it"))  # fmt: skip
         places.free()
         many, other_many = await alternate(ours_many, theirs_many, rounds, warm_ups=sizes.warm_ups)
         figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,

@@ -61,18 +61,19 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
 
         async def ours() -> float:
-            return await asyncio.to_thread(_spawned, shim, {}, sizes.processes)
+            return await asyncio.to_thread(_spawned, shim, {})
 
         async def theirs() -> float:
-            return await asyncio.to_thread(_spawned, empty, {}, sizes.processes)
+            return await asyncio.to_thread(_spawned, empty, {})
 
         async def through_redis_py() -> float:
-            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url}, sizes.processes)
+            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url})
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-            one, other = await alternate(ours, theirs, rounds, warm_ups=sizes.warm_ups)
-            slow, _ = await alternate(through_redis_py, theirs, rounds, warm_ups=sizes.warm_ups)
+            # In turn, one by one: a shared machine has fast and slow moments, of a few processes' length.
+            one, other = await alternate(ours, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
+            slow, _ = await alternate(through_redis_py, theirs, rounds, slices=sizes.slices, warm_ups=0)
     await links.close()
     floor = statistics.median(other)
     bar = 1.25 + 1.0 / floor
@@ -83,14 +84,11 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _spawned(command: tuple[str, ...], extra: dict[str, str], count: int) -> float:
-    took = []
+def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
     environment = {**os.environ, **extra}
-    for _ in range(count):
-        start = time.perf_counter()
-        subprocess.run(command, input=PAYLOAD, stdout=subprocess.DEVNULL, env=environment, check=True)
-        took.append(time.perf_counter() - start)
-    return statistics.median(took) * 1e3
+    start = time.perf_counter()
+    subprocess.run(command, input=PAYLOAD, stdout=subprocess.DEVNULL, env=environment, check=True)
+    return (time.perf_counter() - start) * 1e3
 
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
