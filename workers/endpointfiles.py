@@ -50,11 +50,11 @@ class Edited:
 def assigned(pairs: Iterable[str]) -> Entry:
     """`FIELD=VALUE` as values of an endpoint's fields: text as it is, anything else as YAML; None for `FIELD=`.
 
-    `headers.NAME=VALUE` is one of its headers.
+    `headers.NAME=VALUE` is one of its headers. ValueError for one without `=`, which the command line refuses before.
     """
     values: Entry = {}
     for pair in pairs:
-        name, _, text = pair.partition("=")
+        name, text = pair.split("=", 1)
         plain = name.startswith("headers.") or (
             name in _FIELDS and _is_text(_FIELDS[name].type) and text[:1] not in "[{"
         )
