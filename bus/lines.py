@@ -1,7 +1,8 @@
 """HTTP lines: a pool of connections that were vetted when they were made, and one exchange at a time over each.
 
 aiohttp makes, pools and parses; its session is left out, since what it does for each request (cookies, redirects,
-proxies, a task that writes) is what we never want, and took half of a delivery's time (measured on aiohttp 3.14).
+proxies, a task that writes) is what we never want: a signed POST takes 28 to 62 us of CPU here and 92 to 126 through a
+session, so that with one a carrier did half of a raw loop's deliveries (measured on aiohttp 3.14).
 """
 
 from __future__ import annotations
