@@ -71,7 +71,8 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     assert idle["ours"] < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
     for one in figures:
         assert one["rounds"] == 1
-        assert one["ours"] > 0 or one is idle, "an idle fleet may need less than a tick"
+        # An idle fleet may need less than a tick; of two requests the one with a process may be the faster, once.
+        assert one["ours"] > 0 or one in (idle, by_name["command hook minus rule hook"])
         assert one["theirs"] > 0
         assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
         met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]

@@ -117,6 +117,7 @@ hooks:
         async def bare() -> float:
             return await asyncio.to_thread(_bare_spawn, body)
 
+        await extra()  # a first request has connections to open
         one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
     await links.close()
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
