@@ -262,8 +262,8 @@ class Carrier:
             log.warning("redis is away while %d deliveries end", len(self._busy))
 
 
-async def gather(last: float) -> None:
+async def gather(last: float, seconds: float = TURN_SECONDS) -> None:
     """Let entries come together where the last ones were read, at `last` by the monotonic clock, only just now."""
-    left = last + TURN_SECONDS - time.monotonic()
+    left = last + seconds - time.monotonic()
     if left > 0:
         await asyncio.sleep(left)
