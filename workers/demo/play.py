@@ -209,7 +209,7 @@ async def _blocked(stage: Stage) -> None:
 
 
 async def _harmless(stage: Stage) -> None:
-    times, inside = [], []
+    bus_ms, rules_ms = [], []
     async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
         for turn in range(200):
             start = time.perf_counter()
@@ -217,15 +217,13 @@ async def _harmless(stage: Stage) -> None:
                 Event(type="tool:pre_execute", source="codex", session="demo", tool="bash", call=f"ls-{turn}",
                       input={"command": "ls -la"})
             )  # fmt: skip
-            times.append((time.perf_counter() - start) * 1000)
-            inside.append(verdict.ms)
+            bus_ms.append((time.perf_counter() - start) * 1000 - verdict.ms)
+            rules_ms.append(verdict.ms)
             if verdict.decision != "abstain" or verdict.fallback:
                 raise DemoFailed(f"a harmless command got {verdict}")
-    p50 = statistics.median(times)
+    in_bus, in_rules = statistics.median(bus_ms), statistics.median(rules_ms)
     stage.say("\n2. Codex asks 200 times to run  ls -la")
-    stage.say(
-        f"   let through; bus time {p50:.2f} ms median there and back, {statistics.median(inside):.3f} ms of it the rules"
-    )
+    stage.say(f"   let through; bus time {in_bus:.2f} ms median there and back, and {in_rules:.2f} ms in the rules")
 
 
 async def _background(stage: Stage) -> None:
