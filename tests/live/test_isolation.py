@@ -116,6 +116,23 @@ async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_car
 
 
 @pytest.mark.req("G-09")
+async def test_an_endpoint_that_is_gone_lets_what_waits_for_its_breaker_go_at_once(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    """Each is a probe, which is dropped as soon as it is looked at; the next does not wait for another interval."""
+    async with running(server, keys, links, f"retry: [{RETRIES}]", limits=Limits(2, 3600)) as receiver:
+        receiver.usual = Answer(503)
+        for _ in range(30):
+            await publish(links, keys, turn_end())
+        await until(are(links, keys, parked=30), "all wait")
+        await publish_hooks(links, keys, endpoints(receiver, 'id: other, url: "URL"'))
+        receiver.got.clear()
+        await until(are(links, keys, dead=30), "dead letters, 29 of them without an interval of their own")
+        assert {"was deleted or disabled" in one.reason for one in await deliveries(links, keys)} == {True}
+        assert receiver.got == []
+
+
+@pytest.mark.req("G-09")
 async def test_one_probe_an_interval_over_the_whole_fleet_and_a_success_lets_all_go(
     server: Server, keys: Keys, links: Links
 ) -> None:
