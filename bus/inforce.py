@@ -39,6 +39,8 @@ _E = TypeVar("_E", Hook, Endpoint)
 
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
+_LONGEST_FOLDER: Final = 4096
+"""Characters of a folder's name that is remembered: no system has longer ones, and an event may say megabytes."""
 
 
 class Layered(NamedTuple):
@@ -188,7 +190,7 @@ class Watcher:
         """The published version that was looked at last, good or bad."""
         self._trust = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
-        self._recent: dict[str | None, tuple[float, HookSet]] = {}
+        self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
 
     async def refresh(self, *, force: bool = False) -> None:
         """Look at the published version, at most every half second.
@@ -252,22 +254,23 @@ class Watcher:
     def for_event(self, event: Event) -> HookSet:
         """The set in force for `event`: user and project layers exist only on their own host."""
         here = event.host == self._host
-        place, now = event.cwd if here else None, time.monotonic()
+        folder, now = event.cwd if here and len(event.cwd) <= _LONGEST_FOLDER else None, time.monotonic()
+        place = (here, folder)
         known = self._recent.get(place)
         if known is None or now >= known[0]:
             if len(self._recent) >= _MOST_FOLDERS:
                 self._recent.clear()
             # Agents ask many times a second from one folder; a tenth of the time between two looks at a file is no delay.
-            known = self._recent[place] = (now + POLL_SECONDS / 10, self._layered(event, here=here))
+            known = self._recent[place] = (now + POLL_SECONDS / 10, self._layered(here, folder))
         return known[1]
 
-    def _layered(self, event: Event, *, here: bool) -> HookSet:
+    def _layered(self, here: bool, folder: str | None) -> HookSet:
         layers = [self._fleet]
         if here:
             if self._user_path is not None:
                 layers.append(self._file("user", self._user_path))
             # Absolute: below a relative one would lie the worker's own folder.
-            project = self._project(event.cwd) if os.path.isabs(event.cwd) else None
+            project = self._project(folder) if folder is not None and os.path.isabs(folder) else None
             if project is not None:
                 layers.append(self._file("project", project))
         used = [one for one in layers if one.version not in {"", "0"}]

@@ -1,8 +1,9 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
--- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written  7 '1' when the call has a name
---       8 verdict  9 consumer whose answer counts only while the entry is its own ('' for whoever's)
---       10 how many fields the event has  11.. its fields, then those of a report where one is due
+-- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written
+--       7 '1' when the call has a name  8 verdict
+--       9 consumer whose answer counts only while the entry is its own ('' for whoever's)  10 how many fields the
+--       event has  11.. its fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
 if ARGV[9] ~= '' then
   -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.

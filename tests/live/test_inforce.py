@@ -12,6 +12,7 @@ import pytest
 from bus.config.trust import trust
 from bus.connections import Links
 from bus.errors import ConfigError
+from bus.events import Event
 from bus.hooksets import rollback
 from bus.inforce import Watcher
 from bus.keys import Keys
@@ -28,6 +29,16 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until
+
+
+async def test_no_event_chooses_how_much_is_remembered_of_its_folder(links: Links, keys: Keys, tmp_path: Path) -> None:
+    watcher = Watcher(links, keys, host="here", user_file=None, trust_file=tmp_path / "trust")
+    for number in range(20):
+        watcher.for_event(Event(type="turn:end", host="here", cwd=f"/{number}" + "x" * 100_000))
+    assert len(watcher._recent) == 1
+    assert watcher._projects == {}
+    watcher.for_event(Event(type="turn:end", host="here", cwd=str(tmp_path)))
+    assert list(watcher._projects) == [str(tmp_path)]
 
 
 @pytest.mark.req("B-04", "X-08")

@@ -1,6 +1,6 @@
 """Where the processes of a comparison run: the same for both sides, since it decides more than what they do.
 
-Three processes in a row on two cores take 0.7 to 1.3 times as long as a bare loop of the same three, by who shares a core
+Three processes in a row on two cores take 0.65 to 1.4 times as long as a bare loop of the same three, by who shares a core
 with whom (measured), and a scheduler left alone places them anew every second: the request's figure is taken with all of
 them free, as they are for users, and then once for each way to place them. Systems that cannot be told have the first only.
 """
