@@ -1,13 +1,10 @@
-"""HTTP lines: a pool of connections that were vetted when they were made, and one exchange at a time over each.
+"""HTTP lines: connections that are vetted and timed when they are made, and that take no more than was asked for.
 
-aiohttp makes, pools and parses; its session is left out, since what it does for each request (cookies, redirects,
-proxies, a task that writes) is what we never want: a signed POST takes 28 to 62 us of CPU here and 92 to 126 through a
-session (measured on aiohttp 3.14), with which a carrier would come to about half of a raw loop's deliveries.
+aiohttp makes, pools and parses them; what is ours is the policy under which one is made and the bounds of an answer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import socket
 import ssl
@@ -17,11 +14,6 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.http import RawResponseMessage
-from aiohttp.streams import StreamReader
-from multidict import CIMultiDictProxy
-from yarl import URL
 
 from bus.addresses import AddressPolicy, Target, vet
 from bus.errors import AnswerTooLong, FleethookError
@@ -34,25 +26,7 @@ connection that the server is just closing cannot be told from one that it has a
 OVERHEAD: Final = 64 * 1024
 """Bytes of an answer that may come beside as many of its body as are read: interim answers, head, chunks, trailers."""
 
-_BUFFER: Final = 64 * 1024
-
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-Before = Callable[[], Awaitable[None]]
-
-
-class Door(aiohttp.ClientRequest):
-    """Where a URL leads: what a connection to it is known by, and the first lines of every request."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__("POST", URL(url, encoded=True))
-        self.host_line = f"Host: {self.headers['Host']}\r\n"
-        self.request_line = f"POST {self.url.raw_path_qs} HTTP/1.1\r\n"
-        self._key = super().connection_key
-
-    @property
-    def connection_key(self) -> aiohttp.client_reqrep.ConnectionKey:
-        """What a pooled connection has to match; told apart once, and not at each request."""
-        return self._key
 
 
 class Line(ResponseHandler):
@@ -66,7 +40,6 @@ class Line(ResponseHandler):
         """From here on an answer is awaited."""
         self._cap, self._most, self._open = cap, cap + OVERHEAD, True
         self._room = self._most
-        self.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER)
 
     def end(self) -> None:
         """The answer is there: whatever comes before the next request was not asked for."""
@@ -120,91 +93,6 @@ class Pool(aiohttp.TCPConnector):
             )
         make: Any = functools.partial(Line, loop=self._loop)
         self._factory = make
-
-    async def ask(
-        self, door: Door, head: bytes, body: bytes, *, seconds: float, cap: int, before: Before | None
-    ) -> Answer:
-        """Send a request and wait for the head of its answer, all within `seconds`; then that is read, and closed.
-
-        Raises what aiohttp raises, TimeoutError, AnswerTooLong, and what `before` raises.
-        """
-        until = self._loop.time() + seconds
-        connection = await self.reach(door, seconds)
-        clock = CLOCK.get()
-        if clock is not None:
-            clock.connected()
-        line = connection.protocol
-        assert isinstance(line, Line)  # noqa: S101 - the factory above makes no other
-        line.begin(cap)
-        timer = self._loop.call_at(until, line.late)
-        try:
-            if before is not None:
-                await before()
-            if line.transport is None or line.exception() is not None:
-                raise line.exception() or aiohttp.ServerDisconnectedError()
-            line.transport.write(head + body)
-            message, payload = await line.read()
-            while 100 <= message.code < 200 and message.code != 101:
-                message, payload = await line.read()
-        except BaseException:
-            timer.cancel()
-            _break_off(connection)
-            raise
-        if clock is not None:
-            clock.answered()
-        return Answer(connection, line, timer, message, payload)
-
-    def reach(self, door: Door, seconds: float) -> Awaitable[Connection]:
-        """A connection for `door`, kept or new, within `seconds`."""
-        return self.connect(door, [], timeout(seconds))
-
-
-class Answer:
-    """An answer whose head is there."""
-
-    __slots__ = ("_connection", "_line", "_payload", "_timer", "_whole", "headers", "reason", "status")
-
-    def __init__(
-        self, connection: Connection, line: Line, timer: asyncio.TimerHandle, message: RawResponseMessage,
-        payload: StreamReader,
-    ) -> None:  # fmt: skip
-        self._connection, self._line, self._timer, self._payload = connection, line, timer, payload
-        self._whole = False
-        self.status, self.reason = message.code, message.reason
-        self.headers: CIMultiDictProxy[str] = message.headers
-
-    async def read(self, cap: int) -> bytes:
-        """The body's first `cap` bytes."""
-        payload = self._payload
-        if payload.is_eof():
-            got = payload.read_nowait()
-            self._whole = len(got) <= cap
-            return got[:cap]
-        kept = bytearray()
-        while len(kept) <= cap:
-            chunk = await payload.readany()
-            if not chunk:
-                self._whole = True
-                break
-            kept += chunk
-        return bytes(kept[:cap])
-
-    def close(self) -> None:
-        """Give the connection back where all of the answer was read, and all of the request taken; else drop it."""
-        self._timer.cancel()
-        self._line.end()
-        transport = self._line.transport
-        if self._whole and transport is not None and not transport.get_write_buffer_size():
-            self._connection.release()
-        else:
-            _break_off(self._connection)
-
-
-def _break_off(connection: Connection) -> None:
-    """Drop a connection at once: closed politely, it would wait for a receiver that takes nothing, for ever."""
-    if connection.transport is not None:
-        connection.transport.abort()
-    connection.close()
 
 
 class Vetting(AbstractResolver):
@@ -279,12 +167,3 @@ def _timed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setblocking(False)
     return made
-
-
-@functools.lru_cache(maxsize=256)
-def timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """A limit for connecting alone, in aiohttp's words."""
-    # Only a new connection needs it; aiohttp rounds deadlines above `ceil_threshold` up to the next second.
-    return aiohttp.ClientTimeout(
-        total=None, connect=max(seconds, 0.001), sock_connect=None, ceil_threshold=float("inf")
-    )

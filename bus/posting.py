@@ -25,8 +25,9 @@ from bus.phases import NO_PHASES, Phases, start_clock
 from bus.proxies import NONE, Proxy, proxy_for
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
-    from bus.lines import Answer, Door, Pool
-    from bus.tunnels import ProxiedPool
+    import aiohttp
+
+    from bus.asking import Answer, Door
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
@@ -83,9 +84,9 @@ class Poster:
         lookup: Lookup | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
-        self._ways: dict[str, tuple[Door, Pool]] = {}
-        self._pool: Pool | None = None
-        self._proxied: dict[Proxy, ProxiedPool] = {}
+        self._ways: dict[str, tuple[Door, aiohttp.ClientSession]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._proxied: dict[Proxy, aiohttp.ClientSession] = {}
         self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
@@ -94,22 +95,24 @@ class Poster:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def open(self) -> Pool:
+    def open(self) -> aiohttp.ClientSession:
         """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
-        if self._pool is None:
-            from bus.lines import Pool  # takes 150 ms, which only those who post pay
+        if self._session is None:
+            from bus.asking import open_session  # takes 150 ms, which only those who post pay
+            from bus.lines import Pool
 
-            self._pool = Pool(self._policy, self._tls, self._look())
-        return self._pool
+            self._session = open_session(Pool(self._policy, self._tls, self._look()))
+        return self._session
 
-    def _through(self, proxy: Proxy) -> ProxiedPool:
+    def _through(self, proxy: Proxy) -> aiohttp.ClientSession:
         """The connections through a proxy."""
-        pool = self._proxied.get(proxy)
-        if pool is None:
+        session = self._proxied.get(proxy)
+        if session is None:
+            from bus.asking import open_session
             from bus.tunnels import ProxiedPool
 
-            pool = self._proxied[proxy] = ProxiedPool(proxy, self._policy, self._tls, self._look())
-        return pool
+            session = self._proxied[proxy] = open_session(ProxiedPool(proxy, self._policy, self._tls, self._look()))
+        return session
 
     def _look(self) -> Lookup:
         if self._lookup is not None:
@@ -120,10 +123,10 @@ class Poster:
 
     async def close(self) -> None:
         """Drop every connection."""
-        pool, self._pool = self._pool, None
+        session, self._session = self._session, None
         proxied, self._proxied = self._proxied, {}
         self._ways.clear()
-        for one in (pool, *proxied.values()):
+        for one in (session, *proxied.values()):
             if one is not None:
                 await one.close()
         if self._lookups is not None:
@@ -143,12 +146,12 @@ class Poster:
         error, detail = _NO_FAILURE
         answer: Answer | None = None
         try:
-            door, pool = self._ways.get(url) or self._way(url)
+            door, session = self._ways.get(url) or self._way(url)
             head = _head(door, headers, len(body))
-            answer = await pool.ask(door, head, body, seconds=seconds, cap=cap, before=before)
-            status, reason, found = answer.status, answer.reason, tuple(answer.headers.items())
+            answer = await door.ask(session, head, body, seconds=seconds, cap=cap, before=before)
+            status, reason, found = answer.status, answer.reason or "", tuple(answer.headers.items())
             retry_after = answer.headers.get("Retry-After", "")
-            got = await answer.read(cap)
+            got = await answer.first(cap)
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
@@ -163,7 +166,7 @@ class Poster:
         phases = clock.phases()
         return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
 
-    def _way(self, url: str) -> tuple[Door, Pool]:
+    def _way(self, url: str) -> tuple[Door, aiohttp.ClientSession]:
         """Where the URL leads, and by which connections; names are vetted later.
 
         What is remembered depends on the text and the policy alone; with a proxy, on variables and files that may change.
@@ -176,7 +179,7 @@ class Poster:
             from bus.tunnels import ProxiedDoor
 
             return ProxiedDoor(target, proxy), self._through(proxy)
-        from bus.lines import Door
+        from bus.asking import Door
 
         way = Door(target.url), self.open()
         if self._proxy in ("", NONE):
@@ -220,6 +223,8 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
         cause = problem.__cause__
         why = _sort(cause, seconds)[1] if isinstance(cause, Exception) else ""
         return "proxy", f"{problem.reason}: {why}" if why else problem.reason
+    if type(problem) is aiohttp.ClientOSError and isinstance(problem.__cause__, OSError):
+        return _sort(problem.__cause__, seconds)  # the session wraps whatever is not aiohttp's own
     if isinstance(problem, TimeoutError):
         return "timeout", f"no complete answer within {seconds:g} s"
     if isinstance(problem, aiohttp.ClientConnectorDNSError | socket.gaierror):

@@ -11,9 +11,13 @@ import socket
 import ssl
 from typing import Any, Final
 
+import aiohttp
+from aiohttp.connector import Connection
+
 from bus.addresses import AddressPolicy, Target
+from bus.asking import Answer, Before, Door, Request
 from bus.errors import ProxyFailed
-from bus.lines import Answer, Before, Door, Line, Lookup, Pool, Unvetted, Vetting, timeout
+from bus.lines import Line, Lookup, Pool, Unvetted, Vetting
 from bus.phases import CLOCK
 from bus.proxies import Proxy, authorization, is_named
 
@@ -25,13 +29,24 @@ class ProxiedDoor(Door):
 
     def __init__(self, target: Target, proxy: Proxy) -> None:
         super().__init__(target.url)
-        self.target = target
+        self.target, self.proxy_name = target, proxy.name
         said = authorization(proxy)
         line = f"Proxy-Authorization: {said}\r\n" if said else ""
         place = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
         self.connect_head = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{line}\r\n".encode()
         if not self.is_ssl():
             self.request_line = f"POST {target.url} HTTP/1.1\r\n{line}"
+
+    async def ask(
+        self, session: aiohttp.ClientSession, head: bytes, body: bytes, *, seconds: float, cap: int,
+        before: Before | None,
+    ) -> Answer:  # fmt: skip
+        """As of any door; raises ProxyFailed where the proxy itself answered, since it wants a password."""
+        answer = await super().ask(session, head, body, seconds=seconds, cap=cap, before=before)
+        if answer.status == _AUTHENTICATE and not self.is_ssl():
+            answer.close()
+            raise _refused(self.proxy_name, "the request", answer.status, answer.reason)
+        return answer
 
 
 class ProxiedPool(Pool):
@@ -43,29 +58,21 @@ class ProxiedPool(Pool):
         self._vetting = Vetting(policy, lookup)
         self._to_proxy = Door(f"http://{proxy.name}/")
 
-    async def ask(
-        self, door: Door, head: bytes, body: bytes, *, seconds: float, cap: int, before: Before | None
-    ) -> Answer:
-        """As `Pool.ask`; raises ProxyFailed where the proxy is to blame."""
-        answer = await super().ask(door, head, body, seconds=seconds, cap=cap, before=before)
-        if answer.status == _AUTHENTICATE and not door.is_ssl():
-            answer.close()
-            raise self._refused("the request", answer.status, answer.reason)
-        return answer
-
-    async def reach(self, door: Door, seconds: float) -> Any:  # noqa: ANN401 - aiohttp's connection, which only `Pool` knows
-        """A connection for `door`, whose name was looked up and vetted just now."""
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:  # noqa: ANN401, ASYNC109 - as aiohttp has it
+        """A connection for a request, whose name was looked up and vetted just now."""
+        assert isinstance(req, Request)  # noqa: S101 - the session makes no other
+        door = req.question.door
         assert isinstance(door, ProxiedDoor)  # noqa: S101 - the poster makes no other for this pool
         vetted = False
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout.connect):
                 await self._vet(door.target)
                 vetted = True
-                return await self.connect(door, [], timeout(seconds))
+                return await super().connect(req, traces, timeout)
         except TimeoutError:
             if not vetted:
                 raise
-            raise ProxyFailed(f"{self._through.name}: no connection through it within {seconds:g} s") from None
+            raise ProxyFailed(f"{self._through.name}: no connection through it within {timeout.connect:g} s") from None
 
     async def _vet(self, target: Target) -> None:
         """Refuse a name with any bad address; one without any here goes to the proxy only where the operator lists it."""
@@ -92,9 +99,10 @@ class ProxiedPool(Pool):
         if not req.is_ssl():
             return line
         try:
-            await self._open_tunnel(line, req)
+            door = req.question.door
+            await self._open_tunnel(line, door)
             made: Any = self._factory()
-            inner = await self._loop.start_tls(transport, made, self.tls, server_hostname=req.target.host.rstrip("."))
+            inner = await self._loop.start_tls(transport, made, self.tls, server_hostname=door.target.host.rstrip("."))
             if inner is None:
                 raise ConnectionResetError("it was closed")
         except BaseException:
@@ -107,6 +115,7 @@ class ProxiedPool(Pool):
     async def _open_tunnel(self, line: Line, door: ProxiedDoor) -> None:
         """Ask the proxy for a connection to the target; it is there when this returns."""
         assert line.transport is not None  # noqa: S101 - it was connected just now
+        line.set_response_params(read_until_eof=True, auto_decompress=False)
         line.begin(0)
         line.transport.write(door.connect_head)
         try:
@@ -117,8 +126,9 @@ class ProxiedPool(Pool):
             raise ProxyFailed(self._through.name) from error
         line.end()
         if not 200 <= message.code < 300:
-            raise self._refused("CONNECT", message.code, message.reason)
+            raise _refused(self._through.name, "CONNECT", message.code, message.reason)
 
-    def _refused(self, what: str, status: int, reason: str | None) -> ProxyFailed:
-        said = f"{status} {(reason or '')[:100]}".rstrip()
-        return ProxyFailed(f"{self._through.name}: it answered {what} with {said}")
+
+def _refused(proxy: str, what: str, status: int, reason: str | None) -> ProxyFailed:
+    said = f"{status} {(reason or '')[:100]}".rstrip()
+    return ProxyFailed(f"{proxy}: it answered {what} with {said}")

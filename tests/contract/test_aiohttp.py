@@ -9,7 +9,8 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from bus.addresses import policy
-from bus.lines import Door, Line, Pool
+from bus.asking import Door
+from bus.lines import Line, Pool
 
 
 async def nowhere(host: str, port: int) -> list[str]:
@@ -28,7 +29,11 @@ async def test_a_pool_makes_lines() -> None:
         (aiohttp.TCPConnector.connect, {"req", "traces", "timeout"}),
         (aiohttp.TCPConnector._create_connection, {"req", "traces", "timeout"}),
         (aiohttp.TCPConnector._create_direct_connection, {"req", "traces", "timeout"}),
-        (ResponseHandler.set_response_params, {"read_until_eof", "auto_decompress", "read_bufsize"}),
+        (aiohttp.ClientSession, {"connector", "request_class", "cookie_jar", "auto_decompress", "read_bufsize"}),
+        (aiohttp.ClientRequest, {"method", "url", "data", "loop"}),
+        (aiohttp.ClientRequest.send, {"conn"}),
+        (aiohttp.ClientResponse.start, {"connection"}),
+        (ResponseHandler.set_response_params, {"read_until_eof", "auto_decompress"}),
         (ResponseHandler.set_exception, {"exc"}),
     ],
 )
