@@ -116,8 +116,18 @@ def compile_command_match(match: CommandMatch) -> Fits:
     return lambda command, place: first(command, place) and all(check(command, place) for check in rest)
 
 
+def programs_of(match: CommandMatch) -> frozenset[str]:
+    """The names of all programs whose commands can fit; empty where that cannot be said by names alone."""
+    exact = _exact(match.program)
+    return exact if len(exact) == len(set(match.program)) else frozenset()
+
+
+def _exact(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name for name in names if not any(sign in name for sign in "*?["))
+
+
 def _program(names: tuple[str, ...]) -> Fits:
-    exact = frozenset(name for name in names if not any(sign in name for sign in "*?["))
+    exact = _exact(names)
     globs = tuple(compile_text_glob(name) for name in names if name not in exact)
     if not globs:
         return lambda command, _place: command.program in exact

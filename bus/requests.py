@@ -164,6 +164,10 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(said)).hexdigest()[:32])
 
 
+_FIELDS_FROM: Final = 11
+"""Which argument of answer.lua the event's first field is."""
+
+
 def answer_call(
     request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str, owner: str = ""
 ) -> Call:
@@ -176,6 +180,7 @@ def answer_call(
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", said]
     report: list[str | bytes] = []
+    place = _FIELDS_FROM + len(fields) - 1
     if request.parent:
         fields += ["parent", request.parent]
     if request.fallback:
@@ -186,7 +191,7 @@ def answer_call(
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
          keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
         (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
-         said, owner, len(fields), *fields, *report),
+         place, owner, len(fields), *fields, *report),
     )  # fmt: skip
 
 

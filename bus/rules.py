@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bus.command_match import CommandMatch, Fits, compile_command_match
+from bus.command_match import CommandMatch, Fits, compile_command_match, programs_of
 from bus.errors import ConditionError
 from bus.events import Event
 from bus.globs import PathMatcher, compile_path_glob
@@ -79,7 +79,7 @@ def _compiled(rule: Rule) -> _Judge:
     if rule.outside_project:
         steps.append(_outside)
     if rule.commands:
-        steps.append(_command_step(tuple(compile_command_match(one) for one in rule.commands)))
+        steps.append(_command_step(rule.commands))
 
     def fits(event: Event) -> Match | None:
         found = ""
@@ -137,19 +137,22 @@ def _paths(event: Event) -> list[str]:
     return [path for path in candidates if isinstance(path, str) and path]
 
 
-def _command_step(matchers: tuple[Fits, ...]) -> _Step:
+def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
+    matchers: tuple[Fits, ...] = tuple(compile_command_match(one) for one in conditions)
+    named = [programs_of(one) for one in conditions]
+    programs = frozenset[str]().union(*named) if all(named) else frozenset[str]()
+
     def step(event: Event) -> str | None:
         text = event.input.get("command")
         if not isinstance(text, str):
             return None
         line = commands(text)
-        if not line.items:
-            return None
-        place = _place(event)
-        for command in line.items:
-            for fits in matchers:
-                if fits(command, place):
-                    return command.line
+        if not programs or not programs.isdisjoint(line.programs):
+            place = _place(event)
+            for command in line.items:
+                for fits in matchers:
+                    if fits(command, place):
+                        return command.line
         if line.truncated:
             raise ConditionError("the command is too long to be read to its end, and nothing in what was read fits")
         return None

@@ -32,4 +32,5 @@ def _commands(text: str, cut: bool) -> Commands:
         Reader(found, default_variables(), ".").script(text, 0)
     except RecursionError:  # capped above, but the caller's own stack may be deep already
         found.incomplete = True
-    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete)
+    programs = frozenset(one.program for one in found.items)
+    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, programs)

@@ -51,6 +51,8 @@ class Commands(NamedTuple):
     """Only the first 64 KiB (or 2000 commands) were read."""
     incomplete: bool = False
     """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
+    programs: frozenset[str] = frozenset()
+    """Of all items, so that most rules need not look at each."""
 
 
 def program_name(text: str) -> str:

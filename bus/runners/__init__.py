@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -26,6 +26,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     """The end of what it printed, redacted, for the trace."""
+
+
+NOTHING: Final = Outcome()
+"""What a hook says that has nothing to say."""
 
 
 class Runner(Protocol):

@@ -6,9 +6,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.rules import judge
-from bus.runners import Outcome
-
-_NOTHING = Outcome()
+from bus.runners import NOTHING, Outcome
 
 
 class RuleRunner:
@@ -26,7 +24,7 @@ class RuleRunner:
         except Exception as error:  # noqa: BLE001  (a library's surprise must not end the evaluator)
             return Outcome(failure=f"rule {hook.id!r} broke on this event: {type(error).__name__}")
         if match is None:
-            return _NOTHING
+            return NOTHING
         reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
         if match.what:
             reason = f"{reason.rstrip('.')} (matched: `{match.what}`)"

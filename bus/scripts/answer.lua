@@ -1,7 +1,7 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
 -- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written
---       7 '1' when the call has a name  8 verdict
+--       7 '1' when the call has a name  8 which of these is the verdict
 --       9 consumer whose answer counts only while the entry is its own ('' for whoever's)  10 how many fields the
 --       event has  11.. its fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
@@ -18,7 +18,8 @@ local function give(reply, answer)
   redis.call('PEXPIRE', reply, ARGV[4])
 end
 
-local answer, last = ARGV[3] ~= '' and ARGV[3] or ARGV[8], 10 + ARGV[10]
+local verdict = ARGV[tonumber(ARGV[8])]
+local answer, last = ARGV[3] ~= '' and ARGV[3] or verdict, 10 + ARGV[10]
 local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
@@ -30,7 +31,7 @@ else
     -- The same hook call twice: recorded, and not delivered again.
     redis.call('XADD', KEYS[2], '*', 'same', '1', unpack(ARGV, 11, last))
   else
-    if ARGV[7] == '1' then redis.call('SET', KEYS[6], ARGV[8], 'PX', ARGV[5]) end
+    if ARGV[7] == '1' then redis.call('SET', KEYS[6], verdict, 'PX', ARGV[5]) end
     redis.call('XADD', KEYS[2], '*', unpack(ARGV, 11, last))
   end
 end

@@ -261,6 +261,22 @@ def test_a_command_too_long_to_read_is_no_silent_pass() -> None:
     assert judge(rule, bash("rm x; echo " + "x" * MAX_LENGTH)) is not None
     with pytest.raises(ConditionError, match="too long"):
         judge(rule, bash("echo " + "x" * MAX_LENGTH + "; rm x"))
+    with pytest.raises(ConditionError, match="too long"):
+        judge(rule, bash("#" * MAX_LENGTH + "\nrm x"))  # no command at all was read
+
+
+def test_a_rule_about_other_programs_still_sees_every_command_of_a_line() -> None:
+    rule = Rule(commands=(CommandMatch(program=("rm", "mkfs*")), CommandMatch(program=("dd",))))
+    for line in ("ls; rm x", "true && sudo mkfs.ext4 /dev/sda", "x=$(dd if=/dev/zero)", "ls | xargs rm"):
+        assert judge(rule, bash(line)) is not None, line
+    named = Rule(commands=(CommandMatch(program=("rm",)), CommandMatch(program=("dd",))))
+    assert [judge(named, bash(line)) is not None for line in ("ls; rm x", "sh -c 'dd of=x'", "ls -la")] == [
+        True,
+        True,
+        False,
+    ]
+    half = Rule(commands=(CommandMatch(program=("rm",)), CommandMatch(args=("*.sql",))))
+    assert judge(half, bash("cat dump.sql")) is not None, "one condition names no program"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
         if part not in folded:
             yield from _part_lines(fleet, part)
     if folded:
-        yield f"  {len(folded)} other hooks had nothing to say  {sum(part.ms for part in folded):.2f} ms  (--json lists them)"
+        yield f"  {len(folded)} other hooks had nothing to say  (--json lists them)"
     for context in verdict.contexts:
         yield f"  context: {fleet.style(short(context, 160), 'cyan')}"
     if verdict.updated_input is not None:
@@ -147,7 +147,8 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
     word = fleet.style(part.decision, COLOURS.get(part.decision, "bright_black"))
     code = "" if part.exit_code is None else f"  exit {part.exit_code}"
     where = f"{part.layer}@{part.version}" if part.version else part.layer
-    yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(where)}  {plain(part.origin)}".rstrip()
+    took = "at once" if _is_silent(part) and not part.ms else f"{part.ms:.2f} ms"
+    yield f"  {plain(part.hook)}  {word}  {took}{code}  {plain(where)}  {plain(part.origin)}".rstrip()
     for name, text in (("reason", part.reason), ("fallback", part.fallback)):
         if text:
             yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
