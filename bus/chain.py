@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -38,10 +37,6 @@ TOGETHER: Final = frozenset({"claude", "ion"})
 
 _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 """Layers whose `allow` counts as abstain: a cloned repository cannot switch off the user's own prompts."""
-
-
-_QUICK_SECONDS: Final = 0.0001
-"""A hook that took less and has nothing to say has no time in its part: a guard is 20 rules of 3 us each (measured)."""
 
 
 async def evaluate(
@@ -85,8 +80,8 @@ async def evaluate(
     return Verdict(
         decision=tally.decision, event=event.id, reason=tally.reason, instead=tally.instead,
         contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
-        parts=tuple(tally.parts), ms=round((time.monotonic() - start) * 1000, 3), version=version, layers=tuple(layers),
-        notes=tuple(tally.notes), repeated=again,
+        parts=tuple(tally.parts), silent=tally.silent, ms=round((time.monotonic() - start) * 1000, 3),
+        version=version, layers=tuple(layers), notes=tuple(tally.notes), repeated=again,
     )  # fmt: skip
 
 
@@ -118,15 +113,18 @@ class _Tally:
         """By field, whatever its spelling: who set it last."""
         self.allowers: list[Hook] = []
         self.parts: list[Part] = []
+        self.silent: dict[str, dict[str, int]] = {}
         self.notes: list[str] = []
         if changes:
             self._merge(_ABOVE, changes)
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
         """Count one outcome in; `again` for a second look, which may only deny or ask."""
-        self.parts.append(part)
         if outcome is NOTHING:
+            place = f"{part.layer}@{part.version}" if part.version else part.layer
+            self.silent.setdefault(place, {})[part.hook] = round(part.ms * 1000)
             return
+        self.parts.append(part)
         refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
         decision = part.decision
         if decision == "allow" and (again or refused or hook.layer in _OPINIONS_ONLY):
@@ -147,6 +145,8 @@ class _Tally:
     def join(self, below: Verdict) -> None:
         """Count in what the layers below said together, on the event's own host."""
         self.parts.extend(below.parts)
+        for place, rules in below.silent.items():
+            self.silent.setdefault(place, {}).update(rules)
         self.notes.extend(below.notes)
         self.contexts.extend(below.contexts)
         changes = {
@@ -223,9 +223,6 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
-    took = time.monotonic() - start
-    if outcome is NOTHING and took < _QUICK_SECONDS:
-        return hook, outcome, _silent(hook.id, hook.layer, hook.version, hook.origin)
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
         # Stop-like events never fail closed: there a block makes the agent go on (design, section 3).
@@ -239,15 +236,10 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         outcome = msgspec.structs.replace(outcome, updated_input=None, contexts=(), instead="", note=note)
     part = Part(
         hook=hook.id, decision=decision, layer=hook.layer, version=hook.version, reason=reason,
-        ms=round(took * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure, origin=hook.origin,
-        output=outcome.output,
+        ms=round((time.monotonic() - start) * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure,
+        origin=hook.origin, output=outcome.output,
     )  # fmt: skip
     return hook, outcome, part
-
-
-@lru_cache(maxsize=4096)  # of a fleet's hooks most have nothing to say on most calls
-def _silent(hook: str, layer: str, version: str, origin: str) -> Part:
-    return Part(hook=hook, decision="abstain", layer=layer, version=version, origin=origin)
 
 
 def _said(decision: Decision, reason: str, outcome: Outcome) -> str:

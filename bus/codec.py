@@ -40,6 +40,10 @@ _STAMP: Final = b"\xa1v" + bytes([SCHEMA])
 """The schema number as it stands first in what we write."""
 
 
+_FULL_MAP: Final = 0x8F
+"""First byte of a map of 15; a smaller one takes the schema number by counting one more in its first byte."""
+
+
 def pack(value: Any) -> bytes:  # noqa: ANN401 - anything that msgpack can say
     """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
     try:
@@ -131,8 +135,9 @@ def encode_verdict(verdict: Verdict) -> bytes:
             raw = _WRITE(verdict)
         except UnicodeEncodeError:
             pass
-        else:  # a map of at most 14 fields says their number in its first byte
-            return bytes((raw[0] + 1,)) + _STAMP + raw[1:]
+        else:
+            if raw[0] < _FULL_MAP:
+                return bytes((raw[0] + 1,)) + _STAMP + raw[1:]
     return pack({"v": SCHEMA, **msgspec.to_builtins(verdict, builtin_types=(bytes,))})
 
 

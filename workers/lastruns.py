@@ -66,7 +66,8 @@ def _parts(raw: bytes | None, ms: int) -> list[tuple[str, Run]]:
         verdict = decode_verdict(raw)
     except DecodeError:  # of another version: it says nothing of a run here
         return []
-    return [(part.hook, Run(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
+    spoke = [(part.hook, Run(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
+    return spoke + [(hook, Run(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
 
 
 def _folder(entry: Entry, keys: Keys, host: str) -> str:

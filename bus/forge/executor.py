@@ -146,7 +146,7 @@ class HookExecutor:
         start = time.monotonic()
         verdict = await bus.request(asked)
         answer = DIALECT.render(event.type.value, verdict, asked)
-        if answer.exit_code == 0 and not (answer.stdout or verdict.parts or verdict.fallback):
+        if answer.exit_code == 0 and not (answer.stdout or verdict.parts or verdict.silent or verdict.fallback):
             return verdict.event, None
         hook = Hook(event.type.value, "fleethook", description="the hooks of the bus")
         result = HookResult(

@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOTHING: Final = Outcome()
-"""What a hook says that has nothing to say."""
+"""What a rule comes to that does not fit; a verdict names it and says no more of it."""
 
 
 class Runner(Protocol):

@@ -30,8 +30,8 @@ VERDICT = Verdict(
         Part(hook="gone", decision="deny", layer="fleet", version="3", reason="no", ms=1.25, origin="f.yaml:3"),
         Part(hook="slow", decision="abstain", layer="user", fallback="timed out after 1 s", ms=0.1),
         Part(hook="loud", decision="abstain", exit_code=1, output="\n".join(str(n) for n in range(12))),
-        *(Part(hook=f"guard:{n}", decision="abstain", ms=0.01) for n in range(4)),
     ),
+    silent={"fleet@3": {"guard:0": 10, "guard:1": 10, "guard:2": 10}, "user": {"mine": 10}},
 )  # fmt: skip
 
 
@@ -57,18 +57,17 @@ def test_a_verdict_is_shown_with_all_that_took_part() -> None:
         "    fallback: timed out after 1 s",
         "  loud  abstain  0.00 ms  exit 1",
         *(f"    | {n}" for n in range(2, 12)),
-        "  4 other hooks had nothing to say  (--json lists them)",
+        "  4 rules had nothing to say  0.04 ms  (--json lists them)",
         "  context: be careful",
         '  changed input: {"command": "ls"}',
         "  lost: context was dropped: Stop takes none",
         "  note: cut \\x1b[2J",
         "  note: the evaluator that had it first died: its hooks may have run twice",
     ]
-    few = msgspec.structs.replace(VERDICT, parts=VERDICT.parts[3:6])
-    assert [line.split()[0] for line in verdict_lines(FLEET, few) if "guard" in line] == [
-        "guard:0",
-        "guard:1",
-        "guard:2",
+    few = msgspec.structs.replace(VERDICT, silent={"fleet@3": {"guard:0": 10}, "user": {"mine": 1200}})
+    assert list(verdict_lines(FLEET, few))[-7:-5] == [
+        "  guard:0  abstain  0.01 ms  fleet@3",
+        "  mine  abstain  1.20 ms  user",
     ]
     (none,) = verdict_lines(FLEET, Verdict())
     assert none == "verdict  ABSTAIN  0.00 ms  no hooks"

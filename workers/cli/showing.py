@@ -119,13 +119,15 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     for name, text in (("reason", verdict.reason), ("instead", verdict.instead), ("fallback", verdict.fallback)):
         if text:
             yield f"  {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
-    silent = [part for part in verdict.parts if _is_silent(part)]
-    folded = silent if len(silent) > _MOST_SILENT else []
     for part in verdict.parts:
-        if part not in folded:
-            yield from _part_lines(fleet, part)
-    if folded:
-        yield f"  {len(folded)} other hooks had nothing to say  (--json lists them)"
+        yield from _part_lines(fleet, part)
+    silent = [(hook, took, where) for where, rules in verdict.silent.items() for hook, took in rules.items()]
+    if len(silent) > _MOST_SILENT:
+        ms = sum(took for _, took, _ in silent) / 1000
+        yield f"  {len(silent)} rules had nothing to say  {ms:.2f} ms  (--json lists them)"
+    else:
+        word = fleet.style("abstain", COLOURS.get("abstain", "bright_black"))
+        yield from (f"  {plain(hook)}  {word}  {took / 1000:.2f} ms  {plain(where)}" for hook, took, where in silent)
     for context in verdict.contexts:
         yield f"  context: {fleet.style(short(context, 160), 'cyan')}"
     if verdict.updated_input is not None:
@@ -138,17 +140,11 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
         yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
 
 
-def _is_silent(part: Part) -> bool:
-    """Whether a hook had nothing to say and ran no process."""
-    return part.decision == "abstain" and part.exit_code is None and not (part.fallback or part.output or part.reason)
-
-
 def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
     word = fleet.style(part.decision, COLOURS.get(part.decision, "bright_black"))
     code = "" if part.exit_code is None else f"  exit {part.exit_code}"
     where = f"{part.layer}@{part.version}" if part.version else part.layer
-    took = "at once" if _is_silent(part) and not part.ms else f"{part.ms:.2f} ms"
-    yield f"  {plain(part.hook)}  {word}  {took}{code}  {plain(where)}  {plain(part.origin)}".rstrip()
+    yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(where)}  {plain(part.origin)}".rstrip()
     for name, text in (("reason", part.reason), ("fallback", part.fallback)):
         if text:
             yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
