@@ -12,7 +12,7 @@ from bus.errors import PatternError
 from bus.globs import PathMatcher, compile_path_glob, compile_text_glob
 from bus.places import Links, Place, is_outside, is_whole_project, located
 from bus.regexes import Regex, compile_regex
-from bus.shell_commands import Command
+from bus.shell_commands import FORK_BOMB, Command, code_mark
 from bus.shell_paths import UNLINKING, changed, operands
 from bus.shell_words import UNSET, shown
 
@@ -116,10 +116,14 @@ def compile_command_match(match: CommandMatch) -> Fits:
     return lambda command, place: first(command, place) and all(check(command, place) for check in rest)
 
 
-def programs_of(match: CommandMatch) -> frozenset[str]:
-    """The names of all programs whose commands can fit; empty where that cannot be said by names alone."""
-    exact = _exact(match.program)
-    return exact if len(exact) == len(set(match.program)) else frozenset()
+def marks_of(match: CommandMatch) -> frozenset[str]:
+    """The marks of which a command line that fits has one at least; empty where nothing can be said by names alone."""
+    if match.program:
+        exact = _exact(match.program)
+        return exact if len(exact) == len(set(match.program)) else frozenset()
+    if match.fork_bomb:
+        return frozenset([FORK_BOMB])
+    return frozenset(code_mark(name) for name in match.code_from)
 
 
 def _exact(names: tuple[str, ...]) -> frozenset[str]:

@@ -28,6 +28,8 @@ from bus.hooksets import KEPT_VERSIONS, current_version, load_version
 from bus.keys import Keys
 from bus.matchers import Index
 from bus.proxies import MAY_SAY
+from bus.rules import marks
+from bus.shell import commands
 from bus.verdicts import Verdict
 
 log = logging.getLogger("fleethook.hooks")
@@ -82,11 +84,26 @@ class HookSet:
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
+        self._marks = {hook.id: found for hook in ordered if hook.rule is not None and (found := marks(hook.rule))}
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def blocking(self, event: Event) -> list[Hook]:
         """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`)."""
-        return [hook for hook in self._index.find(event) if hook.blocking and self.holds(hook, event)]
+        return [hook for hook in self._fitting(event) if hook.blocking and self.holds(hook, event)]
+
+    def _fitting(self, event: Event) -> Sequence[Hook]:
+        """Those whose matchers fit; not a rule about programs that the event's command does not run (F-05)."""
+        found = self._index.find(event)
+        text = event.input.get("command")
+        if not self._marks or not isinstance(text, str):
+            return found
+        line = commands(text)
+        if line.truncated:
+            return found
+        return [
+            hook for hook in found
+            if (wanted := self._marks.get(hook.id)) is None or not wanted.isdisjoint(line.marks)
+        ]  # fmt: skip
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bus.command_match import CommandMatch, Fits, compile_command_match, programs_of
+from bus.command_match import CommandMatch, Fits, compile_command_match, marks_of
 from bus.errors import ConditionError
 from bus.events import Event
 from bus.globs import PathMatcher, compile_path_glob
@@ -17,7 +17,7 @@ from bus.regexes import compile_regex
 from bus.shell import commands
 from bus.verdicts import Decision
 
-__all__ = ["CommandMatch", "Match", "Rule", "check_rule", "judge"]
+__all__ = ["CommandMatch", "Match", "Rule", "check_rule", "judge", "marks"]
 
 _SHOWN = 120
 """Characters of what matched that go into a reason."""
@@ -67,6 +67,15 @@ def judge(rule: Rule, event: Event) -> Match | None:
     in the part that was read fits.
     """
     return _compiled(rule)(event)
+
+
+def marks(rule: Rule) -> frozenset[str]:
+    """The marks (`shell_commands.marks`) of which a command has to have one for `rule` to fit; empty where it needs none.
+
+    What is too long to be read to its end may have any mark.
+    """
+    each = [marks_of(one) for one in rule.commands]
+    return frozenset[str]().union(*each) if all(each) else frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -139,20 +148,17 @@ def _paths(event: Event) -> list[str]:
 
 def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
     matchers: tuple[Fits, ...] = tuple(compile_command_match(one) for one in conditions)
-    named = [programs_of(one) for one in conditions]
-    programs = frozenset[str]().union(*named) if all(named) else frozenset[str]()
 
     def step(event: Event) -> str | None:
         text = event.input.get("command")
         if not isinstance(text, str):
             return None
         line = commands(text)
-        if not programs or not programs.isdisjoint(line.programs):
-            place = _place(event)
-            for command in line.items:
-                for fits in matchers:
-                    if fits(command, place):
-                        return command.line
+        place = _place(event)
+        for command in line.items:
+            for fits in matchers:
+                if fits(command, place):
+                    return command.line
         if line.truncated:
             raise ConditionError("the command is too long to be read to its end, and nothing in what was read fits")
         return None

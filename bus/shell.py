@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from bus.shell_commands import Command, Commands
+from bus.shell_commands import Command, Commands, marks
 from bus.shell_reader import MAX_COMMANDS, Found, Reader
 from bus.shell_words import UNKNOWN, UNSET, default_variables
 
@@ -32,5 +32,4 @@ def _commands(text: str, cut: bool) -> Commands:
         Reader(found, default_variables(), ".").script(text, 0)
     except RecursionError:  # capped above, but the caller's own stack may be deep already
         found.incomplete = True
-    programs = frozenset(one.program for one in found.items)
-    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, programs)
+    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, marks(found.items))

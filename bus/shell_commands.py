@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bus.shell_words import UNKNOWN, Output, is_hidden, shown
@@ -51,8 +52,27 @@ class Commands(NamedTuple):
     """Only the first 64 KiB (or 2000 commands) were read."""
     incomplete: bool = False
     """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
-    programs: frozenset[str] = frozenset()
-    """Of all items, so that most rules need not look at each."""
+    marks: frozenset[str] = frozenset()
+    """What most rules can be told from: its programs, `code from curl`, `fork bomb` (`command_match.marks_of`)."""
+
+
+FORK_BOMB: Final = "fork bomb"
+
+
+def marks(items: Iterable[Command]) -> frozenset[str]:
+    """What a rule may ask of these commands by name alone."""
+    found: set[str] = set()
+    for one in items:
+        found.add(one.program)
+        found.update(code_mark(name) for name in one.code_from)
+        if one.fork_bomb:
+            found.add(FORK_BOMB)
+    return frozenset(found)
+
+
+def code_mark(program: str) -> str:
+    """The mark of a command that runs as code what this program prints."""
+    return f"code from {program}"
 
 
 def program_name(text: str) -> str:

@@ -7,9 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bus.config.hookfile import HookFile
 from bus.errors import ConfigError, NotFound
 from bus.guards import FOLDER, Case, Pack, check_pack, load_pack, packs, read_pack
-from bus.rules import judge
+from bus.inforce import HookSet, Layered
+from bus.rules import judge, marks
+from bus.shell import MAX_LENGTH
 
 CASES = [case for name in packs() for case in load_pack(name).tests]
 
@@ -19,6 +22,28 @@ CASES = [case for name in packs() for case in load_pack(name).tests]
 def test_the_tests_beside_the_rules_come_out(case: Case) -> None:
     pack = load_pack(case.hook.partition("_")[0])
     assert [str(failure) for failure in check_pack(pack._replace(tests=(case,)))] == []
+
+
+@pytest.mark.req("X-07", "F-05")
+@pytest.mark.parametrize("name", packs())
+def test_no_rule_that_fits_is_left_out_by_the_marks_of_a_command(name: str) -> None:
+    rules = load_pack(name).rules
+    in_force = HookSet([Layered("fleet", "1", HookFile(hooks=rules))])
+    asked = judged = 0
+    for case in CASES:
+        event = case.event
+        found = {hook.id for hook in in_force.blocking(event)}
+        for hook in rules:
+            if hook.rule is not None and hook.tool == event.tool:
+                asked, judged = asked + 1, judged + (hook.id in found)
+                assert hook.id in found or judge(hook.rule, event) is None, (hook.id, event.input)
+    assert judged < asked / 2, "most are left out"
+    long = msgspec.structs.replace(CASES[0].event, input={"command": "echo " + "x" * MAX_LENGTH})
+    everything = [hook.id for hook in rules if hook.tool == "bash"]
+    assert [hook.id for hook in in_force.blocking(long)] == everything, "what was not read may be anything"
+    silent = msgspec.structs.replace(long, input={"command": ""})
+    some = {hook.id for hook in in_force.blocking(silent)}
+    assert some == {hook.id for hook in rules if hook.tool == "bash" and hook.rule and not marks(hook.rule)}
 
 
 @pytest.mark.req("X-07")
