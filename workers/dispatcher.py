@@ -198,27 +198,33 @@ class Dispatcher:
 
     async def _dispatch(self, entries: list[Entry]) -> None:
         calls: list[Call] = []
+        passed: list[str] = []
         for entry in entries:
             try:
-                calls.append(await self._call(entry))
+                made = await self._call(entry)
             except (Unreachable, FleethookError):
                 raise
             except Exception as error:  # one event that breaks us must not stop the others
                 log.exception("event %s cannot be dispatched; dead letter", entry.id)
                 why = f"cannot be dispatched: {type(error).__name__}: {error}"
-                calls.append(poison_call(self._keys, entry, why, acknowledge=GROUP))
-        self._pays = False
-        for entry, reply in zip(entries, await call_all(self._links, calls), strict=True):
-            added = checked(reply, f"dispatching {entry.id}")  # what was refused stays pending, and is looked at again
-            self._pays = self._pays or added > 0
+                made = poison_call(self._keys, entry, why, acknowledge=GROUP)
+            if made is None:
+                passed.append(entry.id)
+            else:
+                calls.append(made)
+        if passed:
+            calls.append(Call("pass", (self._keys("events"), self._keys("stats")), (GROUP, *passed)))
+        replies = await call_all(self._links, calls)
+        added = [checked(reply, "dispatching events") for reply in replies]  # what was refused stays pending for now
+        self._pays = any(number > 0 for call, number in zip(calls, added, strict=True) if call.name != "pass")
 
-    async def _call(self, entry: Entry) -> Call:
-        """What is to be done for one event: usually the dispatch call; nothing is ever delivered twice."""
+    async def _call(self, entry: Entry) -> Call | None:
+        """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
-            return self._nothing(entry)
+            return None
         if b"same" in entry.fields or (b"spooled" in entry.fields and await self._repeated(entry)):
-            return self._nothing(entry)
+            return None
         if entry.delivered > MOST_DELIVERIES:
             return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
         try:
@@ -226,7 +232,7 @@ class Dispatcher:
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
         except DecodeError as error:
             if b"verdict" in entry.fields:
-                return self._nothing(entry)  # an undecodable request: its evaluator buried it already
+                return None  # an undecodable request: its evaluator buried it already
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
         deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
@@ -241,13 +247,10 @@ class Dispatcher:
         if len(self._targets) < _MOST_TARGETS:
             self._targets.update(one.target for one in deliveries)
         remote = event.host not in {"", self._host} and await self._hosts.alive(event.host)
+        if not (deliveries or remote):
+            return None
         host = self._keys("events", event.host) if remote else ""
-        body = pack_fields(entry) if deliveries or remote else b""
-        return dispatch_call(entry, event, deliveries, self._keys, GROUP, body, now_ms(), host)
-
-    def _nothing(self, entry: Entry) -> Call:
-        """Nobody is owed anything."""
-        return dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms())
+        return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
 
     async def _repeated(self, entry: Entry) -> bool:
         """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""

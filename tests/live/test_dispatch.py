@@ -196,6 +196,22 @@ async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
 
 
 @pytest.mark.req("B-05")
+async def test_events_of_which_nobody_is_told_pass_and_count_once(server: Server, keys: Keys, links: Links) -> None:
+    await publish_hooks(links, keys, "endpoints: [{id: a, url: 'https://a.example', events: 'turn:*'}]")
+    async with Proxy(server.url) as proxy, dispatching(proxy.url, keys):
+        proxy.swallow_reply(of="pass")
+        tool = [Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST) for _ in range(3)]
+        for event in tool:
+            await publish(links, keys, event)
+        owed = await publish(links, keys, turn_end())
+        await until_owed(links, keys, owed, "a")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    assert proxy.swallowed == ["PASS"]
+    assert await do(links, "HGET", keys("stats"), "events") == b"4"
+    assert await left(links, keys) == {"deliveries": 1, "body": 1}
+
+
+@pytest.mark.req("B-05")
 async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
     server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
