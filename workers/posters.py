@@ -1,4 +1,7 @@
-"""One pool of connections for each address policy and proxy in force: what has changed never reuses a connection."""
+"""One session for each address policy and proxy in force, so usually one a process.
+
+What was connected under another policy, before a change or for another layer's endpoints, is never used again.
+"""
 
 from __future__ import annotations
 
