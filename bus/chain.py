@@ -80,7 +80,8 @@ async def evaluate(
     return Verdict(
         decision=tally.decision, event=event.id, reason=tally.reason, instead=tally.instead,
         contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
-        parts=tuple(tally.parts), silent=tally.silent, ms=round((time.monotonic() - start) * 1000, 3),
+        parts=tuple(tally.parts), silent={place: rules for place, rules in tally.silent.items() if rules},
+        ms=round((time.monotonic() - start) * 1000, 3),
         version=version, layers=tuple(layers), notes=tuple(tally.notes), repeated=again,
     )  # fmt: skip
 
@@ -120,10 +121,12 @@ class _Tally:
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
         """Count one outcome in; `again` for a second look, which may only deny or ask."""
+        place = f"{part.layer}@{part.version}" if part.version else part.layer
         if outcome is NOTHING:
-            place = f"{part.layer}@{part.version}" if part.version else part.layer
             self.silent.setdefault(place, {})[part.hook] = round(part.ms * 1000)
             return
+        if again:  # it had nothing to say to the event as it was
+            self.silent.get(place, {}).pop(part.hook, None)
         self.parts.append(part)
         refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
         decision = part.decision

@@ -133,7 +133,7 @@ def encode_verdict(verdict: Verdict) -> bytes:
     if verdict.updated_input is None:  # else there may be values in it that only the long way can write
         try:
             raw = _WRITE(verdict)
-        except UnicodeEncodeError:
+        except (UnicodeEncodeError, OverflowError):
             pass
         else:
             if raw[0] < _FULL_MAP:

@@ -88,9 +88,7 @@ class Pool(aiohttp.TCPConnector):
             ssl=self.tls, socket_factory=_timed_socket,
         )  # fmt: skip
         if not hasattr(self, "_factory"):  # aiohttp has no public place for it
-            raise FleethookError(
-                f"aiohttp {aiohttp.__version__} makes its connections in another way; install one below 4"
-            )
+            raise FleethookError(f"aiohttp {aiohttp.__version__} makes its connections in another way; install 3.14")
         make: Any = functools.partial(Line, loop=self._loop)
         self._factory = make
 

@@ -223,8 +223,6 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
         cause = problem.__cause__
         why = _sort(cause, seconds)[1] if isinstance(cause, Exception) else ""
         return "proxy", f"{problem.reason}: {why}" if why else problem.reason
-    if type(problem) is aiohttp.ClientOSError and isinstance(problem.__cause__, OSError):
-        return _sort(problem.__cause__, seconds)  # the session wraps whatever is not aiohttp's own
     if isinstance(problem, TimeoutError):
         return "timeout", f"no complete answer within {seconds:g} s"
     if isinstance(problem, aiohttp.ClientConnectorDNSError | socket.gaierror):

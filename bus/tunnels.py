@@ -73,6 +73,12 @@ class ProxiedPool(Pool):
             if not vetted:
                 raise
             raise ProxyFailed(f"{self._through.name}: no connection through it within {timeout.connect:g} s") from None
+        except socket.gaierror as error:  # in aiohttp's words, as from its own connector
+            raise aiohttp.ClientConnectorDNSError(door.key, error) from error
+        except ssl.SSLCertVerificationError as error:
+            raise aiohttp.ClientConnectorCertificateError(door.key, error) from error
+        except ssl.SSLError as error:
+            raise aiohttp.ClientConnectorSSLError(door.key, error) from error
 
     async def _vet(self, target: Target) -> None:
         """Refuse a name with any bad address; one without any here goes to the proxy only where the operator lists it."""

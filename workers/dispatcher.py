@@ -212,8 +212,10 @@ class Dispatcher:
                 passed.append(entry.id)
             else:
                 calls.append(made)
-        if passed:
-            calls.append(Call("pass", (self._keys("events"), self._keys("stats")), (GROUP, *passed)))
+        for some in range(0, len(passed), _READ):  # of our own that come back there may be more than Lua unpacks
+            keys = (self._keys("events"), self._keys("stats"))
+            calls.append(Call("pass", keys, (GROUP, *passed[some : some + _READ])))
+        self._pays = False
         replies = await call_all(self._links, calls)
         added = [checked(reply, "dispatching events") for reply in replies]  # what was refused stays pending for now
         self._pays = any(number > 0 for call, number in zip(calls, added, strict=True) if call.name != "pass")

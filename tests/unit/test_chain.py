@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bus.chain import CONTEXT_BUDGET, Run, changed_event, evaluate
 from bus.events import Event
 from bus.hooks import LAYERS, Hook
-from bus.runners import Outcome
+from bus.runners import NOTHING, Outcome
 from bus.verdicts import DECISIONS, POLICIES, Decision, Verdict, fallback_decision
 
 EVENT = Event(type="tool:pre_execute", id="e1", tool="bash", input={"command": "ls"})
@@ -200,6 +200,26 @@ def test_a_second_look_may_deny_or_ask_and_no_more(
 
     verdict = judge([hook("f"), hook("p", "user")], Looks())
     assert (verdict.decision, verdict.updated_input, verdict.contexts) == (decision, changed, ())
+
+
+def test_rules_with_nothing_to_say_are_named_by_layer_and_version_with_their_time() -> None:
+    class Looks(Said):
+        async def __call__(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+            await super().__call__(hook, event, seconds)
+            if hook.id == "p":
+                return changes(command="rm")
+            denies = hook.id == "late" and event.input == {"command": "rm"}
+            return says("deny", "no rm") if denies else NOTHING
+
+    late, quiet = hook("late", kind="rule", version="3"), hook("quiet", "user", kind="rule")
+    seen = judge([late, quiet], Looks())
+    assert (seen.decision, seen.parts, set(seen.silent), set(seen.silent["fleet@3"])) == (
+        "abstain", (), {"fleet@3", "user"}, {"late"},
+    )  # fmt: skip
+    assert all(0 <= took < 1e6 for rules in seen.silent.values() for took in rules.values())
+    changed = judge([late, quiet, hook("p", "user")], Looks())
+    assert (changed.decision, [part.hook for part in changed.parts]) == ("deny", ["p", "late"])
+    assert set(changed.silent) == {"user"}, "who spoke at the second look is silent no more"
 
 
 def test_a_rule_that_fits_only_the_changed_input_is_asked() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from bus.config.hookfile import HookFile
 from bus.errors import ConfigError, NotFound
+from bus.events import Event
 from bus.guards import FOLDER, Case, Pack, check_pack, load_pack, packs, read_pack
 from bus.inforce import HookSet, Layered
 from bus.rules import judge, marks
-from bus.shell import MAX_LENGTH
+from bus.shell import MAX_LENGTH, Commands
 
 CASES = [case for name in packs() for case in load_pack(name).tests]
 
@@ -44,6 +45,27 @@ def test_no_rule_that_fits_is_left_out_by_the_marks_of_a_command(name: str) -> N
     silent = msgspec.structs.replace(long, input={"command": ""})
     some = {hook.id for hook in in_force.blocking(silent)}
     assert some == {hook.id for hook in rules if hook.tool == "bash" and hook.rule and not marks(hook.rule)}
+
+
+@pytest.mark.req("X-07")
+def test_a_command_that_cannot_be_read_leaves_no_rule_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_force = HookSet([Layered("fleet", "1", HookFile(hooks=load_pack("destructive-commands").rules))])
+
+    def broken(_text: str) -> Commands:
+        raise MemoryError
+
+    monkeypatch.setattr("bus.inforce.commands", broken)
+    bash = in_force.blocking(Event(type="tool:pre_execute", tool="bash", input={"command": "ls"}))
+    assert len(bash) == sum(hook.tool == "bash" for hook in in_force.hooks.values())
+
+
+@pytest.mark.req("F-05")
+def test_a_patch_is_not_read_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codex has its patches in `command`; reading one of 14 KB as shell took 45 ms."""
+    in_force = HookSet([Layered("fleet", "1", HookFile(hooks=load_pack("destructive-commands").rules))])
+    monkeypatch.setattr("bus.inforce.commands", pytest.fail)
+    patch = Event(type="tool:pre_execute", tool="edit", input={"command": "*** Begin Patch", "paths": ["a.py"]})
+    assert {hook.id.partition("_")[2] for hook in in_force.blocking(patch)} == {"login-files-edit", "system-files-edit"}
 
 
 @pytest.mark.req("X-07")
