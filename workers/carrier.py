@@ -181,9 +181,9 @@ class Carrier:
             if word != b"run":
                 continue
             body = bodies.setdefault(row[6], row[3])
-            stream, entry, name, target, timeout, event, tries, kind, hook, version, layer = (
-                part.decode("utf-8", "replace") for part in (*row[:3], *row[4:12])
-            )
+            stream, entry, name, target, timeout, event, tries, kind, hook, version, layer = [
+                str(part, "utf-8", "replace") for part in (*row[:3], *row[4:12])
+            ]
             others = members(row[12]) if len(row) > 12 else None
             read = Entry(stream, entry, {}, handed.get((stream, entry), 1))
             yield Taken(

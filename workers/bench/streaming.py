@@ -75,7 +75,7 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             ours, theirs = await alternate(
                 lambda: _carried(url, port, sizes.delivered),
                 lambda: _raw(port, sizes.delivered),
-                2 * rounds,  # a second of CPU each, of which one is worth twice another (measured on a shared machine)
+                4 * rounds,  # half a second of CPU each, of which one is worth twice another (measured, shared machine)
                 warm_ups=sizes.warm_ups,
             )
             plain = [await plainly(url, port, sizes.plain) for _ in range(min(rounds, 3))]
