@@ -6,10 +6,13 @@ import asyncio
 import gzip
 import ssl
 
+import aiohttp
 import pytest
 
 from bus.addresses import policy
+from bus.asking import open_session
 from bus.errors import Unreachable
+from bus.lines import Pool
 from bus.posting import Poster, Reply
 from tests.live.receivers import PEM, answer, receiver
 
@@ -20,6 +23,31 @@ JSON = {"content-type": "application/json"}
 async def post(port: int, *, seconds: float = 20.0, path: str = "/hook", host: str = "127.0.0.1") -> Reply:
     async with Poster(LOCAL) as poster:
         return await poster.post(f"http://{host}:{port}{path}", b"{}", JSON, seconds=seconds)
+
+
+@pytest.mark.req("G-06")
+async def test_all_receivers_are_posted_to_through_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[aiohttp.ClientSession] = []
+
+    def opened(pool: Pool) -> aiohttp.ClientSession:
+        made.append(open_session(pool))
+        return made[-1]
+
+    monkeypatch.setattr("bus.asking.open_session", opened)
+    moved = answer("307 Elsewhere", headers=["Location: /other", "Set-Cookie: a=b"])
+    async with receiver(answer()) as one, receiver(moved) as other:
+        async with Poster(LOCAL) as poster:
+            said = await asyncio.gather(*(send(poster, port) for port in (one, other) for _ in range(5)))
+            (session,) = made
+            closed = [session.closed]
+        closed.append(session.closed)
+    assert closed == [False, True]
+    assert [reply.status for reply in said] == [200] * 5 + [307] * 5
+    assert list(session.cookie_jar) == []
+
+
+async def send(poster: Poster, port: int) -> Reply:
+    return await poster.post(f"http://127.0.0.1:{port}/hook", b"{}", JSON, seconds=20)
 
 
 @pytest.mark.req("G-20")
