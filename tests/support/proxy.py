@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 
 from bus.scripts import every_script
 
+_ACCEPTING = 4
+"""Turns of the loop that a connection which is being accepted needs to become one of our tasks."""
+
 
 class Proxy:
     """Forwards to the server at `target_url` (unix:// or redis://); also an async context manager that gives itself.
@@ -27,6 +30,7 @@ class Proxy:
         self._folder = Path(tempfile.mkdtemp(prefix="fhp-"))
         self._server: asyncio.Server | None = None
         self._links: set[_Forwarded] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._swallow: dict[tuple[str, str], int] = {}
@@ -43,11 +47,13 @@ class Proxy:
     async def stop(self) -> None:
         """Cut everything and remove the socket."""
         self._flowing.set()
-        self.cut()
+        self.away()
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
-        await asyncio.gather(*(one.ended.wait() for one in tuple(self._links)))
+        for _ in range(_ACCEPTING):
+            await asyncio.sleep(0)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def __aenter__(self) -> Self:
@@ -93,15 +99,22 @@ class Proxy:
         self._flowing.set()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._away:
+        me = asyncio.current_task()
+        assert me is not None
+        self._tasks.add(me)
+        me.add_done_callback(self._tasks.discard)
+        try:
+            if self._target.scheme == "unix":
+                there = await asyncio.open_unix_connection(self._target.path)
+            else:
+                there = await asyncio.open_connection(self._target.hostname, self._target.port or 6379)
+        except OSError:  # the server is gone
             writer.transport.abort()
             return
-        if self._target.scheme == "unix":
-            there = await asyncio.open_unix_connection(self._target.path)
-        else:
-            there = await asyncio.open_connection(self._target.hostname, self._target.port or 6379)
         forwarded = _Forwarded(self, writer, there[1])
         self._links.add(forwarded)
+        if self._away:
+            forwarded.cut()
         try:
             await forwarded.run(reader, there[0])
         finally:
@@ -130,7 +143,6 @@ class _Forwarded:
     def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._asked: deque[str] = deque()
-        self.ended = asyncio.Event()
 
     async def run(self, from_client: asyncio.StreamReader, from_server: asyncio.StreamReader) -> None:
         ways = [asyncio.create_task(self._commands(from_client)), asyncio.create_task(self._replies(from_server))]
@@ -139,7 +151,6 @@ class _Forwarded:
         for way in ways:
             way.cancel()
         await asyncio.gather(*ways, return_exceptions=True)
-        self.ended.set()
 
     def cut(self) -> None:
         self._client.transport.abort()
