@@ -121,12 +121,11 @@ class _Tally:
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
         """Count one outcome in; `again` for a second look, which may only deny or ask."""
-        place = f"{part.layer}@{part.version}" if part.version else part.layer
         if outcome is NOTHING:
-            self.silent.setdefault(place, {})[part.hook] = round(part.ms * 1000)
+            self.silent.setdefault(part.place, {})[part.hook] = round(part.ms * 1000)
             return
         if again:  # it had nothing to say to the event as it was
-            self.silent.get(place, {}).pop(part.hook, None)
+            self.silent.get(part.place, {}).pop(part.hook, None)
         self.parts.append(part)
         refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
         decision = part.decision

@@ -27,7 +27,7 @@ from bus.proxies import NONE, Proxy, proxy_for
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     import aiohttp
 
-    from bus.asking import Answer, Door
+    from bus.exchanges import Answer, Door
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
@@ -98,7 +98,7 @@ class Poster:
     def open(self) -> aiohttp.ClientSession:
         """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
         if self._session is None:
-            from bus.asking import open_session  # takes 150 ms, which only those who post pay
+            from bus.exchanges import open_session  # takes 150 ms, which only those who post pay
             from bus.lines import Pool
 
             self._session = open_session(Pool(self._policy, self._tls, self._look()))
@@ -108,7 +108,7 @@ class Poster:
         """The connections through a proxy."""
         session = self._proxied.get(proxy)
         if session is None:
-            from bus.asking import open_session
+            from bus.exchanges import open_session
             from bus.tunnels import ProxiedPool
 
             session = self._proxied[proxy] = open_session(ProxiedPool(proxy, self._policy, self._tls, self._look()))
@@ -179,7 +179,7 @@ class Poster:
             from bus.tunnels import ProxiedDoor
 
             return ProxiedDoor(target, proxy), self._through(proxy)
-        from bus.asking import Door
+        from bus.exchanges import Door
 
         way = Door(target.url), self.open()
         if self._proxy in ("", NONE):

@@ -15,8 +15,8 @@ import aiohttp
 from aiohttp.connector import Connection
 
 from bus.addresses import AddressPolicy, Target
-from bus.asking import Answer, Before, Door, Request
 from bus.errors import ProxyFailed
+from bus.exchanges import Answer, Before, Door, PostRequest
 from bus.lines import Line, Lookup, Pool, Unvetted, Vetting
 from bus.phases import CLOCK
 from bus.proxies import Proxy, authorization, is_named
@@ -60,8 +60,8 @@ class ProxiedPool(Pool):
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:  # noqa: ANN401, ASYNC109 - as aiohttp has it
         """A connection for a request, whose name was looked up and vetted just now."""
-        assert isinstance(req, Request)  # noqa: S101 - the session makes no other
-        door = req.question.door
+        assert isinstance(req, PostRequest)  # noqa: S101 - the session makes no other
+        door = req.post.door
         assert isinstance(door, ProxiedDoor)  # noqa: S101 - the poster makes no other for this pool
         vetted = False
         try:
@@ -105,7 +105,7 @@ class ProxiedPool(Pool):
         if not req.is_ssl():
             return line
         try:
-            door = req.question.door
+            door = req.post.door
             await self._open_tunnel(line, door)
             made: Any = self._factory()
             inner = await self._loop.start_tls(transport, made, self.tls, server_hostname=door.target.host.rstrip("."))

@@ -53,6 +53,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output: str = ""
     """The end of what the hook printed (redacted), for the trace; empty for a rule."""
 
+    @property
+    def place(self) -> str:
+        """The layer that it came from, and the version of that: `fleet@3`."""
+        return f"{self.layer}@{self.version}" if self.version else self.layer
+
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to one request: the decision, who said what, how long it took, and whether it is a fallback."""

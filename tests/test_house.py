@@ -20,7 +20,7 @@ MOST_LINES = 400
 # Each outside thing is known by one module (or folder); everybody else goes through it.
 KNOWN_BY = {
     "redis": {"bus.connections", "workers.bench"},
-    "aiohttp": {"bus.asking", "bus.lines", "bus.posting", "bus.tunnels", "workers.bench", "workers.listening"},
+    "aiohttp": {"bus.exchanges", "bus.lines", "bus.posting", "bus.tunnels", "workers.bench", "workers.listening"},
     "rq": {"workers.jobs", "workers.bench"},
     "cel": {"bus.conditions"},
     "re2": {"bus.regexes"},

@@ -197,7 +197,7 @@ class Dispatcher:
         return True
 
     async def _dispatch(self, entries: list[Entry]) -> None:
-        calls: list[Call] = []
+        calls: dict[str, Call] = {}
         passed: list[str] = []
         for entry in entries:
             try:
@@ -211,14 +211,14 @@ class Dispatcher:
             if made is None:
                 passed.append(entry.id)
             else:
-                calls.append(made)
-        for some in range(0, len(passed), _READ):  # of our own that come back there may be more than Lua unpacks
-            keys = (self._keys("events"), self._keys("stats"))
-            calls.append(Call("pass", keys, (GROUP, *passed[some : some + _READ])))
+                calls[entry.id] = made
+        for start in range(0, len(passed), _READ):  # of our own that come back there may be more than Lua unpacks
+            some, keys = passed[start : start + _READ], (self._keys("events"), self._keys("stats"))
+            calls[f"{some[0]} to {some[-1]}"] = Call("pass", keys, (GROUP, *some))
         self._pays = False
-        replies = await call_all(self._links, calls)
-        added = [checked(reply, "dispatching events") for reply in replies]  # what was refused stays pending for now
-        self._pays = any(number > 0 for call, number in zip(calls, added, strict=True) if call.name != "pass")
+        for (what, made), reply in zip(calls.items(), await call_all(self._links, list(calls.values())), strict=True):
+            added = checked(reply, f"dispatching {what}")  # what was refused stays pending, and is looked at again
+            self._pays = self._pays or (made.name != "pass" and added > 0)
 
     async def _call(self, entry: Entry) -> Call | None:
         """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""

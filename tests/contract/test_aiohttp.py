@@ -9,7 +9,7 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from bus.addresses import policy
-from bus.asking import Door
+from bus.exchanges import Door
 from bus.lines import Line, Pool
 
 

@@ -143,8 +143,7 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
 def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
     word = fleet.style(part.decision, COLOURS.get(part.decision, "bright_black"))
     code = "" if part.exit_code is None else f"  exit {part.exit_code}"
-    where = f"{part.layer}@{part.version}" if part.version else part.layer
-    yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(where)}  {plain(part.origin)}".rstrip()
+    yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(part.place)}  {plain(part.origin)}".rstrip()
     for name, text in (("reason", part.reason), ("fallback", part.fallback)):
         if text:
             yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
@@ -44,51 +44,53 @@ class Door(aiohttp.ClientRequest):
 
         Raises what aiohttp raises, TimeoutError, AnswerTooLong, ProxyFailed, and what `before` raises.
         """
-        question = Question(self, head, body, self.loop.time() + seconds, cap, before)
-        answer = await session.post(self.url, data=question, allow_redirects=False, timeout=_timeout(seconds))
+        post = Post(self, head, body, self.loop.time() + seconds, cap, before)
+        answer = await session.post(self.url, data=post, allow_redirects=False, timeout=_timeout(seconds))
         assert isinstance(answer, Answer)  # noqa: S101 - the request below makes no other
         return answer
 
 
-class Question:
+class Post(NamedTuple):
     """What is to be sent through a door, until when it has to be answered, and how much of the answer is wanted."""
 
-    __slots__ = ("before", "body", "cap", "door", "head", "until")
+    door: Door
+    head: bytes
+    body: bytes
+    until: float
+    cap: int
+    before: Before | None
 
-    def __init__(self, door: Door, head: bytes, body: bytes, until: float, cap: int, before: Before | None) -> None:
-        self.door, self.head, self.body, self.until, self.cap, self.before = door, head, body, until, cap, before
 
-
-class Request(aiohttp.ClientRequest):
-    """A question as a session sees it; everything that aiohttp would work out for each request, its door knows."""
+class PostRequest(aiohttp.ClientRequest):
+    """A post as a session sees it; everything that aiohttp would work out for each request, its door knows."""
 
     proxy = None
     server_hostname = None
     _ssl = True
 
-    def __init__(self, method: str, url: URL, *, data: Question, loop: asyncio.AbstractEventLoop, **_: object) -> None:
+    def __init__(self, method: str, url: URL, *, data: Post, loop: asyncio.AbstractEventLoop, **_: object) -> None:
         self.method, self.url, self.loop = method, url, loop
-        self.question = data
+        self.post = data
 
     @property
     def connection_key(self) -> ConnectionKey:
         """What a pooled connection has to match; told apart once a door, and not at each request."""
-        return self.question.door.key
+        return self.post.door.key
 
     async def send(self, conn: Connection) -> Answer:
         """Write it all, once `before` has let it go; the answer's head is not there yet."""
-        asked, line, clock = self.question, conn.protocol, CLOCK.get()
+        post, line, clock = self.post, conn.protocol, CLOCK.get()
         if clock is not None:
             clock.connected()
         assert isinstance(line, Line)  # noqa: S101 - the pool makes no other
-        line.begin(asked.cap)
-        answer = Answer(self, conn, line, self.loop.call_at(asked.until, line.late))
+        line.begin(post.cap)
+        answer = Answer(self, conn, line, self.loop.call_at(post.until, line.late))
         try:
-            if asked.before is not None:
-                await asked.before()
+            if post.before is not None:
+                await post.before()
             if line.transport is None or line.exception() is not None:
                 raise line.exception() or aiohttp.ServerDisconnectedError()
-            line.transport.write(asked.head + asked.body)
+            line.transport.write(post.head + post.body)
         except BaseException:
             answer.close()
             raise
@@ -101,7 +103,7 @@ class Answer(aiohttp.ClientResponse):
     _payload: StreamReader | None = None
     _whole = False
 
-    def __init__(self, request: Request, connection: Connection, line: Line, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, request: PostRequest, connection: Connection, line: Line, timer: asyncio.TimerHandle) -> None:
         self.method, self._real_url, self._loop = request.method, request.url, request.loop
         self._connection, self._line, self._timer_handle = connection, line, timer
         self._cache: dict[str, object] = {}
@@ -154,7 +156,7 @@ class Answer(aiohttp.ClientResponse):
 def open_session(pool: Pool) -> aiohttp.ClientSession:
     """A session over these connections; closing it closes them."""
     return aiohttp.ClientSession(
-        connector=pool, request_class=Request, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
+        connector=pool, request_class=PostRequest, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
         trust_env=False, read_bufsize=_BUFFER,
     )  # fmt: skip
 
