@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
-from bus.rules import Rule
 from bus.verdicts import Policy
 
 Kind = Literal["command", "http", "rule"]

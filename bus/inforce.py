@@ -13,7 +13,6 @@ import msgspec
 
 from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
-from bus.conditions import compile_condition
 from bus.config.documents import NOTHING, Source, Stamp, stamp
 from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile, load_hook_file
@@ -24,11 +23,12 @@ from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
 from bus.events import Event
 from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
-from bus.hooksets import KEPT_VERSIONS, current_version, load_version
+from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.keys import Keys
-from bus.matchers import Index
+from bus.matching.conditions import compile_condition
+from bus.matching.patterns import Index
+from bus.matching.rules import marks
 from bus.proxies import MAY_SAY
-from bus.rules import marks
 from bus.shell import commands
 from bus.verdicts import Verdict
 

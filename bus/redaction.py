@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from bus.regexes import compile_regex
+from bus.matching.regexes import compile_regex
 
 REDACTED = "[redacted]"
 TEXT_LIMIT = 64 * 1024  # characters of one string that are scanned

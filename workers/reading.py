@@ -17,7 +17,7 @@ from bus.errors import DecodeError, NotFound, Unreachable
 from bus.events import Event, EventType, native_type, source_name
 from bus.hooks import Hook
 from bus.keys import Keys
-from bus.matchers import Index, parse_tool
+from bus.matching.patterns import Index, parse_tool
 from bus.redaction import redact, redact_text
 from bus.requests import MOST_BUDGET_MS, read_event, read_request
 from bus.streams import Backoff, Entry, checked, flat

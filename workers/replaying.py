@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bus.codec import decode_verdict
-from bus.conditions import compile_condition
 from bus.connections import Links
 from bus.errors import ConditionError, DecodeError
 from bus.events import Event
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
+from bus.matching.conditions import compile_condition
 from bus.requests import read_event, read_request
 from bus.streams import Entry, call_all, checked
 from bus.verdicts import Verdict

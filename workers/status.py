@@ -13,7 +13,7 @@ from bus.config.settings import Settings
 from bus.connections import Command, Links
 from bus.directories import Directories
 from bus.errors import Unreachable
-from bus.hooksets import current_version
+from bus.hooksets.published import current_version
 from bus.hosts import GROUP as HOSTS
 from bus.ids import host_name
 from bus.keys import Keys

@@ -20,7 +20,7 @@ from bus.hooks import Hook
 from bus.ids import event_id, host_name
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
-from bus.matchers import parse_pattern
+from bus.matching.patterns import parse_pattern
 from bus.runners import Outcome
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner

@@ -13,17 +13,17 @@ import msgspec
 
 from bus.addresses import parse_target
 from bus.addresses import policy as address_policy
-from bus.conditions import compile_condition
 from bus.config.documents import Source
 from bus.config.format import ID_PATTERN, GuardSettings
 from bus.config.services import service_checks
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
-from bus.matchers import check_pattern, check_tool
+from bus.matching.conditions import compile_condition
+from bus.matching.patterns import check_pattern, check_tool
+from bus.matching.rules import Rule, check_rule
 from bus.pacing import pacing_checks
 from bus.proxies import check_proxy
-from bus.rules import Rule, check_rule
 from bus.verdicts import Policy
 
 Check = tuple[tuple[str, ...], Callable[[], object]]

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from bus.hooks import Format, HttpCall, OldSecret, Payload, Resolve, Schedule
+from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
-from bus.rules import Rule
 from bus.verdicts import Policy
 
 END: Final = r"(?![\s\S])"

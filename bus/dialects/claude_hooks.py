@@ -22,7 +22,7 @@ from bus.dialects.claude_reading import read
 from bus.dialects.claude_rules import holds
 from bus.events import Event
 from bus.hooks import Hook, Layer
-from bus.places import place_of
+from bus.matching.paths import place_of
 from bus.processes import Finished
 from bus.runners import Outcome
 from bus.verdicts import Policy, Verdict

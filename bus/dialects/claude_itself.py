@@ -17,7 +17,7 @@ from bus.dialects.claude import NAME as CLAUDE
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.hooks import Hook, Layer
-from bus.places import within
+from bus.matching.paths import within
 
 _SETTINGS: Final = frozenset({"settings.json", "settings.local.json"})
 _INSTALLED: Final = re.compile(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")

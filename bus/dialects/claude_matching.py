@@ -11,7 +11,7 @@ from bus.dialects.claude import CAPABILITIES
 from bus.dialects.claude import NAME as CLAUDE
 from bus.errors import PatternError
 from bus.events import Event
-from bus.regexes import compile_regex
+from bus.matching.regexes import compile_regex
 from bus.tools import TABLE, canonical_tool, tool_for, tool_names
 
 TOOL_EVENTS: Final = frozenset(

@@ -16,7 +16,7 @@ import msgspec
 
 from bus.config.documents import Document, PathParts, Plain, load, loads, read_file
 from bus.errors import ConfigError
-from bus.places import within
+from bus.matching.paths import within
 
 MANIFEST: Final = Path(".claude-plugin", "plugin.json")
 HOOKS: Final = Path("hooks", "hooks.json")

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from bus.dialects.claude_matching import names
 from bus.errors import PatternError
 from bus.events import Event
-from bus.globs import compile_path_glob
-from bus.places import located, place_of
-from bus.regexes import Regex, compile_regex
+from bus.matching.globs import compile_path_glob
+from bus.matching.paths import located, place_of
+from bus.matching.regexes import Regex, compile_regex
 from bus.shell import commands
 
 _RULE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*\*?)(?:\((.*)\))?", re.DOTALL)

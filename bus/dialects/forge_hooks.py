@@ -25,11 +25,11 @@ from bus.dialects.locations import forge_project_root
 from bus.errors import DecodeError
 from bus.events import GATES, Event, EventType
 from bus.hooks import DEFAULT_TIMEOUT, Hook, Layer
-from bus.matchers import parse_pattern
+from bus.matching.patterns import parse_pattern
 from bus.processes import Finished
 from bus.runners import Outcome
 from bus.runners.results import failure, hook_name, output, plain
-from bus.shell_quotes import literal_variables
+from bus.shell.quoting import literal_variables
 from bus.tools import CANONICAL
 from bus.verdicts import Policy
 

@@ -14,7 +14,7 @@ from bus.errors import ConfigError, PatternError
 from bus.events import Event
 from bus.forge.events import HookEvent
 from bus.hooks import DEFAULT_TIMEOUT
-from bus.matchers import Index
+from bus.matching.patterns import Index
 from bus.tools import canonical_tool
 
 log = logging.getLogger("fleethook.forge")

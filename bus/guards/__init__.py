@@ -8,15 +8,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from bus.command_match import CommandMatch
-from bus.conditions import compile_condition
 from bus.config.documents import Document, PathParts, load
 from bus.config.validation import convert, suggestion
 from bus.errors import ConfigError, FleethookError, NotFound
 from bus.events import Event, EventType
 from bus.hooks import Hook
-from bus.matchers import Index
-from bus.rules import Rule, check_rule, judge
+from bus.matching.command_rules import CommandMatch
+from bus.matching.conditions import compile_condition
+from bus.matching.patterns import Index
+from bus.matching.rules import Rule, check_rule, judge
 
 FOLDER: Final = Path(__file__).parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
-from bus.rules import judge
+from bus.matching.rules import judge
 from bus.runners import NOTHING, Outcome
 
 

@@ -14,7 +14,7 @@ from bus.client import Bus
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
 from bus.keys import Keys
 from bus.signing import generate_secret

@@ -14,7 +14,7 @@ from bus.client import Bus
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import event_id
 from bus.keys import Keys
 from bus.verdicts import Verdict

@@ -16,7 +16,7 @@ from bus.answers import Answer
 from bus.codec import decode_body, decode_verdict
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from bus.spool import spool_status
 from tests.chaos.conftest import Owned

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from bus.streams import Entry, call_all
 from tests.cli_kit import fleethook, namespace, run, workers

@@ -13,7 +13,7 @@ import pytest
 
 from bus.config.hookfile import parse_hook_file
 from bus.connections import sync_client
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bus.config.hookfile import parse_hook_file
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside

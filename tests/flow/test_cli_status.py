@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.config.hookfile import parse_hook_file
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import host_name
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers

@@ -13,7 +13,7 @@ from standardwebhooks import Webhook
 
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import host_name
 from bus.keys import Keys
 from bus.secrets import resolve_secret

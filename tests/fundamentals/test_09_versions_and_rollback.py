@@ -8,7 +8,7 @@ import pytest
 
 from bus import ConfigError, Event, SyncBus
 from bus.config.hookfile import parse_hook_file
-from bus.hooksets import apply, history, rollback
+from bus.hooksets.published import apply, history, rollback
 from tests.support.fleet import Fleet
 
 LENIENT = 'hooks: [{id: writes, on: "tool:pre_execute:write", rule: {decision: ask, reason: really?}}]'

@@ -14,7 +14,7 @@ import pytest
 from bus.config.hookfile import load_hook_file, parse_hook_file
 from bus.errors import NotFound
 from bus.events import Event
-from bus.matchers import Index
+from bus.matching.patterns import Index
 from bus.processes import Finished
 from bus.runners.command import run_command
 from bus.templates import names, template

@@ -13,7 +13,7 @@ from bus.config.trust import trust
 from bus.connections import Links
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooksets import rollback
+from bus.hooksets.published import rollback
 from bus.inforce import Watcher
 from bus.keys import Keys
 from tests.support.running import (

@@ -27,7 +27,7 @@ from bus.config.settings import Settings
 from bus.connections import Links, sync_client
 from bus.dialects import claude
 from bus.directories import Directories, directories
-from bus.hooksets import apply, current_version
+from bus.hooksets.published import apply, current_version
 from bus.keys import Keys
 from tests.cli_kit import run
 from tests.support.servers import Server

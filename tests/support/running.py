@@ -16,7 +16,7 @@ from bus.codec import decode_verdict, encode_event
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
 from bus.inforce import Watcher
 from bus.keys import Keys

@@ -16,7 +16,7 @@ from bus.dialects.claude_rules import holds, parse_rule
 from bus.errors import PatternError
 from bus.events import Event
 from bus.hooks import Hook
-from bus.matchers import Index, check_pattern
+from bus.matching.patterns import Index, check_pattern
 
 CLAUDE, ION = HOOKS["claude"], HOOKS["ion"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "claude"

@@ -18,7 +18,7 @@ import pytest
 from bus import errors
 from bus.config.hookfile import parse_hook_file
 from bus.events import Event
-from bus.rules import judge
+from bus.matching.rules import judge
 from workers.cli import COMMANDS, root
 from workers.cli.common import (
     Context,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bus.conditions import MAX_NESTING, compile_condition
 from bus.errors import ConditionError, PatternError
 from bus.events import Event
+from bus.matching.conditions import MAX_NESTING, compile_condition
 
 
 def facts(**input_: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bus.events import Event
 from bus.hooks import Hook, Layer
 from bus.inforce import HookSet, Layered
 from bus.processes import Finished
-from bus.shell_quotes import literal_variables
+from bus.shell.quoting import literal_variables
 
 FORGE = find_hooks("forge")
 BASH = Event(type="tool:pre_execute", source="gemini", native="BeforeTool", tool="bash", native_tool="run_shell_command",

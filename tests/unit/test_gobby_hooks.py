@@ -15,7 +15,7 @@ from bus.dialects.hooking import find_http
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.hooks import Endpoint, Hook, HttpCall
-from bus.matchers import check_pattern
+from bus.matching.patterns import check_pattern
 from bus.verdicts import Verdict
 from workers.retries import GivenUp
 from workers.templates import MOST_BODY

@@ -12,7 +12,7 @@ from bus.errors import ConfigError, NotFound
 from bus.events import Event
 from bus.guards import FOLDER, Case, Pack, check_pack, load_pack, packs, read_pack
 from bus.inforce import HookSet, Layered
-from bus.rules import judge, marks
+from bus.matching.rules import judge, marks
 from bus.shell import MAX_LENGTH, Commands
 
 CASES = [case for name in packs() for case in load_pack(name).tests]

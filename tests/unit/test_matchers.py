@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus import matchers
 from bus.errors import PatternError
 from bus.events import Event
-from bus.matchers import Index, Pattern, ToolMatcher, check_tool, parse_pattern, parse_tool
+from bus.matching import patterns as matchers
+from bus.matching.patterns import Index, Pattern, ToolMatcher, check_tool, parse_pattern, parse_tool
 from bus.tools import tool_names
 
 

@@ -11,8 +11,8 @@ import pytest
 from bus.errors import ConditionError, PatternError
 from bus.events import Event
 from bus.hooks import Hook
-from bus.regexes import compile_regex
-from bus.rules import CommandMatch, Rule, check_rule, judge
+from bus.matching.regexes import compile_regex
+from bus.matching.rules import CommandMatch, Rule, check_rule, judge
 from bus.runners import Outcome
 from bus.runners.rule import RuleRunner
 from bus.shell import MAX_LENGTH
@@ -145,7 +145,7 @@ def test_the_project_is_where_git_is_and_links_out_of_it_are_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Temporary directories count as inside, and this test has no other place to make links in.
-    monkeypatch.setattr("bus.places._TEMPORARY", ())
+    monkeypatch.setattr("bus.matching.paths._TEMPORARY", ())
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     (project / "deep").mkdir()

@@ -8,7 +8,7 @@ import pytest
 
 from bus.config.hookfile import parse_hook_file
 from bus.errors import ConfigError
-from bus.hooksets import diff
+from bus.hooksets.published import diff
 from bus.sealing import fingerprint, key_file, make_key, seal, unseal
 from bus.secrets import resolve_secret
 from bus.signing import generate_secret

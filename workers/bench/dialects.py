@@ -12,7 +12,7 @@ from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.dialects import find
 from bus.events import PRE_TOOL, SOURCES
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
 from bus.keys import Keys
 from bus.streams import checked

@@ -15,7 +15,7 @@ from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.errors import FleethookError
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from bus.signing import generate_secret
 from workers.bench.bare import GROUP, bare_client

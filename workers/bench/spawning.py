@@ -19,7 +19,7 @@ from bus.client import Bus
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.ids import host_name
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys

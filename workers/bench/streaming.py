@@ -15,7 +15,7 @@ from bus.codec import encode_event
 from bus.config.hookfile import parse_hook_file
 from bus.connections import Links
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.keys import Keys
 from bus.signing import generate_secret
 from workers.bench.bare import bare_client

@@ -302,7 +302,7 @@ def _publish(
     known: tuple[HookFile, int] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Show the change of the published set (`known`, or as it is now), ask, and publish it."""
-    from bus.hooksets import apply, diff
+    from bus.hooksets.published import apply, diff
 
     before, version = known or _published(fleet)
     after = change(before)
@@ -351,7 +351,7 @@ def _path(fleet: Context, file: Path | None) -> Path:
 
 
 def _published(fleet: Context) -> tuple[HookFile, int]:
-    from bus.hooksets import current_version, load_version
+    from bus.hooksets.published import current_version, load_version
 
     async def work(links: Links) -> tuple[HookFile, int]:
         version = await current_version(links, fleet.keys())

@@ -204,7 +204,7 @@ def _is_for(hook: Hook, kind: str) -> bool:
     from fnmatch import fnmatchcase
 
     from bus.events import Event
-    from bus.matchers import Index, parse_pattern
+    from bus.matching.patterns import Index, parse_pattern
 
     wanted = parse_pattern(kind)
     if any(one.tool for one in wanted):

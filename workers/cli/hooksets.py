@@ -16,7 +16,7 @@ from workers.cli.showing import when
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
     from bus.connections import Links
-    from bus.hooksets import Change
+    from bus.hooksets.published import Change
     from bus.inforce import HookSet
 
 _REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
@@ -34,8 +34,8 @@ _NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:
 @pass_fleet
 def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
     """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
-    from bus.hooksets import apply as put
-    from bus.hooksets import current_version, diff, load_version
+    from bus.hooksets.published import apply as put
+    from bus.hooksets.published import current_version, diff, load_version
 
     name, read = sound(fleet, file)
 
@@ -75,7 +75,7 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
     fleethook hooks diff FILE [N]     version in force (or N) -> FILE
     fleethook hooks diff N [M]        version N -> version in force (or M)
     """
-    from bus.hooksets import current_version, diff, load_version
+    from bus.hooksets.published import current_version, diff, load_version
 
     numbered = first is not None and first.isdigit()
     if second is not None and not second.isdigit():
@@ -108,7 +108,7 @@ def history(fleet: Context, limit: int) -> None:
     """List the versions that were put in force: when, by whom, why; newest first."""
     import msgspec
 
-    from bus.hooksets import history as log
+    from bus.hooksets.published import history as log
 
     async def work(links: Links) -> list[Change]:
         return await log(links, fleet.keys(), limit)
@@ -131,8 +131,8 @@ def history(fleet: Context, limit: int) -> None:
 def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     """Put an earlier version in force again, as a new one; default: the one before the current."""
     from bus.errors import NotFound
-    from bus.hooksets import current_version, diff, load_version
-    from bus.hooksets import rollback as put_back
+    from bus.hooksets.published import current_version, diff, load_version
+    from bus.hooksets.published import rollback as put_back
 
     async def compare(links: Links) -> tuple[int, int, str]:
         now = await current_version(links, fleet.keys())

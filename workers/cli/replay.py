@@ -41,7 +41,7 @@ def replay(
     Each delivery has an id of its own; the body is the event's, with its id, and the header `fleethook-replay-of` names
     it. It is a job: it goes on when this command ends or a worker dies, and sends each event once.
     """
-    from bus.conditions import compile_condition
+    from bus.matching.conditions import compile_condition
     from workers.replaying import Past
 
     if where:

@@ -25,7 +25,7 @@ from bus.connections import Links
 from bus.directories import Directories, directories
 from bus.errors import FleethookError
 from bus.events import Event
-from bus.hooksets import apply
+from bus.hooksets.published import apply
 from bus.inforce import POLL_SECONDS
 from bus.keys import Keys
 from bus.server import bus_url, find_binary

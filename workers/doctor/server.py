@@ -7,7 +7,7 @@ from typing import Final
 from bus.config.settings import Settings
 from bus.connections import Links
 from bus.errors import FleethookError, Unreachable
-from bus.hooksets import current_version, load_version
+from bus.hooksets.published import current_version, load_version
 from bus.keys import Keys
 from workers.doctor import Check, State
 from workers.status import read_roles, server_facts

@@ -9,12 +9,12 @@ from typing import Final, Literal
 import msgspec
 
 from bus.errors import PatternError
-from bus.globs import PathMatcher, compile_path_glob, compile_text_glob
-from bus.places import Links, Place, is_outside, is_whole_project, located
-from bus.regexes import Regex, compile_regex
-from bus.shell_commands import FORK_BOMB, Command, code_mark
-from bus.shell_paths import UNLINKING, changed, operands
-from bus.shell_words import UNSET, shown
+from bus.matching.globs import PathMatcher, compile_path_glob, compile_text_glob
+from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
+from bus.matching.regexes import Regex, compile_regex
+from bus.shell.commands import FORK_BOMB, Command, code_mark
+from bus.shell.paths import UNLINKING, changed, operands
+from bus.shell.words import UNSET, shown
 
 Touched = Literal["outside_project", "whole_project", "unset_variable"]
 
@@ -23,7 +23,7 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Conditions on one command as a shell would run it; all that are given have to hold, of a list any one.
 
     Flags are told apart by what they mean: `-rf` is `-r` and `-f`; `--force=x` is `--force`; alternatives are written
-    `-r|--recursive`. Path patterns are those of `bus.globs`, over real paths.
+    `-r|--recursive`. Path patterns are those of `bus.matching.globs`, over real paths.
     """
 
     program: tuple[str, ...] = ()

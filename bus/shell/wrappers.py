@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bus.shell_words import UNKNOWN, Output
+from bus.shell.words import UNKNOWN, Output
 
 
 class Arg(NamedTuple):

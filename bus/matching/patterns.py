@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bus.errors import PatternError
 from bus.events import SOURCES, Event, EventType, source_name
-from bus.regexes import Regex, compile_regex
+from bus.matching.regexes import Regex, compile_regex
 from bus.tools import tool_names
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from bus.command_match import CommandMatch, Fits, compile_command_match, marks_of
 from bus.errors import ConditionError
 from bus.events import Event
-from bus.globs import PathMatcher, compile_path_glob
-from bus.places import Place, is_outside, located, place_of
-from bus.regexes import compile_regex
+from bus.matching.command_rules import CommandMatch, Fits, compile_command_match, marks_of
+from bus.matching.globs import PathMatcher, compile_path_glob
+from bus.matching.paths import Place, is_outside, located, place_of
+from bus.matching.regexes import compile_regex
 from bus.shell import commands
 from bus.verdicts import Decision
 
@@ -40,9 +40,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     command: tuple[str, ...] = ()
     """Regular expressions (RE2) of which any one is found in the command's text."""
     path: tuple[str, ...] = ()
-    """Path patterns (`bus.globs`) of which any one fits the event's path, as it is written or with links resolved."""
+    """Path patterns (`bus.matching.globs`) of which any one fits the event's path, as it is written or with links resolved."""
     outside_project: bool = False
-    """The event's path lies outside the project (`bus.places`)."""
+    """The event's path lies outside the project (`bus.matching.paths`)."""
 
 
 class Match(NamedTuple):
@@ -70,7 +70,7 @@ def judge(rule: Rule, event: Event) -> Match | None:
 
 
 def marks(rule: Rule) -> frozenset[str]:
-    """The marks (`shell_commands.marks`) of which a command has to have one for `rule` to fit; empty where it needs none.
+    """The marks (`bus.shell.commands.marks`) of which a command has to have one for `rule` to fit; empty where it needs none.
 
     What is too long to be read to its end may have any mark.
     """

@@ -8,7 +8,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal, NamedTuple
 
-from bus.shell_words import is_hidden, shown
+from bus.shell.words import is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
 _HARMLESS: Final = frozenset(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bus.shell_commands import Command, printed, program_name
-from bus.shell_tree import syntax_tree
-from bus.shell_words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
-from bus.shell_wrappers import Arg, Inner, inner_calls
+from bus.shell.commands import Command, printed, program_name
+from bus.shell.parsing import syntax_tree
+from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
+from bus.shell.wrappers import Arg, Inner, inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from bus.shell_commands import Command, Commands, marks
-from bus.shell_reader import MAX_COMMANDS, Found, Reader
-from bus.shell_words import UNKNOWN, UNSET, default_variables
+from bus.shell.commands import Command, Commands, marks
+from bus.shell.reader import MAX_COMMANDS, Found, Reader
+from bus.shell.words import UNKNOWN, UNSET, default_variables
 
 __all__ = ["MAX_LENGTH", "UNKNOWN", "UNSET", "Command", "Commands", "commands"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from bus.errors import PatternError
-from bus.places import Place, within
-from bus.regexes import Regex, compile_regex
+from bus.matching.paths import Place, within
+from bus.matching.regexes import Regex, compile_regex
 
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""

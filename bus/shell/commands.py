@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from bus.shell_words import UNKNOWN, Output, is_hidden, shown
-from bus.shell_wrappers import find_roots, found_below
+from bus.shell.words import UNKNOWN, Output, is_hidden, shown
+from bus.shell.wrappers import find_roots, found_below
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
@@ -18,7 +18,7 @@ class Command(NamedTuple):
     program: str
     """Lower-cased name without its directory; empty for a redirection alone; UNKNOWN where only the shell knows."""
     words: tuple[str, ...] = ()
-    """Its arguments; UNKNOWN and UNSET (`shell_words`) stand for what is not known; a leading `~` is the home directory."""
+    """Its arguments; UNKNOWN and UNSET (`bus.shell.words`) stand for what is not known; a leading `~` is the home directory."""
     assignments: tuple[tuple[str, str], ...] = ()
     redirects: tuple[tuple[str, str], ...] = ()
     """(operator, target), e.g. `(">", "/dev/sda")`; descriptors and heredocs are left out."""
@@ -53,7 +53,7 @@ class Commands(NamedTuple):
     incomplete: bool = False
     """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
     marks: frozenset[str] = frozenset()
-    """What most rules can be told from: its programs, `code from curl`, `fork bomb` (`command_match.marks_of`)."""
+    """What most rules can be told from: its programs, `code from curl`, `fork bomb` (`command_rules.marks_of`)."""
 
 
 FORK_BOMB: Final = "fork bomb"

@@ -1,0 +1,1 @@
+"""Which hooks are in force."""

@@ -1,0 +1,1 @@
+"""Whether a hook or rule fits an event: patterns, conditions, rules, paths."""
