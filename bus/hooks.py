@@ -14,7 +14,7 @@ from bus.verdicts import Policy
 Kind = Literal["command", "http", "rule"]
 Layer = Literal["fleet", "user", "project", "session"]
 Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams"]
-Payload = Literal["full", "thin"]
+Payload = Literal["full", "thin", "raw"]
 Resolve = Literal["never", "retry", "session"]
 Schedule = Literal["default", "gobby", "fast", "once"]
 """Names of retry schedules; their waits stand in `workers/retries.py`."""
@@ -50,6 +50,8 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
     old_secrets: tuple[OldSecret, ...] = ()
     """What `secret` replaced; each signs as well until its time is over."""
+    payload: Literal["full", "raw"] = "full"
+    """`full` posts the event with its secrets redacted; `raw` posts it as the agent sent it, secrets included."""
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -138,7 +140,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: Format = "fleethook"
     """Whose message the body is; an endpoint of another dialect gets that dialect's body instead."""
     payload: Payload = "full"
-    """`thin` sends ids and facts, and nothing of what the agent did; every larger body goes thin too."""
+    """`thin` sends ids and facts, and nothing of what the agent did; every larger body goes thin too. `raw`, which only
+    an endpoint with `can_block` may have, asks with the event as the agent sent it; what is announced stays redacted."""
     routing_key: str = ""
     """PagerDuty's integration key, as `env:NAME` or `file:PATH`."""
     resolve: Resolve = "never"
@@ -171,7 +174,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def question(self, position: int) -> Hook:
         """The blocking hook that asks it; `position` is its place among the hooks of its file."""
-        call = HttpCall(url=self.url, headers=self.headers, secret=self.secret, old_secrets=self.old_secrets)
+        call = HttpCall(
+            url=self.url,
+            headers=self.headers,
+            secret=self.secret,
+            old_secrets=self.old_secrets,
+            payload="raw" if self.payload == "raw" else "full",
+        )
         return Hook(
             id=self.id, on=self.events, tool=self.tool, when=self.when, http=call, timeout=self.timeout,
             on_failure=self.on_failure, description=self.description, dialect=self.dialect, layer=self.layer,

@@ -20,7 +20,9 @@ from bus.errors import ConfigError, SignatureError
 PREFIX = "whsec_"
 TOLERANCE = 300  # seconds, both ways
 
-_KEY_BYTES = range(24, 65)  # the specification's bounds for a symmetric key
+_LEAST_KEY = 24
+_MOST_KEY = 64
+"""Bytes; the specification's bounds for a symmetric key. A shorter one is verified, since other senders use such keys."""
 # A dot would let the same signature stand for another id, time and body; the rest keeps the header one line of text.
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}\Z")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}\Z")
@@ -40,7 +42,7 @@ def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -
     """
     if not secrets:
         raise ConfigError("a signed webhook needs at least one secret", hint="add `secrets:` to the endpoint")
-    digests = _digests(secrets, message_id, timestamp, body)
+    digests = _digests(secrets, message_id, timestamp, body, least=_LEAST_KEY)
     return " ".join(["v1," + b2a_base64(digest, newline=False).decode("ascii") for digest in digests])
 
 
@@ -64,8 +66,9 @@ def verify(
     """Raise SignatureError unless one signature of the headers is that of one of the secrets, and the time is near.
 
     For receivers too: `bus.verify(secret, request.headers, raw_body)`; the body has to be the very bytes that came.
-    Header names in any case. `now` in unix seconds, the clock if None; `tolerance` in seconds, both ways. Versions
-    other than v1 are skipped. ConfigError for a secret that is none: the fault is ours then, not the sender's.
+    Header names in any case. A secret may be shorter than one that we sign with. `now` in unix seconds, the clock if
+    None; `tolerance` in seconds, both ways. Versions other than v1 are skipped. ConfigError for a secret that is none:
+    the fault is ours then, not the sender's.
     """
     found = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, listed = (found.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
@@ -82,21 +85,21 @@ def verify(
         )
     given = list(_signatures(listed))
     # The text of the header is signed, not the number, so 007 and 7 stay different messages.
-    expected = _digests([secrets] if isinstance(secrets, str) else secrets, message_id, timestamp, body)
+    expected = _digests([secrets] if isinstance(secrets, str) else secrets, message_id, timestamp, body, least=1)
     matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]
     if not any(matches):
         raise SignatureError("no signature of the webhook matches; check that both sides hold the same secret")
 
 
-def _digests(secrets: Sequence[str], message_id: str, timestamp: int | str, body: bytes) -> list[bytes]:
+def _digests(secrets: Sequence[str], message_id: str, timestamp: int | str, body: bytes, *, least: int) -> list[bytes]:
     if not _MESSAGE_ID.match(message_id):
         raise SignatureError("a webhook id is 1 to 256 visible ASCII characters without a dot")
     content = f"{message_id}.{timestamp}.".encode("ascii") + body
-    return [_digest(secret, content) for secret in secrets]
+    return [_digest(secret, content, least) for secret in secrets]
 
 
-def _digest(secret: str, content: bytes) -> bytes:
-    keyed = _keyed(secret).copy()
+def _digest(secret: str, content: bytes, least: int) -> bytes:
+    keyed = _keyed(secret, least).copy()
     keyed.update(content)
     return keyed.digest()
 
@@ -119,12 +122,12 @@ def _base64(text: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)  # making one costs as much as signing a small body; the bound is a fleet's endpoints
-def _keyed(secret: str) -> hmac.HMAC:
+def _keyed(secret: str, least: int) -> hmac.HMAC:
     key = _base64(secret.removeprefix(PREFIX))
-    if len(key) not in _KEY_BYTES:
+    if not least <= len(key) <= _MOST_KEY:
         # The secret stays out of the text: it ends up in logs and on terminals.
         raise ConfigError(
-            f"a webhook secret holds {len(key)} bytes of base64 where 24 to 64 are needed",
+            f"a webhook secret holds {len(key)} bytes of base64 where {least} to {_MOST_KEY} are needed",
             hint=f"write it as {PREFIX}<base64>",
         )
     return hmac.new(key, digestmod="sha256")

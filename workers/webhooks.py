@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Format
 from bus.ids import webhook_id
 from bus.posting import Before, Poster, Reply
-from bus.redaction import redact
+from bus.redaction import redact_event, redact_texts
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
@@ -25,7 +25,6 @@ from workers.responses import body_text
 from workers.retries import AttemptFailed, GivenUp
 from workers.templates import MOST_BODY, content_type, render
 from workers.templates.answers import objection, said, wanted_wait
-from workers.templates.facts import clean
 
 MOST_RETRY_AFTER: Final = 86_400.0
 """A receiver's Retry-After counts up to a day."""
@@ -33,7 +32,6 @@ MOST_RETRY_AFTER: Final = 86_400.0
 REPLAY_HEADER: Final = "fleethook-replay-of"
 """Says of a replay which event it sends again; the `webhook-id` is its own, the event's id in the body is not."""
 
-_TEXTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call", "type", "native_tool")
 _SECRET_SECONDS: Final = 1.0
 _MOST_SECRETS: Final = 4096
 _secrets: dict[str, tuple[float, str]] = {}
@@ -58,12 +56,11 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
 
 def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> bytes:
     """Another system's body of the redacted event; one that is too large goes without what makes it so."""
-    details = {name: redact(value) for name, value in
-               (("input", event.input), ("output", event.output), ("data", event.data))}  # fmt: skip
-    texts = clean({name: getattr(event, name) for name in _TEXTS})
-    safe = msgspec.structs.replace(event, raw=None, **texts, **details)
+    safe = msgspec.structs.replace(redact_event(event), raw=None)
     if verdict is not None:
-        verdict = msgspec.structs.replace(verdict, **clean({"reason": verdict.reason, "instead": verdict.instead}))
+        verdict = msgspec.structs.replace(
+            verdict, **redact_texts({"reason": verdict.reason, "instead": verdict.instead})
+        )
     raw = theirs.http_body(safe, verdict)
     if len(raw) > MOST_BODY:
         thin = {"input": {}, "output": None, "data": {"thin": f"the full event has {len(raw)} bytes"}}

@@ -43,7 +43,9 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Annotated[str, Meta(min_length=1, max_length=100_000)] | None,
         Meta(description="A shell command; the event is on its stdin and in FLEETHOOK_*."),
     ] = None
-    http: Annotated[str | HttpCall | None, Meta(description="A URL that is asked, or `{url, headers, secret}`.")] = None
+    http: Annotated[str | HttpCall | None, Meta(description="A URL that is asked, or `{url, headers, secret, …}`.")] = (
+        None
+    )
     rule: Annotated[Rule | None, Meta(description="A decision that needs no process.")] = None
     blocking: Annotated[bool, Meta(description="Whether the agent waits for it.")] = True
     priority: Annotated[int, Meta(ge=0, le=1000, description="Lower runs earlier, within its layer.")] = 50
@@ -101,7 +103,11 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Meta(description="Whose message is sent: ours, a CloudEvent, or what a chat or an on-call service reads."),
     ] = "fleethook"
     payload: Annotated[
-        Payload, Meta(description="`thin`: ids and facts only, nothing of what the agent did; above 256 KiB always.")
+        Payload,
+        Meta(
+            description="`thin`: ids and facts only, nothing of what the agent did; above 256 KiB always. `raw`, only with "
+            "`can_block: true`: the question has the event as the agent sent it, its secrets included."
+        ),
     ] = "full"
     routing_key: Annotated[
         str, Meta(max_length=1000, description="PagerDuty's integration key: `env:NAME` or `file:PATH`.")

@@ -81,10 +81,15 @@ def _resolve(name: Format, what: str) -> None:
 
 def _can_block(entry: EndpointEntry | Endpoint) -> None:
     if not entry.can_block:
+        if entry.payload == "raw":
+            raise ConfigError(
+                "only an endpoint that is asked may have the raw event",
+                hint="add can_block: true, or leave payload out",
+            )
         return
     if entry.format != "fleethook":
         raise ConfigError(f"format {entry.format} gives no verdict", hint="ask an endpoint of format: fleethook")
-    if entry.payload != "full":
+    if entry.payload == "thin":
         raise ConfigError("who decides is asked with the whole event", hint="leave payload: thin or can_block out")
 
 

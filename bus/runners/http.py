@@ -18,7 +18,7 @@ from bus.events import Event
 from bus.hooks import NATIVE, Hook, HttpCall
 from bus.ids import delivery_id, webhook_id
 from bus.posting import Poster, Reply
-from bus.redaction import redact_text
+from bus.redaction import redact_event, redact_text
 from bus.runners import Outcome
 from bus.runners.calls import one_by_one
 from bus.runners.replies import read_reply
@@ -27,6 +27,7 @@ from bus.secrets import fill, resolve_secret
 SHOWN: Final = 4096
 """Characters of the end of an answer that a trace keeps."""
 
+_REDACTION: Final = re.compile(rb"\[redacted(?::[a-z-]+)?\]")
 _UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (signing.py)
 
 
@@ -47,7 +48,8 @@ class HttpRunner:
             return Outcome(failure=f"{name} has no http part")
         theirs = find_http(hook.dialect)
         try:
-            body = theirs.http_body(event, None, hook) if theirs is not None else _body(event)
+            sent = event if hook.http.payload == "raw" else redact_event(event)
+            body = theirs.http_body(sent, None, hook) if theirs is not None else _body(sent)
             headers = self._headers(hook, hook.http, event, body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
@@ -67,6 +69,12 @@ class HttpRunner:
             read = (
                 theirs.http_answer(reply.body, hook, event) if theirs is not None else read_reply(reply.body, hook.id)
             )
+            if hook.http.payload != "raw" and _holds_redaction(read.updated_input):
+                return Outcome(
+                    failure=f"{name} changed an input that it saw redacted, so its secrets would be lost; "
+                    "say `payload: raw` where it has to see them",
+                    output=shown,
+                )
             return msgspec.structs.replace(read, output=shown)
         except DecodeError as error:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
@@ -93,6 +101,11 @@ class HttpRunner:
                 with contextlib.suppress(ConfigError):
                     found.append(self._secret(old.secret))
         return found
+
+
+def _holds_redaction(value: object) -> bool:
+    """Whether a replacement for a secret stands anywhere in JSON-like data."""
+    return value is not None and _REDACTION.search(write_json(value)) is not None
 
 
 def _body(event: Event) -> bytes:

@@ -92,7 +92,7 @@ async def main(task: str) -> None:
     """One task, in a folder of its own."""
     wishes = Script(
         ("write", {"path": "notes.txt", "content": "one\ntwo\n"}),
-        ("bash", {"command": "rm -rf /"}),
+        ("bash", {"command": "rm -rf drafts"}),
         ("bash", {"command": "cat notes.txt"}),
         ("bash", {"command": "exit 3"}),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from bus import Denied, SyncBus
+from bus.events import Event
+from bus.guards import load_pack
+from bus.matching.rules import judge
 from tests.support.fleet import Fleet
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "python_agent"
@@ -57,3 +61,14 @@ def test_the_worked_example(fleet: Fleet) -> None:
     assert done == "done after 10 messages"
     (refused,) = agent("what is the password?")
     assert refused.startswith("not taken on: passwords have no place in a prompt.")
+
+
+@pytest.mark.req("X-07")
+def test_the_worked_example_harms_nothing_where_no_hook_is_in_force(tmp_path: Path) -> None:
+    source = (EXAMPLE / "agent.py").read_text(encoding="utf-8")
+    commands = re.findall(r'"bash", \{"command": "([^"]*)"\}', source)
+    hooks = [hook for hook in load_pack("destructive-commands").hooks if hook.rule is not None]
+    assert len(commands) >= 3
+    for command in commands:
+        event = Event(type="tool:pre_execute", tool="bash", cwd=str(tmp_path), input={"command": command})
+        assert [hook.id for hook in hooks if hook.rule is not None and judge(hook.rule, event)] == []

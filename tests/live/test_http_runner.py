@@ -6,6 +6,7 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -55,6 +56,39 @@ async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch
     assert headers["webhook-id"] == "e0123_remote"
     sent = json.loads(body)["event"]
     assert sent == {name: getattr(EVENT, name) for name in EVENT.__struct_fields__}
+
+
+async def asked_with(payload: Literal["full", "raw"], said: bytes) -> tuple[Outcome, str]:
+    """What comes of an event with a secret, and the body that the receiver got."""
+    seen: list[bytes] = []
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        await answer(body=said)(request, reader, writer)
+
+    event = msgspec.structs.replace(
+        EVENT, input={"command": "PGPASSWORD=hunter2 psql"}, raw={"tool_input": {"command": "PGPASSWORD=hunter2 psql"}}
+    )
+    async with receiver(serve) as port, Poster(LOCAL) as poster:
+        call = HttpCall(url=f"http://127.0.0.1:{port}/ask", payload=payload)
+        got = await HttpRunner(poster).run(Hook(id="remote", on=("tool:*",), http=call), event, 20.0)
+    return got, seen[0].decode()
+
+
+async def test_a_question_has_no_secrets_unless_it_says_raw() -> None:
+    got, body = await asked_with("full", b'{"decision": "deny", "reason": "no"}')
+    assert (got.decision, "hunter2" in body, body.count("PGPASSWORD=[redacted] psql")) == ("deny", False, 2)
+    got, body = await asked_with("raw", b'{"decision": "deny", "reason": "no"}')
+    assert (got.decision, body.count("hunter2")) == ("deny", 2)
+
+
+async def test_a_changed_input_that_lost_a_secret_is_a_failure() -> None:
+    changed = b'{"decision": "allow", "updated_input": {"command": "PGPASSWORD=[redacted] psql -q"}}'
+    got, _ = await asked_with("full", changed)
+    assert got.updated_input is None
+    assert "payload: raw" in got.failure
+    got, _ = await asked_with("full", b'{"decision": "allow", "updated_input": {"command": "true"}}')
+    assert got.updated_input == {"command": "true"}
 
 
 async def test_an_unsigned_question_has_its_id_and_no_header_twice() -> None:

@@ -112,6 +112,8 @@ WORD = "hunter2-Correct+Horse"
         "openssl rsa -passin env -pass {}",
         "sshpass -p {} ssh host",
         "mysql -u root -p{} db",
+        "docker login -u me -p {} registry.example.com",
+        "podman login registry.example.com -p={} -u me",
         "curl -u admin:{} https://example.com",
         'curl --user "admin:{}" https://example.com',
         "curl -H 'X-Api-Key: {}' https://example.com",
@@ -149,6 +151,19 @@ def test_secrets_known_by_their_place_never_survive(template: str) -> None:
     assert "Horse" not in shown, shown
     assert "[redacted" in shown
     assert redact_text(shown) == shown, "redacting twice changes nothing"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat: /etc/passwd: Permission denied",
+        "/run/secrets/db_password: No such file or directory",
+        "open token: operation not permitted",
+        "grep: /etc/shadow-passwd: Is a directory",
+    ],
+)
+def test_a_file_error_is_no_secret(text: str) -> None:
+    assert redact_text(text) == text
 
 
 def test_basic_credentials_are_recognised_by_what_they_decode_to() -> None:

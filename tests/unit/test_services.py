@@ -40,7 +40,7 @@ def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
     ("line", "message"),
     [
         ("url: 'https://x.example/', format: slak", 'did you mean "slack"'),
-        ("url: 'https://x.example/', payload: small", "payload has to be full or thin"),
+        ("url: 'https://x.example/', payload: small", "payload has to be full, raw or thin"),
         ("format: slack", '"url" is missing'),
         ("events: '*'", '"url" is missing'),
         ("format: pagerduty", "needs a routing_key"),
@@ -50,6 +50,7 @@ def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
         ("url: 'https://x.example/', format: teams, resolve: session", "format teams has nothing to resolve"),
         ("url: 'https://x.example/', format: slack, can_block: true", "format slack gives no verdict"),
         ("url: 'https://x.example/', payload: thin, can_block: true", "who decides is asked with the whole event"),
+        ("url: 'https://x.example/', payload: raw", "only an endpoint that is asked may have the raw event"),
         ("url: 'https://x.example/', can_block: true, on_failure: perhaps", "on_failure has to be"),
     ],
 )

@@ -48,6 +48,18 @@ def test_vectors_are_the_whole_published_set() -> None:
     assert (len(POSITIVE), len(VECTORS["negative"])) == (2, 4)
 
 
+@pytest.mark.parametrize("size", [1, 16, 23])
+def test_short_secrets_are_verified_and_never_signed_with(size: int) -> None:
+    secret = "whsec_" + b64encode(bytes(range(size))).decode()
+    theirs = Webhook(secret).sign("msg_1", datetime.fromtimestamp(1000, UTC), "{}")
+    given = {"webhook-id": "msg_1", "webhook-timestamp": "1000", "webhook-signature": theirs}
+    verify(secret, given, b"{}", now=1000)
+    with pytest.raises(SignatureError, match="no signature"):
+        verify(secret, given, b"{ }", now=1000)
+    with pytest.raises(ConfigError, match="24 to 64"):
+        sign([secret], "msg_1", 1000, b"{}")
+
+
 def test_agrees_with_the_standardwebhooks_package() -> None:
     rng = random.Random("standardwebhooks")
     now = int(time.time())
@@ -127,7 +139,7 @@ def test_ids_that_could_be_read_twice_are_refused_by_both_sides(message_id: str)
         verify([SECRET], {**headers([SECRET], "m", 1000, b"{}"), "webhook-id": message_id}, b"{}", now=1000)
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_c2hvcnQ=", "whsec_!!!!", "whsk_" + "A" * 44, "A" * 100, "é"])
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!!!!", "whsk_" + "A" * 44, "A" * 100, "é"])
 def test_a_bad_secret_is_a_config_error_that_does_not_quote_it(secret: str) -> None:
     for call in (
         lambda: sign([secret], "msg_1", 1000, b"{}"),

@@ -43,7 +43,7 @@ def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_ke
         return pagerduty.body(card, event, verdict, endpoint.resolve, routing_key)
     facts = facts_of(event)
     why = _THIN
-    if endpoint.payload == "full":
+    if endpoint.payload != "thin":
         raw = _written(event, endpoint.format, facts, full_data(event, verdict, facts))
         if len(raw) <= MOST_BODY:
             return raw

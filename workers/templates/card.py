@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from bus.events import Event
 from bus.hooks import Payload
-from bus.redaction import redact
+from bus.redaction import redact, redact_texts
 from bus.verdicts import Verdict
-from workers.templates.facts import clean, decider, facts_of, how_to_get, timestamp
+from workers.templates.facts import decider, facts_of, how_to_get, timestamp
 from workers.templates.text import cut, line, safe
 
 Level = Literal["error", "warning", "info"]
@@ -50,7 +50,7 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
     """The texts for an event; `thin` leaves out what the agent did and why it was stopped."""
     facts = facts_of(event)
     decision = verdict.decision if verdict is not None else ""
-    said = clean({"hook": decider(verdict), "fallback": verdict.fallback, "reason": verdict.reason,
+    said = redact_texts({"hook": decider(verdict), "fallback": verdict.fallback, "reason": verdict.reason,
                   "instead": verdict.instead}) if verdict is not None else {}  # fmt: skip
     decided = decision if decision in _DONE else ""
     listed = (
@@ -82,7 +82,7 @@ def _title(event: Event, facts: dict[str, str], decision: str) -> str:
     if decision in _DONE:
         subject = line(facts["tool"]) or line(facts["type"]) or "event"
         return f"{cut(subject, 100)} {_DONE[decision]}"
-    kind = line(clean({"type": event.type})["type"]) or "event"
+    kind = line(redact_texts({"type": event.type})["type"]) or "event"
     return cut(f"{kind} {line(facts['tool'])}".strip(), 120)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from bus.events import Event
-from bus.redaction import redact, redact_text
+from bus.redaction import redact, redact_text, redact_texts
 from bus.verdicts import Part, Verdict
 from workers.templates.text import cut
 
@@ -22,7 +22,7 @@ _LAST: Final = 253_402_300_799_999
 
 def facts_of(event: Event) -> dict[str, str]:
     """Its type with dots for colons, and the texts that say which event it is."""
-    return clean({
+    return redact_texts({
         "type": event.type.replace(":", "."), "id": event.id, "source": event.source, "session": event.session,
         "host": event.host, "cwd": event.cwd, "native": event.native, "tool": event.tool, "call": event.call,
     })  # fmt: skip
@@ -32,7 +32,7 @@ def full_data(event: Event, verdict: Verdict | None, facts: dict[str, str]) -> d
     """All that is known of an event but the agent's raw payload."""
     data: dict[str, Any] = {name: facts[name] for name in FACTS}
     if verdict is not None:
-        said = clean({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
+        said = redact_texts({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
         data["verdict"] = {"decision": verdict.decision, **said}
     data["input"], data["output"], data["data"] = redact(event.input), redact(event.output), redact(event.data)
     return data
@@ -42,7 +42,7 @@ def thin_data(event: Event, verdict: Verdict | None, facts: dict[str, str], why:
     """Which event it is, what was decided by which hook, and how to get the rest; nothing of what the agent did."""
     data: dict[str, Any] = {name: cut(facts[name], LONGEST) for name in FACTS}
     if verdict is not None:
-        said = clean({"fallback": verdict.fallback, "version": verdict.version, "hook": decider(verdict)})
+        said = redact_texts({"fallback": verdict.fallback, "version": verdict.version, "hook": decider(verdict)})
         data["verdict"] = {"decision": verdict.decision, **{name: cut(text, LONGEST) for name, text in said.items()}}
     return {**data, "thin": why, "get": how_to_get(event)}
 
@@ -72,9 +72,3 @@ def timestamp(ms: int) -> str:
 @lru_cache(maxsize=64)  # a busy carrier tells of hundreds of events of one second
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
-
-
-def clean(texts: dict[str, str]) -> dict[str, str]:
-    """The texts without secrets; looked at together first, since most hold none and each look costs 10 us."""
-    together = "\n".join(texts.values())
-    return texts if redact_text(together) == together else {name: redact_text(text) for name, text in texts.items()}
