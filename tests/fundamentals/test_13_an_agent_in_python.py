@@ -67,7 +67,7 @@ def test_the_worked_example(fleet: Fleet) -> None:
 def test_the_worked_example_harms_nothing_where_no_hook_is_in_force(tmp_path: Path) -> None:
     source = (EXAMPLE / "agent.py").read_text(encoding="utf-8")
     commands = re.findall(r'"bash", \{"command": "([^"]*)"\}', source)
-    hooks = [hook for hook in load_pack("destructive-commands").hooks if hook.rule is not None]
+    hooks = [hook for hook in load_pack("destructive-commands").rules if hook.rule is not None]
     assert len(commands) >= 3
     for command in commands:
         event = Event(type="tool:pre_execute", tool="bash", cwd=str(tmp_path), input={"command": command})
