@@ -12,7 +12,7 @@ from bus.dialects.claude_matching import names
 from bus.errors import PatternError
 from bus.events import Event
 from bus.matching.globs import compile_path_glob
-from bus.matching.paths import located, place_of
+from bus.matching.paths import event_place, located
 from bus.matching.regexes import Regex, compile_regex
 from bus.shell import commands
 
@@ -100,7 +100,7 @@ def _touches(pattern: str, event: Event) -> bool:
     words = [path for path in paths or () if isinstance(path, str) and path]
     if not words:
         return True
-    place = place_of(event.cwd)
+    place = event_place(event)
     fits = compile_path_glob(_glob(pattern))
     text = _wildcard(pattern.replace("**", "*"))
     for word in words:

@@ -8,6 +8,8 @@ from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal, NamedTuple
 
+from bus.events import Event
+from bus.ids import host_name
 from bus.shell.words import is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
@@ -22,11 +24,18 @@ _SYSTEM: Final = frozenset(
 )  # fmt: skip
 """The directories of `/` that belong to no project, even where the project is `/` itself."""
 
-_HOME: Final = re.compile(r"((?:/System/Volumes/Data)?/(?:home|Users)/[^/]+)(?:/|$)")
+_HOME: Final = re.compile(r"(/root|(?:/System/Volumes/Data|/[a-z])?/(?:home|Users)/[^/]+)(?:/|$)")
+_HOME_ELSEWHERE: Final = "/root"
+"""The home directory on another machine, where the event's directory does not tell it: that of most containers."""
+_DRIVE: Final = re.compile(r"([A-Za-z]):(?=[\\/]|$)")
 _NOWHERE: Final = "/.unknown"
 """Stands for the directory of an event that does not say where it happened."""
 _ONLY_GLOB: Final = re.compile(r"[*?.]*\*[*?.]*|\.\[[!^]\.\]\*")
 _REMEMBER_SECONDS: Final = 5
+
+_DESCRIPTOR: Final = re.compile(r"/proc/(?:self|thread-self|\$…)/fd(?=/|$)|/dev/fd(?=/|$)")
+_OWN: Final = re.compile(r"/dev/(?:fd(?=/|$)|std(?:in|out|err)$)|/proc/(?:self|thread-self)(?=/|$)")
+"""Paths that mean something else in each process; resolved here they would be the evaluator's own files."""
 
 
 Links = Literal["all", "parents", "none"]
@@ -43,34 +52,56 @@ class Place(NamedTuple):
     home: str
     broad: bool
     """The project is `/`, the home directory or above it, so lying inside it says little."""
+    here: bool = True
+    """It is on this machine, so links may be resolved on its disk; elsewhere the paths' texts alone count."""
 
 
-def place_of(cwd: str) -> Place:
+def event_place(event: Event) -> Place:
+    """The place of an event; this machine's disk is looked at only for events of this host, or that name none."""
+    return place_of(event.cwd, here=not event.host or event.host == host_name())
+
+
+def place_of(cwd: str, *, here: bool = True) -> Place:
     """The place of an event with this `cwd` (absolute, or empty where the agent does not say).
 
-    Looked up on this machine's disk and remembered for a few seconds; for another machine's event the paths alone count.
+    Where the event is from `here` it is looked up on this machine's disk, and remembered for a few seconds.
     """
-    return _place_of(cwd, int(monotonic()) // _REMEMBER_SECONDS)
+    return _place_of(_posix(cwd), here and not _DRIVE.match(cwd), int(monotonic()) // _REMEMBER_SECONDS)
 
 
 @lru_cache(maxsize=512)
-def _place_of(cwd: str, _when: int) -> Place:
-    directory = real(cwd) if cwd.startswith("/") else _NOWHERE
-    own = real(os.path.expanduser("~"))
+def _place_of(cwd: str, here: bool, _when: int) -> Place:
+    directory = _NOWHERE if not cwd.startswith("/") else real(cwd) if here else os.path.normpath(cwd)
     match = _HOME.match(directory)
-    # An evaluator may run as another user than the agent, whose directory then tells more.
-    home = own if within(directory, own) or not match else match[1]
+    if here:
+        own = real(os.path.expanduser("~"))
+        # An evaluator may run as another user than the agent, whose directory then tells more.
+        home = own if within(directory, own) or not match else match[1]
+    else:
+        home = match[1] if match else _HOME_ELSEWHERE
     project, above = directory, directory
-    while above not in ("/", home, _NOWHERE):
+    while here and above not in ("/", home, _NOWHERE):
         if os.path.lexists(f"{above}/.git"):
             project = above
             break
         above = os.path.dirname(above)
-    return Place(directory, project, home, project == "/" or within(home, project))
+    return Place(directory, project, home, project == "/" or within(home, project), here)
+
+
+def _posix(path: str) -> str:
+    r"""A path of Windows (`C:\Users\me`) in the form that its POSIX shells have (`/c/Users/me`); any other as it is."""
+    drive = _DRIVE.match(path)
+    return f"/{drive[1].lower()}{path[2:]}".replace("\\", "/") if drive else path
 
 
 def real(path: str) -> str:
-    """The absolute path with `..` and symbolic links resolved; parts that do not exist stay as they are."""
+    """The absolute path with `..` and symbolic links resolved; parts that do not exist stay as they are.
+
+    A path that each process has of its own (`/dev/stderr`, `/proc/self`) is not resolved: here it would be ours.
+    """
+    plain = os.path.normpath(path)
+    if _OWN.match(plain):
+        return plain
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # too long, or with characters that no path can have
@@ -88,6 +119,7 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
     `links` says which symbolic links are resolved: `all`; `parents`, since `rm link` removes the link and not what it
     points to; or `none`, the path as it is written.
     """
+    word = _posix(word)
     path = word if word.startswith(("/", "~")) else f"{directory}/{word}"
     if is_hidden(word[:1]) or is_hidden(path[:1]):
         return None
@@ -98,8 +130,11 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
         path = f"{place.home if not user else f'/home/{user}'}/{rest}"
     elif not path.startswith("/"):
         path = f"{place.directory}/{path}"
-    if links == "none":
-        return os.path.normpath(path)
+    plain = os.path.normpath(path)
+    if plain.startswith(("/proc/", "/dev/fd")):
+        plain = _DESCRIPTOR.sub("/dev/fd", plain, count=1)
+    if links == "none" or not place.here or _OWN.match(plain):
+        return plain
     if links == "all" or path.endswith(("/", "/.", "/..")):
         return real(path)
     return f"{real(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
@@ -109,15 +144,19 @@ def is_outside(path: str, place: Place) -> bool:
     """Whether an absolute path lies outside the project.
 
     What lies below a directory for temporary files counts as inside, such a directory itself does not; neither do the
-    harmless devices. Where the project is `/` or a home directory, system directories and the project itself are outside.
+    harmless devices. The home directory and what holds it or the project are outside wherever they are, and so is what
+    lies in a home directory below a temporary one. Where the project is `/` or a home directory, system directories and
+    the project itself are outside.
     """
+    whole = os.path.dirname(path) if _ONLY_GLOB.fullmatch(os.path.basename(path)) else path
+    if within(place.home, whole) or (whole != place.project and within(place.project, whole)):
+        return True
     if within(path, place.project):
-        if not place.broad:
-            return False
-        return within(place.home, path) or _swept(path, place.project) or _is_system(path, place)
+        return place.broad and (_swept(path, place.project) or _is_system(path, place))
     if path in _HARMLESS or path.startswith("/dev/fd/"):
         return False
-    return not any(within(path, base) and path != base and not _swept(path, base) for base in _TEMPORARY)
+    exempt = [base for base in _TEMPORARY if within(path, base) and path != base and not _swept(path, base)]
+    return not exempt or any(within(path, place.home) and place.home != base for base in exempt)
 
 
 def is_whole_project(path: str, place: Place) -> bool:

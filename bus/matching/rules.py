@@ -12,7 +12,7 @@ from bus.errors import ConditionError
 from bus.events import Event
 from bus.matching.command_rules import CommandMatch, Fits, compile_command_match, marks_of
 from bus.matching.globs import PathMatcher, compile_path_glob
-from bus.matching.paths import Place, is_outside, located, place_of
+from bus.matching.paths import Place, event_place, is_outside, located
 from bus.matching.regexes import compile_regex
 from bus.shell import commands
 from bus.verdicts import Decision
@@ -120,7 +120,7 @@ def _path_step(matchers: tuple[PathMatcher, ...]) -> _Step:
     def step(event: Event) -> str | None:
         place: Place | None = None
         for path in _paths(event):
-            place = place or place_of(event.cwd)
+            place = place or event_place(event)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
                 if found is not None and any(fits(found, place) for fits in matchers):
@@ -132,7 +132,7 @@ def _path_step(matchers: tuple[PathMatcher, ...]) -> _Step:
 
 def _outside(event: Event) -> str | None:
     for path in _paths(event):
-        place = place_of(event.cwd)
+        place = event_place(event)
         found = located(path, place)
         if found is not None and is_outside(found, place):
             return path
@@ -168,7 +168,7 @@ def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
 
 def _place(event: Event) -> Place:
     """The event's place; a tool that names a directory of its own runs there, in the same project."""
-    place = place_of(event.cwd)
+    place = event_place(event)
     own = event.input.get("cwd")
     if isinstance(own, str) and own and (directory := located(own, place)) is not None:
         return place._replace(directory=directory)

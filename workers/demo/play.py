@@ -85,9 +85,9 @@ class Stage:
 async def play(say: Say) -> None:
     """Play all scenes; raises DemoFailed where something did not hold."""
     with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
-        home, project = Path(folder, "home"), _made(Path(folder, "project"))
+        project = _made(Path(folder, "project"))
         secret = generate_secret()
-        with _own_home(home):
+        with _own_home(Path(folder)):
             places = directories()
             async with Receiver(secret, failures=2) as receiver:
                 stage = Stage(places, project, receiver, say)
@@ -103,16 +103,16 @@ async def play(say: Say) -> None:
 
 
 @contextmanager
-def _own_home(home: Path) -> Iterator[None]:
-    """Everything that this process and its children keep lies in `home`, and no setting of the user's takes part."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith("FLEETHOOK_")}
+def _own_home(folder: Path) -> Iterator[None]:
+    """`folder` is the home directory of this process and its children, and no setting of the user's takes part."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith("FLEETHOOK_") or name == "HOME"}
     for name in kept:
         del os.environ[name]
-    os.environ["FLEETHOOK_HOME"] = str(home)
+    os.environ |= {"HOME": str(folder), "FLEETHOOK_HOME": str(folder / "home")}
     try:
         yield
     finally:
-        del os.environ["FLEETHOOK_HOME"]
+        del os.environ["HOME"], os.environ["FLEETHOOK_HOME"]
         os.environ.update(kept)
 
 
@@ -199,7 +199,7 @@ async def _blocked(stage: Stage) -> None:
     said = json.loads(out or b"{}").get("hookSpecificOutput", {})
     if said.get("permissionDecision") != "deny":
         # What an agent does with any other answer: it runs the tool.
-        process = await asyncio.create_subprocess_shell(command, env={**os.environ, "HOME": str(precious.parent)})
+        process = await asyncio.create_subprocess_shell(command)
         await process.wait()
     stage.say("1. Claude Code asks to run  rm -rf ~/precious")
     if not _text(precious / "note.txt"):
