@@ -23,6 +23,9 @@ EVERY_NAMESPACE: Final = "*"
 READ_ONLY: Final = "hookset:"
 """What the workers obey and therefore must not write."""
 
+DEFAULT_OFF: Final = "user default reset off"
+"""The first line of every list of users: nobody gets in without a name, whatever the server's own default is."""
+
 _CONNECT: Final = ("+auth", "+hello", "+ping", "+select")
 _WORKER: Final = (
     "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "-@admin", "-@dangerous", "-@scripting",
@@ -65,7 +68,7 @@ def acl_lines(namespace: str, passwords: Mapping[Role, str], *, selectors: bool 
 
 def acl_file(namespace: str, passwords: Mapping[Role, str], *, selectors: bool = True) -> str:
     """The text of an aclfile in which only the roles can log in."""
-    return "\n".join(("user default reset off", *acl_lines(namespace, passwords, selectors=selectors))) + "\n"
+    return "\n".join((DEFAULT_OFF, *acl_lines(namespace, passwords, selectors=selectors))) + "\n"
 
 
 def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tuple[str, ...]:

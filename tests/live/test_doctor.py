@@ -16,6 +16,7 @@ from tests.support.servers import Server
 from workers.connecting import Installed, answers_for
 from workers.doctor import canary, server
 from workers.doctor.agents import agent_checks
+from workers.doctor.default_user import default_user_check
 from workers.doctor.rights import rights_checks
 from workers.doctor.server import server_checks
 
@@ -55,7 +56,8 @@ def user(server: Server, name: str, *rules: str) -> str:
 async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None:
     """Whatever should be there and is not, is found; nobody is missed where nobody was wanted."""
     assert await statuses(poor.url, Keys("t-doctor")) == {
-        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "evaluator": "fail", "dispatcher": "fail",
+        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "default-user": "ok", "evaluator": "fail",
+        "dispatcher": "fail",
         "host": "warn", "carrier": "fail", "chores": "warn", "hooks": "ok",
     }  # fmt: skip
 
@@ -67,6 +69,41 @@ async def test_what_cannot_be_seen_is_neither_well_nor_ill(poor: Server) -> None
     away = await statuses("unix:///nowhere/s", Keys("t-doctor"))
     assert away.pop("server") == "fail"
     assert set(away.values()) == {"unknown"}
+
+
+@pytest.mark.req("B-07", "X-09")
+@pytest.mark.parametrize(
+    ("listens", "default", "by_name", "status"),
+    [
+        (False, "", False, "ok"),  # a developer's own server behind a unix socket
+        (False, "", True, "fail"),  # the roles are there, and everybody can walk round them
+        (True, "", False, "warn"),
+        (True, "", True, "fail"),
+        (True, "reset off", True, "ok"),
+        (True, "reset on nopass +ping", True, "ok"),
+        (True, "resetpass >secret", True, "ok"),
+    ],
+)
+async def test_an_open_default_user_is_found(listens: bool, default: str, by_name: bool, status: str) -> None:
+    one = Server(listens=listens)
+    one.start()
+    keys = Keys("t-default")
+    try:
+        url = user(one, "fleethook-admin") if by_name else one.url
+        if default:
+            with sync_client(url) as client:
+                client.execute_command("ACL", "SETUSER", "default", *default.split())
+        links = Links(url, connect=1.0)
+        found = await default_user_check(links, keys)
+        await links.close()
+        assert (found.status, bool(found.fix)) == (status, status != "ok"), found.what
+        if not listens or default:
+            return
+        tcp = Links(f"redis://{'fleethook-admin:p@' if by_name else ''}127.0.0.1:{one.port}/0", connect=1.0)
+        assert (await default_user_check(tcp, keys)).status == status
+        await tcp.close()
+    finally:
+        one.stop()
 
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"version": 1, "hooks": 7}'])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,10 +15,19 @@ from bus.server import find_binary
 from tests.support.waiting import wait_until
 
 
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on just now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 class Server:
     """One server process with its own folder; `url` is its unix socket."""
 
-    def __init__(self, *, fsync: str = "everysec", acl: str = "", persistent: bool = False) -> None:
+    def __init__(
+        self, *, fsync: str = "everysec", acl: str = "", persistent: bool = False, listens: bool = False, maxmemory: int = 0,
+    ) -> None:  # fmt: skip
         # Unix socket paths end at about 100 bytes, and pytest's own folders are longer.
         self.folder = Path(tempfile.mkdtemp(prefix="fh-"))
         self.socket = self.folder / "redis.sock"
@@ -26,14 +36,18 @@ class Server:
         if acl:
             (self.folder / "users.acl").write_text(acl, encoding="utf-8")
         self._acl = bool(acl)
+        self._maxmemory = maxmemory
+        self.port = free_port() if listens else 0
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and return when it answers."""
         binary = find_binary()
-        options = ["--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700", "--dir", str(self.folder),
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket),
+                   "--unixsocketperm", "700", "--dir", str(self.folder),
                    "--save", "", "--appendonly", "yes" if self._persistent else "no", "--appendfsync", self._fsync,
-                   "--maxmemory-policy", "noeviction", "--loglevel", "warning"]  # fmt: skip
+                   "--maxmemory-policy", "noeviction", "--maxmemory", str(self._maxmemory),
+                   "--loglevel", "warning"]  # fmt: skip
         if self._acl:
             options += ["--aclfile", str(self.folder / "users.acl")]
         self.process = subprocess.Popen(

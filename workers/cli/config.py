@@ -108,14 +108,14 @@ def schema(fleet: Context) -> None:
 @common_options
 @pass_fleet
 def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> None:
-    """Print the Redis users of the roles as lines of an aclfile.
+    """Print the Redis users of the roles as lines of an aclfile; the first line closes the user `default`.
 
     shim: the hook commands of agents, which may add requests and events and read their own answers. agent: programs
     that publish and request. worker: evaluators, dispatchers, carriers. admin: this command.
     """
     import secrets
 
-    from bus.acl import EVERY_NAMESPACE, ROLES, Role, acl_lines, roles, user_name
+    from bus.acl import DEFAULT_OFF, EVERY_NAMESPACE, ROLES, Role, acl_lines, roles, user_name
 
     namespace = EVERY_NAMESPACE if every_namespace else fleet.settings().namespace
     rules = roles(namespace, selectors=not old)
@@ -127,6 +127,7 @@ def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> No
         fleet.data(
             {
                 "namespace": namespace,
+                "default": DEFAULT_OFF,
                 "users": [
                     {"role": role, "user": user_name(role, namespace), "rules": list(rules[role]), "line": line}
                     | ({"password": made[role]} if made else {})
@@ -135,7 +136,7 @@ def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> No
             }
         )
         return
-    for line in lines:
+    for line in (DEFAULT_OFF, *lines):
         fleet.data(line)
     for role, password in made.items():
         fleet.say(f"{user_name(role, namespace)} {password}")
@@ -146,7 +147,8 @@ def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
     change = "the passwords stand above, once" if made else "put a password in the place of each CHANGE-ME"
     fleet.say(
         f"Use: add the lines to the server's aclfile ({change}) and say ACL LOAD; or, on a running server,\n"
-        f"     ACL SETUSER in the place of `user`, then ACL SAVE.\n"
+        f"     ACL SETUSER in the place of `user`, then ACL SAVE. The first line shuts out whoever logs in without a name:\n"
+        f"     give every URL its user first, or add that line last. `fleethook doctor` says whether it is still open.\n"
         f"     Workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"
         f"     Agents:   FLEETHOOK_SHIM_URL=rediss://{shim}:PASSWORD@HOST:6379 fleethook install claude"
     )

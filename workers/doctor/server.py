@@ -10,6 +10,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.hooksets.published import current_version, load_version
 from bus.keys import Keys
 from workers.doctor import Check, State
+from workers.doctor.default_user import default_user_check
 from workers.status import read_roles, server_facts
 
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
@@ -22,11 +23,21 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
     except (Unreachable, FleethookError) as error:
         away = [
             Check(id=name, status="unknown", what="the server cannot be asked")
-            for name in ("appendonly", "maxmemory-policy", "evaluator", "dispatcher", "carrier", "chores", "hooks")
+            for name in (
+                "appendonly",
+                "maxmemory-policy",
+                "default-user",
+                "evaluator",
+                "dispatcher",
+                "carrier",
+                "chores",
+                "hooks",
+            )
         ]
         return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
     found += await _config_checks(links)
+    found.append(await default_user_check(links, keys))
     for role in await read_roles(links, rq, keys, settings):
         state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
