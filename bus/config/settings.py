@@ -122,6 +122,7 @@ OTHER_VARIABLES: Final = frozenset(
         "LIFELINE",
         "PARENT",
         "RUN",
+        "TEST_CONFIRMS",
         "EVENT",
         "EVENT_ID",
         "TOOL",

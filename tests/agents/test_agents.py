@@ -18,6 +18,7 @@ import pytest
 from tests.agents.asking import SESSIONS
 from tests.agents.model import Model, playing
 from tests.agents.programs import PROGRAMS, Missing, Program
+from workers.admin.person import TEST_VARIABLE
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
 
@@ -61,6 +62,7 @@ class World:
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
             "HOME": str(self.home), "FLEETHOOK_HOME": str(self.folder / "fh"), "CODEX_HOME": str(self.home / ".codex"),
+            TEST_VARIABLE: "1",
             "PATH": os.pathsep.join([*(str(one) for one in self.on_path), os.environ["PATH"]]),
         }  # fmt: skip
         done = subprocess.run(

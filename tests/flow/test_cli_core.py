@@ -19,6 +19,7 @@ import pytest
 
 from bus.locks import listener, owner
 from tests.support.waiting import wait_until
+from workers.admin.person import TEST_VARIABLE
 
 REPOSITORY = Path(__file__).parents[2]
 SETTINGS = """{
@@ -58,6 +59,7 @@ class Place:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+        mine[TEST_VARIABLE] = "1"
         return {**mine, "HOME": str(self.root), "FLEETHOOK_HOME": str(self.root / "fh"), "PYTHONPATH": str(REPOSITORY),
                 **(more or {})}  # fmt: skip
 

@@ -39,12 +39,15 @@ from workers.cli.output import (
 )
 
 if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
+    from pathlib import Path
+
     from bus.acl import Role
     from bus.config.loading import Loaded
     from bus.config.settings import Settings
     from bus.connections import Links
     from bus.directories import Directories
     from bus.keys import Keys
+    from bus.system.calling_agent import CallingAgent
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -211,6 +214,17 @@ class Context:
         if self.json or not interactive():
             raise click.UsageError(f"{text} Nobody can be asked here: say --yes")
         return click.confirm(text, default=False, err=True)
+
+    def require_person(self, command: str, *touched: Path, published: bool = False) -> CallingAgent | None:
+        """Refuse a command that weakens the guards where an agent runs it and no person confirms (PersonNeeded, exit 1).
+
+        `touched` are files that it changes besides Fleethook's own folders; `published` where it changes the fleet's set.
+        """
+        from workers.admin.person import require_person
+
+        places = self.directories()
+        own = (places.config, places.data, places.state, places.runtime)
+        return require_person(command, touched=(*own, *touched), server=self.url() if published else "")
 
 
 pass_fleet = click.make_pass_decorator(Context, ensure=True)

@@ -28,6 +28,9 @@ _IN_FORCE_SECONDS: Final = 1.2
 _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
 """Formats whose receivers are somebody's own program, which can look at a signature."""
 
+_WEAKENING: Final = frozenset({"enabled", "can_block", "on_failure", "events", "tool", "when"})
+"""Fields that decide what an endpoint is asked or told; an agent does not change them (see `require_person`)."""
+
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 
@@ -145,6 +148,8 @@ def set_values(
     from workers.endpointfiles import applied, assigned
 
     changes = assigned(values)
+    if not dry_run and not _WEAKENING.isdisjoint(changes):
+        fleet.require_person("webhooks set", *(() if published else (_path(fleet, file),)), published=published)
     url = changes.get("url")
     allow = ""
     if isinstance(url, str):
@@ -166,6 +171,8 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
     """Take an endpoint out; what still waits for it becomes dead letters."""
     from workers.endpointfiles import file_without, set_without
 
+    if not dry_run:
+        fleet.require_person("webhooks remove", *(() if published else (_path(fleet, file),)), published=published)
     if published:
         result = _publish(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
     else:

@@ -49,6 +49,8 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     elif not fleet.json:
         fleet.data(shown_diff(fleet, changes))
     go_on = bool(changes) and not dry_run
+    if go_on:
+        fleet.require_person("hooks apply", published=True)
     if go_on and not fleet.confirm(f"Publish {name} ({holds(read)}) to the fleet?", yes):
         fleet.say("nothing was published")
         go_on = False
@@ -145,6 +147,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     now, target, changes = fleet.run(compare)
     if not fleet.json:
         fleet.data(shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
+    fleet.require_person("hooks rollback", published=True)
     if not fleet.confirm(f"Put version {target} in force again?", yes):
         fleet.say("nothing was changed")
         return

@@ -199,6 +199,7 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
         if path.exists():
             fleet.say(f"answer file: {path} goes")
     if not dry_run and (plan.changes or path.exists()):
+        fleet.require_person(f"uninstall {agent}", *(change.path for change in plan.changes))
         if not fleet.confirm("Take it back?", yes):
             fleet.say("Nothing was changed.")
             return report

@@ -30,6 +30,7 @@ def pause(fleet: Context, name: str, reason: str) -> None:
     from workers.endpoints import pause as halt
 
     target = _target(fleet, name)
+    fleet.require_person("webhooks pause", published=True)
     changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
     _tell(fleet, name, "paused", changed, "its deliveries wait, and go on with `fleethook webhooks resume`")
 
@@ -58,6 +59,7 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
     from workers.endpoints import disable as halt
 
     target = _target(fleet, name)
+    fleet.require_person("webhooks disable", published=True)
     if not fleet.confirm(f"Disable {name}? What waits for it becomes dead letters.", yes):
         fleet.say("nothing was changed")
         return

@@ -49,6 +49,7 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
         fleet.say(f"{path} is trusted as it is now")
     else:
         _show_content(fleet, path, read)
+        fleet.require_person("hooks trust")
         if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
             fleet.say("not trusted; none of its hooks run")
             return
@@ -82,6 +83,7 @@ def untrust(fleet: Context, folder: Path | None) -> None:
 def _take_back(fleet: Context, path: Path) -> None:
     from bus.config.trust import untrust as take
 
+    fleet.require_person("hooks untrust")
     taken = take(path, fleet.directories().trust_file)
     if fleet.json:
         fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})

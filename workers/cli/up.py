@@ -125,6 +125,7 @@ def down(fleet: Context) -> None:
     """Stop what `fleethook up` runs on this machine; what is under way is finished first."""
     from workers import supervisor
 
+    fleet.require_person("down")
     stopped = supervisor.down(fleet.directories())
     if fleet.json:
         fleet.data({"stopped": stopped})

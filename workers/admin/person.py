@@ -1,0 +1,85 @@
+"""The wall before commands that weaken the guards: an agent may not run them, a person may.
+
+It stops mistakes and bad advice. A program that fakes a terminal and types the word passes; the threat model says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from bus.errors import FleethookError
+from bus.system.calling_agent import CallingAgent, calling_agent
+
+TEST_VARIABLE: Final = "FLEETHOOK_TEST_CONFIRMS"
+"""The tests' own way in: `1` counts as a person's word, but only for folders and servers below a temporary folder."""
+
+WORD: Final = "confirm"
+WAIT_SECONDS: Final = 120.0
+
+_TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108 - compared, never written
+"""Not what TMPDIR says: whoever sets the way in could set that too."""
+
+
+class PersonNeeded(FleethookError):
+    """An agent ran a command that only a person may run, and nobody confirmed it on a terminal."""
+
+
+def require_person(
+    command: str, *, touched: Iterable[Path] = (), server: str = "", environ: Mapping[str, str] | None = None
+) -> CallingAgent | None:
+    """Return where a person may be the one who runs `command`; raise PersonNeeded where an agent does and nobody confirms.
+
+    Below an agent a person has to type a word on the terminal. `touched` are the folders and files that the command
+    changes, `server` its Redis URL: all have to be temporary ones for the tests' way in. Returns the agent below which it
+    was confirmed, None where there is none.
+    """
+    environ = os.environ if environ is None else environ
+    agent = calling_agent(environ)
+    if agent is None or _is_test(environ, touched, server) or _confirmed(command, agent):
+        return agent
+    raise PersonNeeded(
+        f"`fleethook {command}` can weaken what guards this machine, and an agent runs it ({agent.agent}: "
+        f"{agent.evidence}). Nothing was changed. A person has to run it in a terminal of their own, or type "
+        f"{WORD!r} where it asks; an agent should tell the user what to run and why, and go on without it"
+    )
+
+
+def _is_test(environ: Mapping[str, str], touched: Iterable[Path], server: str) -> bool:
+    home = environ.get("FLEETHOOK_HOME", "")
+    if environ.get(TEST_VARIABLE) != "1" or not home:
+        return False
+    parts = urlsplit(server)
+    if server and parts.scheme != "unix":
+        return False
+    return all(_is_temporary(path) for path in (home, *map(str, touched), *([parts.path] if server else [])))
+
+
+def _is_temporary(path: str) -> bool:
+    real = os.path.realpath(path)
+    return any(real.startswith(f"{os.path.realpath(folder)}/") for folder in _TEMPORARY)
+
+
+def _confirmed(command: str, agent: CallingAgent) -> bool:
+    """Whether somebody types the word on the terminal of this process; False where it has none, or in silence."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return False
+    question = (
+        f"fleethook: this runs below {agent.agent} ({agent.evidence}), and `fleethook {command}` can weaken the guards.\n"
+        f"Are you a person, and do you want it? Type {WORD} and Enter: "
+    )
+    try:
+        with contextlib.suppress(OSError):
+            os.write(terminal, question.encode())
+            ready, _, _ = select.select([terminal], [], [], WAIT_SECONDS)
+            return bool(ready) and os.read(terminal, 256).decode("utf-8", "replace").strip().lower() == WORD
+        return False
+    finally:
+        os.close(terminal)
