@@ -16,7 +16,7 @@ from bus.hooks import Hook
 from bus.matching.command_rules import CommandMatch
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import Index
-from bus.matching.rules import Rule, check_rule, judge
+from bus.matching.rules import Incident, Rule, check_rule, judge
 
 FOLDER: Final = Path(__file__).parent
 
@@ -99,6 +99,7 @@ class _RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     command: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     outside_project: bool = False
+    incident: Incident | Literal[""] = ""
 
 
 class _PackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +109,7 @@ class _PackEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def packs() -> tuple[str, ...]:
     """The names of the packs that this version ships."""
-    return tuple(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+    return tuple(sorted({file.name.partition(".")[0] for file in FOLDER.glob("*.yaml")}))
 
 
 @lru_cache(maxsize=64)
@@ -121,19 +122,26 @@ def load_pack(name: str) -> Pack:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read a pack's file; its name is the pack's. ConfigError with file, line and column."""
-    document = load(path)
-    entry = _converted(document, (), document.value, _PackEntry)
+    """Read a pack's file, whose name is the pack's, and those beside it that belong to the pack: `NAME.git.yaml`.
+
+    ConfigError with file, line and column.
+    """
     rules: list[Hook] = []
     tests: list[Case] = []
-    for number, raw in enumerate(entry.rules):
-        place: PathParts = ("rules", number)
-        hook, cases = _rule(document, path, place, _converted(document, place, raw, _RuleEntry), number)
-        if any(hook.id == other.id for other in rules):
-            raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
-        rules.append(hook)
-        tests.extend(cases)
-    return Pack(path.stem, entry.description, tuple(rules), tuple(tests))
+    description = ""
+    for file in (path, *sorted(path.parent.glob(f"{path.stem}.*.yaml"))):
+        document = load(file)
+        entry = _converted(document, (), document.value, _PackEntry)
+        description = description or entry.description
+        for number, raw in enumerate(entry.rules):
+            place: PathParts = ("rules", number)
+            made = _converted(document, place, raw, _RuleEntry)
+            hook, cases = _rule(document, path.stem, place, made, len(rules))
+            if any(hook.id == other.id for other in rules):
+                raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
+            rules.append(hook)
+            tests.extend(cases)
+    return Pack(path.stem, description, tuple(rules), tuple(tests))
 
 
 def check_pack(pack: Pack) -> list[Failure]:
@@ -162,18 +170,18 @@ def _tried(index: Index[Hook], case: Case) -> Failure | None:
 
 
 def _rule(
-    document: Document, path: Path, place: PathParts, entry: _RuleEntry, number: int
+    document: Document, pack: str, place: PathParts, entry: _RuleEntry, number: int
 ) -> tuple[Hook, tuple[Case, ...]]:
     line, _ = document.place(place)
     hook = Hook(
-        id=f"{path.stem}_{entry.id}",
+        id=f"{pack}_{entry.id}",
         on=tuple(part.strip() for part in entry.on.split(",")),
         tool=entry.tool,
         when=entry.when,
         priority=entry.priority,
         description=entry.description,
         position=number,
-        origin=f"{path.name}:{line}",
+        origin=f"{Path(document.file).name}:{line}",
         rule=Rule(
             decision=entry.decision,
             reason=entry.reason,
@@ -182,6 +190,7 @@ def _rule(
             command=entry.command,
             path=entry.path,
             outside_project=entry.outside_project,
+            incident=entry.incident,
         ),
     )
     try:
@@ -191,10 +200,10 @@ def _rule(
         Index([(hook, hook.on)])
     except ConfigError as error:
         raise document.error(place, error.message, hint=error.hint) from error
-    return hook, tuple(_cases(document, path, place, entry.tests, hook))
+    return hook, tuple(_cases(document, place, entry.tests, hook))
 
 
-def _cases(document: Document, path: Path, place: PathParts, tests: _Tests, hook: Hook) -> list[Case]:
+def _cases(document: Document, place: PathParts, tests: _Tests, hook: Hook) -> list[Case]:
     cases: list[Case] = []
     groups: tuple[tuple[Expected, list[str | _CaseEntry]], ...] = (
         ("deny", tests.deny),
@@ -205,7 +214,7 @@ def _cases(document: Document, path: Path, place: PathParts, tests: _Tests, hook
         for number, entry in enumerate(entries):
             line, _ = document.place((*place, "tests", expected, number))
             given = {"command": entry} if isinstance(entry, str) else msgspec.structs.asdict(entry)
-            cases.append(Case(expected=expected, hook=hook.id, origin=f"{path.name}:{line}", **given))
+            cases.append(Case(expected=expected, hook=hook.id, origin=f"{Path(document.file).name}:{line}", **given))
     return cases
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from time import monotonic
 from typing import Final, Literal
 
 import msgspec
 
 from bus.errors import PatternError
 from bus.matching.globs import PathMatcher, compile_path_glob, compile_text_glob
+from bus.matching.losses import Lost, loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_regex
-from bus.shell.commands import FORK_BOMB, Command, code_mark
+from bus.matching.statements import Destroyed, destroyed
+from bus.shell.commands import CHANGES, FORK_BOMB, Command, code_mark
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 
@@ -29,11 +32,16 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     program: tuple[str, ...] = ()
     """Names without directory, lower-cased; `mkfs*` is a pattern."""
     subcommand: tuple[str, ...] = ()
-    """The first words that are no options: `push`, `system prune`."""
+    """The first words that are no options: `push`, `system prune`, `delete ns|namespace|ns/*` (alternatives and patterns
+    by word). A word behind an option that is not known counts as its value and as a word of its own."""
     args: tuple[str, ...] = ()
     """Patterns for any one argument: `+*`; what is not known stands as `$…`, a literal star is written `[*]`."""
     line: tuple[str, ...] = ()
     """Regular expressions (RE2) over program and arguments with single blanks; what is not known stands as `$…`."""
+    text: tuple[str, ...] = ()
+    """Regular expressions over any one argument, or over what it reads from a pipe, heredoc or here-string."""
+    destroys: tuple[Destroyed, ...] = ()
+    """What the SQL in any argument, or in what it reads, destroys: `database`, `table`, `column`, `rows`, `values`."""
     flags_any: tuple[str, ...] = ()
     flags_all: tuple[str, ...] = ()
     """Every one of these has to be there."""
@@ -47,6 +55,10 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Path patterns for any path that it writes, replaces or removes, by redirection or by what the program does."""
     touches: tuple[Touched, ...] = ()
     """Where any path that it is given lies; `unset_variable`: at `$x/` or `$x/*` with an x that the line never sets."""
+    paths_except: tuple[str, ...] = ()
+    """Path patterns of paths that `paths`, `changes` and `touches` leave out: caches, for example."""
+    loses: tuple[Lost, ...] = ()
+    """What it would lose, asked of the disk on the event's own host, after all else fits; elsewhere it counts as lost."""
     piped_from: tuple[str, ...] = ()
     """Programs in an earlier stage of its pipeline."""
     code_from: tuple[str, ...] = ()
@@ -59,23 +71,19 @@ Fits = Callable[[Command, Place], bool]
 
 _VALUES: Final[dict[str, frozenset[str]]] = {
     "git": frozenset(["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"]),
-    "docker": frozenset(["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
-    "kubectl": frozenset(
-        ["-n", "--namespace", "--context", "--kubeconfig", "-s", "--server", "--cluster", "--user", "--as", "--token"]
-    ),
-    "helm": frozenset(["-n", "--namespace", "--kube-context", "--kubeconfig"]),
-    "gh": frozenset(["-R", "--repo"]),
-    "systemctl": frozenset(["-H", "--host", "-M", "--machine", "-t", "--type"]),
 }
-"""Global options that take the next argument, before the subcommand."""
+"""Programs all of whose options before the subcommand are known: those that take the next argument."""
 
 _ABBREVIATING: Final = frozenset(
     [
         "rm", "chmod", "chown", "chgrp", "cp", "mv", "ln", "shred", "truncate", "tee", "install", "mkdir", "rmdir",
-        "touch",
+        "touch", "git", "rsync", "userdel", "tar",
     ]
 )  # fmt: skip
-"""GNU programs that take any unambiguous beginning of a long option: `--recur`."""
+"""Programs that take any unambiguous beginning of a long option: `--recur`, `--har`."""
+
+_WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge", "--no-force"])
+"""Long options that are also the beginning of a longer one."""
 
 
 @lru_cache(maxsize=4096)
@@ -91,8 +99,7 @@ def compile_command_match(match: CommandMatch) -> Fits:
     if match.code_from:
         checks.append(_sources(match.code_from, lambda command: command.code_from))
     if match.subcommand:
-        wanted = tuple(tuple(one.split()) for one in match.subcommand)
-        checks.append(lambda command, _place: _subcommand(command, wanted))
+        checks.append(_subcommand(match.subcommand))
     if match.flags_any or match.flags_all or match.flags_none:
         checks.append(_flag_check(match))
     if match.args:
@@ -101,15 +108,25 @@ def compile_command_match(match: CommandMatch) -> Fits:
     if match.line:
         regexes = tuple(compile_regex(one) for one in match.line)
         checks.append(lambda command, _place: _line_fits(regexes, command.line))
+    if match.text:
+        texts = tuple(compile_regex(one) for one in match.text)
+        checks.append(lambda command, _place: any(_line_fits(texts, one) for one in _texts(command)))
+    if match.destroys:
+        targets = frozenset(match.destroys)
+        checks.append(lambda command, _place: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
+    left_out = tuple(compile_path_glob(one) for one in match.paths_except)
     if match.redirects_to:
-        checks.append(_path_check(match.redirects_to, lambda command: command.writes))
+        checks.append(_path_check(match.redirects_to, left_out, lambda command: command.writes))
     if match.paths:
-        checks.append(_path_check(match.paths, operands))
+        checks.append(_path_check(match.paths, left_out, operands))
     if match.changes:
-        checks.append(_path_check(match.changes, changed))
+        checks.append(_path_check(match.changes, left_out, changed))
     if match.touches:
         touches = match.touches
-        checks.append(lambda command, place: any(_touches(command, place, where) for where in touches))
+        checks.append(lambda command, place: any(_touches(command, place, where, left_out) for where in touches))
+    if match.loses:
+        lost = match.loses
+        checks.append(lambda command, place: any(loses(one, command, place) for one in lost))
     if not checks:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
     first, rest = checks[0], tuple(checks[1:])
@@ -123,7 +140,9 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
         return exact if len(exact) == len(set(match.program)) else frozenset()
     if match.fork_bomb:
         return frozenset([FORK_BOMB])
-    return frozenset(code_mark(name) for name in match.code_from)
+    if match.code_from:
+        return frozenset(code_mark(name) for name in match.code_from)
+    return frozenset([CHANGES]) if match.changes or match.redirects_to else frozenset()
 
 
 def _exact(names: tuple[str, ...]) -> frozenset[str]:
@@ -147,19 +166,54 @@ def _line_fits(regexes: Iterable[Regex], line: str) -> bool:
     return any(regex.search(line) is not None for regex in regexes)
 
 
-def _subcommand(command: Command, wanted: tuple[tuple[str, ...], ...]) -> bool:
-    values = _VALUES.get(command.program, frozenset())
-    found: list[str] = []
-    most = max(len(one) for one in wanted)
-    words = iter(command.words)
+def _texts(command: Command) -> Iterable[str]:
+    """What a program may be given to run: each of its arguments, and what it reads."""
+    yield from (shown(word) for word in command.words)
+    if command.stdin is not None:
+        yield shown(command.stdin)
+
+
+def _subcommand(texts: tuple[str, ...]) -> Fits:
+    wanted = tuple(tuple(_alternatives(word) for word in one.split()) for one in texts)
+
+    def fits(command: Command, _place: Place) -> bool:
+        words = _verbs(command.program, command.words)
+        return any(_begins(words, one) for one in wanted)
+
+    return fits
+
+
+def _alternatives(word: str) -> Callable[[str], bool]:
+    globs = tuple(compile_text_glob(one) for one in word.split("|"))
+    return globs[0] if len(globs) == 1 else lambda text: any(fits(text) for fits in globs)
+
+
+@lru_cache(maxsize=1024)
+def _verbs(program: str, words: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """The words that are no options, and whether each may be the value of the option before it."""
+    values = _VALUES.get(program)
+    found: list[tuple[str, bool]] = []
+    option = ""
     for word in words:
-        if len(found) == most:
-            break
-        if not word.startswith("-"):
-            found.append(word)
-        elif word in values:
-            next(words, None)
-    return any(tuple(found[: len(one)]) == one for one in wanted)
+        if word.startswith("-") and len(word) > 1:
+            option = "" if "=" in word else word
+            continue
+        if values is None:
+            found.append((word, option != ""))
+        elif found or option not in values:
+            found.append((word, False))
+        option = ""
+    return tuple(found[:8])
+
+
+def _begins(words: tuple[tuple[str, bool], ...], wanted: tuple[Callable[[str], bool], ...]) -> bool:
+    """Whether `words` begin with `wanted`, any value of an option left out or counted."""
+    if not wanted:
+        return True
+    if not words:
+        return False
+    (word, optional), rest = words[0], words[1:]
+    return (wanted[0](word) and _begins(rest, wanted[1:])) or (optional and _begins(rest, wanted))
 
 
 def _flag_check(match: CommandMatch) -> Fits:
@@ -198,7 +252,7 @@ def _flags(words: tuple[str, ...], abbreviated: bool) -> _Flags:
         elif word.startswith("-") and len(word) > 1:
             names.add(word.partition("=")[0])
             names.update(f"-{letter}" for letter in word[1:])
-    long = tuple(name for name in names if len(name) > 4 and name.startswith("--")) if abbreviated else ()
+    long = tuple(name for name in names - _WHOLE if len(name) > 2 and name.startswith("--")) if abbreviated else ()
     return _Flags(frozenset(names), long)
 
 
@@ -206,29 +260,30 @@ def _has(flags: _Flags, name: str) -> bool:
     return name in flags.names or (name[:2] == "--" and any(name.startswith(one) for one in flags.beginnings))
 
 
-def _path_check(globs: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:
+def _path_check(
+    globs: tuple[str, ...], left_out: tuple[PathMatcher, ...], of: Callable[[Command], tuple[str, ...]]
+) -> Fits:
     matchers: tuple[PathMatcher, ...] = tuple(compile_path_glob(one) for one in globs)
 
     def fits(command: Command, place: Place) -> bool:
         for word in of(command):
-            for path in _located(command, word, place):
-                if any(matches(path, place) for matches in matchers):
+            for path in _both(word, place, command.directory, int(monotonic())):
+                found = any(matches(path, place) for matches in matchers)
+                if found and not any(matches(path, place) for matches in left_out):
                     return True
         return False
 
     return fits
 
 
-def _located(command: Command, word: str, place: Place) -> set[str]:
-    """The real path of a word, and the path as it is written (`/etc` is a link on macOS, `/bin` on Linux)."""
-    both = (
-        located(word, place, command.directory),
-        located(word, place, command.directory, links="none"),
-    )
-    return {path for path in both if path is not None}
+@lru_cache(maxsize=256)
+def _both(word: str, place: Place, directory: str, _when: int) -> frozenset[str]:
+    """The real path of a word, and the path as it is written (`/etc` is a link on macOS, `/bin` on Linux); kept a second."""
+    both = (located(word, place, directory), located(word, place, directory, links="none"))
+    return frozenset(path for path in both if path is not None)
 
 
-def _touches(command: Command, place: Place, where: Touched) -> bool:
+def _touches(command: Command, place: Place, where: Touched, left_out: tuple[PathMatcher, ...]) -> bool:
     words = operands(command)
     if where == "unset_variable":
         return any(word in (f"{UNSET}/", f"{UNSET}/*", f"{UNSET}/.", f"{UNSET}/.*") for word in words)
@@ -236,6 +291,6 @@ def _touches(command: Command, place: Place, where: Touched) -> bool:
     links: Links = "parents" if command.program in UNLINKING else "all"
     for word in words:
         path = located(word, place, command.directory, links=links)
-        if path is not None and test(path, place):
+        if path is not None and test(path, place) and not any(matches(path, place) for matches in left_out):
             return True
     return False

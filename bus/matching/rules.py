@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +17,12 @@ from bus.matching.regexes import compile_regex
 from bus.shell import commands
 from bus.verdicts import Decision
 
-__all__ = ["CommandMatch", "Match", "Rule", "check_rule", "judge", "marks"]
+__all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
+
+Incident = Literal[
+    "data-loss", "lost-work", "lost-history", "lost-infrastructure", "outage", "unread-code", "privilege-escalation",
+    "weakened-guard", "leaked-secret",
+]  # fmt: skip
 
 _SHOWN = 120
 """Characters of what matched that go into a reason."""
@@ -35,6 +40,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """What the model and the user are told; what matched is added to it."""
     instead: str = ""
     """What the model is told to do instead."""
+    incident: Incident | Literal[""] = ""
+    """The kind of incident that it prevents."""
     commands: tuple[CommandMatch, ...] = ()
     """Any of these fits any command that a shell would run."""
     command: tuple[str, ...] = ()

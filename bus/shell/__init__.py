@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from bus.shell.commands import Command, Commands, marks
+from bus.shell.commands import CHANGES, Command, Commands, marks
+from bus.shell.paths import changed
 from bus.shell.reader import MAX_COMMANDS, Found, Reader
 from bus.shell.words import UNKNOWN, UNSET, default_variables
 
@@ -32,4 +33,7 @@ def _commands(text: str, cut: bool) -> Commands:
         Reader(found, default_variables(), ".").script(text, 0)
     except RecursionError:  # capped above, but the caller's own stack may be deep already
         found.incomplete = True
-    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, marks(found.items))
+    seen = marks(found.items)
+    if any(changed(one) for one in found.items):
+        seen |= {CHANGES}
+    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, seen)

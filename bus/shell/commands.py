@@ -32,6 +32,8 @@ class Command(NamedTuple):
     """How many scripts it was found in: 0 for the line itself, 1 for what its `bash -c` runs."""
     fork_bomb: bool = False
     """It calls the function that it stands in, piped into itself or in the background."""
+    stdin: str | None = None
+    """What it reads from a pipe, heredoc or here-string, where that can be told."""
 
     @property
     def line(self) -> str:
@@ -57,6 +59,7 @@ class Commands(NamedTuple):
 
 
 FORK_BOMB: Final = "fork bomb"
+CHANGES: Final = "changes files"
 
 
 def marks(items: Iterable[Command]) -> frozenset[str]:

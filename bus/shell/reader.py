@@ -299,7 +299,9 @@ class Reader:
         words = tuple(arg.text for arg in args)
         inner = list(inner_calls(program, args, call.stdin))
         place = len(self.found.items)
-        self._emit(Command(program, words, *call[1:], directory=self.directory, depth=self.scripts))
+        self._emit(
+            Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
+        )
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
         elif program == "read":

@@ -74,7 +74,7 @@ def named(value: object) -> str:
         (CommandMatch(flags_all=("-r|-R|--recursive", "-f|--force")),
          ["rm -rf", "rm -fR", "rm -r x --force", "rm --recursive=x -f"], ["rm -r", "rm -- -rf", "rm --recursively -f"]),
         (CommandMatch(flags_any=("--force",)),
-         ["rm --forc x", "git push --force=yes"], ["git push --forc", "rm --fo x", "rm -- --force"]),
+         ["rm --forc x", "git push --force=yes", "git push --forc", "rm --fo x"], ["npm x --forc", "rm -- --force"]),
         (CommandMatch(flags_any=("-delete",)), ["find . -delete"], ["find . -d -e"]),
         (CommandMatch(program=("git",), flags_none=("-n", "--dry-run")),
          ["git x"], ["git x -n", "git x -vn", "git --dry-run x"]),

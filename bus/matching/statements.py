@@ -1,0 +1,62 @@
+"""What a database statement destroys: SQL read statement by statement, without comments and quoted texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, Literal
+
+Destroyed = Literal["database", "table", "column", "rows", "values"]
+"""`rows` by TRUNCATE, or by DELETE without WHERE; `values` by UPDATE without WHERE."""
+
+_MAX_LENGTH: Final = 64 * 1024
+_WORTH: Final = re.compile(r"drop|truncate|delete|update", re.IGNORECASE)
+_OPTION: Final = re.compile(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
+_IGNORED: Final = re.compile(
+    r"""(?:(?<=\s)|\A)--[^\n]*|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`""", re.DOTALL
+)
+_DATABASE: Final = re.compile(r"\bdrop\s+(?:database|schema|keyspace|owned)\b")
+_TABLE: Final = re.compile(r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role)\b")
+_COLUMN: Final = re.compile(
+    r"\balter\s+table\b[^;]*\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
+)
+_TRUNCATE: Final = re.compile(r"(?:\A|\b(?:begin|then|do|exec|execute)\s)\s*truncate\s+\S")
+_DELETE: Final = re.compile(r"\bdelete\s+(?:\S+\s+)?from\s+\S|\balter\s+table\s+\S+\s+delete\b")
+_UPDATE: Final = re.compile(r"\bupdate\s+(?:only\s+|low_priority\s+|ignore\s+)*(\S+)(?:\s+(?:as\s+)?\w+)?\s+set\s")
+_WHERE: Final = re.compile(r"\bwhere\s+(.*)", re.DOTALL)
+_ALWAYS: Final = re.compile(r"(?:\(\s*)*(?:(\d+)\s*=\s*\1|true|1|''\s*=\s*'')(?:\s*\))*(?:\s+returning\b.*)?\s*")
+
+
+@lru_cache(maxsize=256)
+def destroyed(text: str) -> frozenset[Destroyed]:
+    """What the statements of `text` destroy; empty for a text that is no SQL. The first 64 KiB are read."""
+    if not _WORTH.search(text):
+        return frozenset()
+    plain = _OPTION.sub("", text[:_MAX_LENGTH], count=1) if text.startswith("-") else text[:_MAX_LENGTH]
+    plain = _IGNORED.sub(lambda found: _emptied(found[0]), plain).lower()
+    return frozenset(what for statement in plain.split(";") for what in _of_statement(statement.strip()))
+
+
+def _emptied(text: str) -> str:
+    return " " if text[0] in "-/" else text[0] * 2
+
+
+def _of_statement(statement: str) -> Iterator[Destroyed]:
+    if statement.startswith(("explain ", "help ", "\\h")) and not re.match(r"explain\s*\(?\s*analy[sz]e", statement):
+        return
+    if _DATABASE.search(statement):
+        yield "database"
+    if _TABLE.search(statement):
+        yield "table"
+    if _COLUMN.search(statement):
+        yield "column"
+    if _TRUNCATE.search(statement) or (_DELETE.search(statement) and _reaches_all(statement)):
+        yield "rows"
+    if _UPDATE.search(statement) and _reaches_all(statement):
+        yield "values"
+
+
+def _reaches_all(statement: str) -> bool:
+    where = _WHERE.search(statement)
+    return where is None or _ALWAYS.fullmatch(where[1]) is not None
