@@ -135,6 +135,9 @@ class _Tally:
             self.allowers.append(hook)
         if decision != self.decision and strictest(decision, self.decision) == decision:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
+        elif decision == "deny" and self._event.type in STOPS and part.reason not in self.reason:
+            # Hooks that ran together each want something done before the agent stops: the model reads all of it.
+            self.reason = f"{self.reason}\n\n{part.reason}"
         if part.fallback:
             # A policy `allow` shows as abstain: nobody objected.
             policy = "allow" if part.decision == "abstain" else part.decision

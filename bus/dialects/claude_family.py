@@ -37,6 +37,9 @@ class Family:
     call_fields: tuple[str, ...] = ("tool_use_id",)
     """Where the id of a tool call stands; the first that is there counts."""
 
+    retype: Callable[[str, Mapping[str, Any]], str] | None = None
+    """The type of a payload that is not what its event's name says; empty where it is."""
+
     @property
     def name(self) -> str:
         """The agent's source name."""
@@ -64,7 +67,8 @@ class Family:
         taken |= {"tool_input"} if isinstance(asked, dict) else set()
         taken |= {"tool_use_id", "tool_response"} if tool else set()
         return Event(
-            type=known.type if known else native_type(self.name, native),
+            type=(self.retype and self.retype(native, given))
+            or (known.type if known else native_type(self.name, native)),
             source=self.name,
             native=native,
             session=_text(given, "session_id"),
@@ -85,10 +89,10 @@ class Family:
         if can is None or not can.waits:
             return Answer()
         case = settle(self.agent, native, can, verdict, event, _original(event))
+        if native in self.alone | self.by_exit_code and case.decision == "deny" and case.context:
+            case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         if native in self.by_exit_code and case.decision == "deny":
             return Answer(2, b"", stderr(case.reason), case.lost)
-        if native in self.alone and case.decision == "deny" and case.context:
-            case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         said = self.form(native, case)
         specific = said.pop("hookSpecificOutput", {})
         if case.context:

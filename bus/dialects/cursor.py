@@ -131,7 +131,7 @@ class _Dialect:
             raise DecodeError(f"payload of {LABEL} names no event (hook_event_name)")
         tool, asked, taken = _call(native, given)
         output = _OUTPUTS.get(native, "")
-        server = text(given, "mcp_server_name")
+        server = text(given, "mcp_server_name", "server_name")
         return Event(
             type=_type(native, given),
             source=NAME,

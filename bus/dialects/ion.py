@@ -31,7 +31,13 @@ CAPABILITIES: Final[dict[str, Capability]] = {
 _CLAUDES: Final = {"event": "hook_event_name", "tool_output": "tool_response"}
 """ion's own names for what Claude Code calls otherwise (I-02); its other fields have one name."""
 
-_FAMILY: Final[Family] = replace(CLAUDE, agent=Agent(NAME, "ion", CLAUDE.agent.limit), capabilities=CAPABILITIES)
+_FAMILY: Final[Family] = replace(
+    CLAUDE,
+    agent=Agent(NAME, "ion", CLAUDE.agent.limit),
+    capabilities=CAPABILITIES,
+    # ion reads a block from the exit code alone: 2, with the message on stderr (I-03).
+    by_exit_code=frozenset(native for native, can in CAPABILITIES.items() if can.block),
+)
 
 
 class _Dialect:
@@ -50,7 +56,7 @@ class _Dialect:
         return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=given)
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
-        """The answer in Claude Code's own JSON."""
+        """A deny as exit 2 with its reason on stderr (I-03), everything else in Claude Code's own JSON."""
         return _FAMILY.render(native, verdict, event)
 
 

@@ -50,6 +50,12 @@ def about(source: str) -> str:
     return told.splitlines()[0]
 
 
+def remarks(source: str) -> tuple[str, ...]:
+    """What people have to know of an agent beside its table: the `REMARKS` of its dialect, a paragraph each."""
+    module = importlib.import_module(f"bus.dialects.{find(source).name}")
+    return tuple(getattr(module, "REMARKS", ()))
+
+
 def row(native: str, can: Capability) -> tuple[str, ...]:
     """One event in words, in the order of `HEAD`."""
     call = can.type in _CALLS
@@ -98,6 +104,9 @@ def _section(source: str) -> Iterator[str]:
     told = [f"`{native}` ({can.type})" for native, can in table.items() if not can.waits]
     if told:
         yield f"Announced only: {', '.join(told)}."
+        yield ""
+    for remark in remarks(source):
+        yield remark
         yield ""
 
 

@@ -60,6 +60,12 @@ def _own(name: str) -> str:
     return native_type(NAME, name)
 
 
+REMARKS: Final = (
+    "A deny of `session.idle` makes the interactive program go on. `opencode run` ends there whatever is answered "
+    "(observed with 1.18.33).",
+)
+"""For the page of agents."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "session.created": _can(EventType.SESSION_START, "context"),
     "chat.message": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -74,6 +75,20 @@ def _form(native: str, case: Case) -> dict[str, Any]:
     return block(case)
 
 
+def _type(native: str, given: Mapping[str, Any]) -> str:
+    """The type of an event that is not what its name says; empty where it is.
+
+    Qwen Code fires UserPromptSubmit again after each round of tools, with an empty prompt (observed): a turn, no prompt.
+    """
+    round_only = native == "UserPromptSubmit" and not given.get("prompt") and not given.get("submitted_prompt")
+    return EventType.TURN_START.value if round_only else ""
+
+
 DIALECT: Final = Family(
-    _AGENT, CAPABILITIES, _form, alone=frozenset({"PostToolUse"}), call_fields=("tool_use_id", "tool_call_id")
+    _AGENT,
+    CAPABILITIES,
+    _form,
+    alone=frozenset({"PostToolUse"}),
+    call_fields=("tool_use_id", "tool_call_id"),
+    retype=_type,
 )

@@ -247,6 +247,7 @@ def test_mcp_tools_have_one_name_where_the_server_is_known() -> None:
         return DIALECT.read("beforeMCPExecution", json.dumps(sent).encode()).tool
 
     assert tool(tool_name="echo", mcp_server_name="lab") == "mcp__lab__echo"
+    assert tool(tool_name="echo", server_name="lab") == "mcp__lab__echo"
     assert tool(tool_name="MCP:lab:echo") == "mcp__lab__echo"
     assert tool(tool_name="echo") == "MCP:echo"
     assert "command" not in matrix.sample(DIALECT, "cursor", "beforeMCPExecution").input  # that is the server's own

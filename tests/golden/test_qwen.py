@@ -127,13 +127,25 @@ def test_every_event_is_known_and_most_are_recorded() -> None:
     assert len(RECORDED) == 25
 
 
+@pytest.mark.req("B-08")
+def test_an_empty_prompt_of_a_tool_round_is_no_new_prompt() -> None:
+    types = {
+        path.name: DIALECT.read("UserPromptSubmit", path.read_bytes()).type
+        for path in RECORDED
+        if native_of(path) == "UserPromptSubmit"
+    }
+    assert sorted(types.values()) == ["turn:start", "user:prompt_submit"]
+    assert DIALECT.read("UserPromptSubmit", b'{"prompt": "", "submitted_prompt": "go"}').type == "user:prompt_submit"
+
+
 @pytest.mark.req("B-08", "X-01")
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
 
-    assert (event.type, event.source, event.native) == (TYPES[native], "qwen", native)
+    kind = "turn:start" if sent.get("prompt") == "" else TYPES[native]
+    assert (event.type, event.source, event.native) == (kind, "qwen", native)
     assert (event.session, event.cwd, event.host) == (sent.get("session_id", ""), sent.get("cwd", ""), "laptop")
     assert event.raw == sent
     given = sent.get("tool_name", "")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.answers import Answer
@@ -261,12 +262,28 @@ def test_ions_events_are_claude_codes_with_its_own_names() -> None:
 @pytest.mark.req("I-03")
 @pytest.mark.parametrize("native", ["PreToolUse", "UserPromptSubmit", "Stop", "PostToolUse", "SessionStart"])
 @pytest.mark.parametrize("verdict", [DENY, CONTEXT, Verdict(), failed("deny", "away")], ids=lambda one: one.decision)
-def test_ion_is_told_as_claude_code_is(native: str, verdict: Verdict) -> None:
+def test_ion_is_told_as_claude_code_is_but_for_a_deny(native: str, verdict: Verdict) -> None:
     theirs = claude.DIALECT.render(
         native, verdict, find("claude").read(native, b'{"tool_name":"Bash","tool_input":{}}')
     )
     own = find("ion").render(native, verdict, read("ion", {"event": native, "tool_name": "Bash", "tool_input": {}}))
-    assert own == theirs
+    if verdict.decision == "deny" and find("ion").capabilities[native].block and not own.stdout:
+        assert own.exit_code == 2
+        assert b"fleethook" in own.stderr
+    else:
+        assert own == theirs
+
+
+@pytest.mark.req("I-03")
+@pytest.mark.parametrize("native", ["PreToolUse", "UserPromptSubmit", "PreCompact", "Stop"])
+def test_a_deny_to_ion_is_exit_2_with_the_reason_on_stderr(native: str) -> None:
+    event = read("ion", {"event": native, "tool_name": "Bash", "tool_input": {}})
+    verdict = msgspec.structs.replace(DENY, contexts=("CI is frozen.",))
+    answer = find("ion").render(native, verdict, event)
+    assert (answer.exit_code, answer.stdout) == (2, b"")
+    assert answer.stderr.startswith(b"no rm.")
+    if find("ion").capabilities[native].context:
+        assert b"CI is frozen." in answer.stderr
 
 
 @pytest.mark.req("B-08")

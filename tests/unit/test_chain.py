@@ -60,6 +60,15 @@ def changes(**changed: Any) -> Outcome:
     return Outcome(updated_input=changed)
 
 
+@pytest.mark.req("I-03")
+def test_an_agent_that_stops_is_told_the_reasons_of_all_hooks_that_ran_together() -> None:
+    run = Said(a=says("deny", "run the tests"), b=says("deny", "update the changelog"), c=says("deny", "run the tests"))
+    hooks = [hook(name, dialect="claude") for name in ("a", "b", "c")]
+    stop = Event(type="agent:stop", id="e1")
+    assert judge(hooks, run, stop).reason == "run the tests\n\nupdate the changelog"
+    assert judge(hooks, run).reason == "run the tests", "a call is denied once"
+
+
 @pytest.mark.req("B-02")
 def test_the_strictest_wins_and_the_first_deny_ends_the_chain() -> None:
     run = Said(

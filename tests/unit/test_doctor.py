@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -84,6 +85,27 @@ def test_the_server_of_an_answer_file_comes_back_as_its_url(url: str) -> None:
     """The doctor tries the rights of exactly those credentials."""
     server = server_from_url(url)
     assert server_from_url(url_of(server)) == server
+
+
+@pytest.mark.parametrize(
+    ("agent", "said", "version"),
+    [
+        ("codex", "codex-cli 0.169.0", "0.169.0"),
+        ("claude", "2.1.330 (Claude Code)", "2.1.330"),
+        ("qwen", "v0.24.4", "0.24.4"),
+    ],
+)
+def test_the_version_of_an_agent_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, said: str, version: str
+) -> None:
+    """As its program prints it, name and all."""
+    program = tmp_path / agent
+    program.write_text(f"#!/bin/sh\necho '{said}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (check,) = (one for one in agent_checks(agent, Settings(), directories(), tmp_path) if one.id == f"{agent}-program")
+    assert f" {version} at {program}" in check.what
 
 
 def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

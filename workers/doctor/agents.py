@@ -86,7 +86,8 @@ def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iter
 
 def _version(program: Program) -> tuple[int, ...]:
     """The version that the program says; empty where it says none or is not there."""
-    return tuple(int(part) for part in re.findall(r"\d+", _said_version(program).partition("-")[0])[:3])
+    found = re.search(r"\d+(?:\.\d+)+", _said_version(program))  # "codex-cli 0.169.0", "2.1.330 (Claude Code)"
+    return tuple(int(part) for part in found[0].split(".")[:3]) if found else ()
 
 
 def _said_version(program: Program) -> str:
