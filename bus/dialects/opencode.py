@@ -61,8 +61,7 @@ def _own(name: str) -> str:
 
 
 REMARKS: Final = (
-    "A deny of `session.idle` makes the interactive program go on. `opencode run` ends there whatever is answered "
-    "(observed with 1.18.33).",
+    "A deny of `session.idle` makes the interactive program go on; `opencode run` ends there anyway (seen with 1.18.33).",
 )
 """For the page of agents."""
 
