@@ -39,7 +39,7 @@ DEAD_MS: Final = 30 * DAY
 FAILING_MS: Final = 10 * DAY
 """Twice the time after which an endpoint that does nothing but fail is disabled, by its default."""
 SENT_MS: Final = 7 * DAY
-"""How long a drained spool record is remembered, so that a drainer that crashed repeats nothing."""
+"""How long the id of a drained spool record is remembered, so that one that is sent again counts once."""
 
 DECLARED: Final[tuple[Key, ...]] = (
     Key("requests", "stream", "entries leave when answered", "agents", "evaluators", "blocking events that wait for a verdict"),
@@ -75,7 +75,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hookset:current", "string", "kept", "admins", "workers", "number of the published hook set in force"),
     Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
-    Key("sent", "zset", "trimmed by age", "spool drainers", "spool drainers", "ids of spooled events that arrived, by time"),
+    Key("first:*", "string", SENT_MS, "dispatcher, evaluators", "dispatcher, evaluators, readers", "by id of a spooled record: the entry of the event stream that counts"),
+    Key("sent", "zset", "trimmed by age", "older hook commands", "older hook commands", "ids of spooled events that arrived, by time, where the server lets them"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
     Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),

@@ -14,7 +14,7 @@ from bus.codec import decode_body, encode_verdict, pack
 from bus.dialects import find
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
-from bus.keys import CALL_MS, KEPT_MS, Keys
+from bus.keys import CALL_MS, KEPT_MS, SENT_MS, Keys
 from bus.streams import Call, Entry
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import POLICIES, Policy, Verdict
@@ -43,6 +43,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why the shim answered by policy before this came out of its spool; such a request runs no hook."""
     policy: Policy
     """The failure policy that the agent was installed with; a worker's stricter one wins."""
+    spooled: bool = False
+    """It came out of a spool, perhaps not for the first time: its id counts once."""
     handed: int = 1
     """How often it was handed out, put aside or not."""
     added: int = 0
@@ -73,6 +75,7 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         parent=parent if parent and _ID.fullmatch(parent) else "",
         fallback=said(b"fallback", "")[:512],
         policy=_policy(said(b"policy", "")),
+        spooled=b"spooled" in entry.fields and b"fallback" in entry.fields,
         handed=entry.delivered + (_number(said(b"handed", "")) if aside else 0),
         added=added,
     )
@@ -164,7 +167,7 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(said)).hexdigest()[:32])
 
 
-_FIELDS_FROM: Final = 11
+_FIELDS_FROM: Final = 12
 """Which argument of answer.lua the event's first field is."""
 
 
@@ -189,9 +192,10 @@ def answer_call(
     return Call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
-         keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id)),
+         keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id),
+         keys("first", request.id)),
         (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
-         place, owner, len(fields), *fields, *report),
+         place, owner, len(fields), SENT_MS if request.spooled else 0, *fields, *report),
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -28,6 +27,7 @@ from workers.carrier import TURN_SECONDS, gather
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
 from workers.loops import lineage, loop_text
+from workers.spooled import counts
 
 log = logging.getLogger("fleethook.dispatcher")
 
@@ -67,9 +67,6 @@ _LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
 """How soon a maintenance job whose worker died, or that lets others have their turn, is taken up again."""
-_SEARCH_MS: Final = 60_000
-"""How far an agent's clock may be off for a repeated event to be found."""
-_EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 LAG_PER_CARRIER: Final = 200
 """One more carrier is asked for when so many deliveries wait for each that there is."""
 
@@ -222,10 +219,12 @@ class Dispatcher:
 
     async def _call(self, entry: Entry) -> Call | None:
         """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""
+        if b"spooled" in entry.fields and not await counts(self._links, self._keys, entry):
+            return None
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
             return None
-        if b"same" in entry.fields or (b"spooled" in entry.fields and await self._repeated(entry)):
+        if b"same" in entry.fields or b"dispatched" in entry.fields:
             return None
         if entry.delivered > MOST_DELIVERIES:
             return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
@@ -253,13 +252,6 @@ class Dispatcher:
             return None
         host = self._keys("events", event.host) if remote else ""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
-
-    async def _repeated(self, entry: Entry) -> bool:
-        """Whether a spooled event had arrived before it was spooled (only its acknowledgement was lost): then it goes."""
-        name = _text(entry, b"id")
-        born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
-        args = (GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS)
-        return bool(await call(self._links, "repeated", (entry.stream,), args))
 
     async def _wake(self) -> bool:
         """Move what is due back to the carriers; whether anything was. Notes when the next one is."""

@@ -14,7 +14,7 @@ from bus.keys import Keys
 from bus.requests import read_event, read_request
 from bus.streams import Entry
 from workers.deliveries import deliveries
-from workers.reading import pages
+from workers.reading import events_pages
 
 EVENTS: Final = 500
 """Newest events that are looked through; fewer where their bodies are large."""
@@ -42,7 +42,7 @@ async def last_runs(links: Links, keys: Keys, *, host: str = "") -> Record:
     runs: dict[str, Run] = {}
     folders: dict[str, None] = {}
     looked = size = 0
-    async for entries in pages(links, keys("events"), newest_first=True):
+    async for entries in events_pages(links, keys, newest_first=True):
         for entry in entries:
             for hook, run in _parts(entry.fields.get(b"verdict"), entry.ms):
                 runs.setdefault(hook, run)

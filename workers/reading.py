@@ -24,6 +24,7 @@ from bus.streams import Backoff, Entry, checked, flat
 from bus.tools import tool_names
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
+from workers.spooled import Repeats
 
 BLOCK_SECONDS: Final = 1.0
 """One wait of somebody who follows the stream; Ctrl-C is noticed within it."""
@@ -135,10 +136,20 @@ async def pages(
         count = min(_MOST_PAGE, count * 2) if size < _PAGE_BYTES else max(1, count // 2)
 
 
+async def events_pages(
+    links: Links, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
+) -> AsyncIterator[list[Entry]]:
+    """The event stream in pages, without what came out of a spool twice."""
+    shown = Repeats()
+    async for entries in pages(links, keys("events"), start=start, end=end, newest_first=newest_first):
+        if left := await shown.without_repeats(links, keys, entries):
+            yield left
+
+
 async def recent(links: Links, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None) -> list[Seen]:
     """The newest events that pass the filters, newest first; reads back no further than `filters.since`."""
     fits, found, looked = matching(filters), [], 0
-    async for entries in pages(links, keys("events"), start=str(filters.since or "-"), newest_first=True):
+    async for entries in events_pages(links, keys, start=str(filters.since or "-"), newest_first=True):
         for entry in entries:
             seen = read_seen(entry, keys)
             if fits(seen):
@@ -160,9 +171,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
     match = _ID_TIME.fullmatch(name)
     if match is not None:
         made = int(match[1], 16)
-        around = pages(
-            links, keys("events"), start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS)
-        )  # fmt: skip
+        around = events_pages(links, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
         async for entries in around:
             for entry in entries:
                 if _named(entry, b"id") == name:
@@ -176,7 +185,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
                 if _named(entry, b"id") == name:
                     return msgspec.structs.replace(read_seen(entry, keys), pending=True)
     looked, report = 0, None
-    async for entries in pages(links, keys("events"), newest_first=True):
+    async for entries in events_pages(links, keys, newest_first=True):
         for entry in entries:
             if _named(entry, b"id") == name:
                 return read_seen(entry, keys)
@@ -205,6 +214,7 @@ async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
 async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
     """Every entry that is added to the event stream from now on; waits through an outage of Redis."""
     stream, last, backoff = keys("events"), "", Backoff("tail")
+    shown = Repeats()
     while True:
         try:
             with links.link() as link:
@@ -214,15 +224,17 @@ async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
                     last = newest[0][0].decode() if newest else "0-0"
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
                 (reply,) = await link.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
+            rows = [row for _, some in checked(reply, "reading events") or () for row in some]
+            entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
+            left = await shown.without_repeats(links, keys, entries)
             backoff.back()
         except Unreachable as error:
             await backoff.wait(error)
             continue
         _end_if_cancelled()
-        for _, rows in checked(reply, "reading events") or ():
-            for name, fields in rows:
-                last = name.decode()
-                yield Entry(stream, last, flat(fields))
+        last = entries[-1].id if entries else last
+        for entry in left:
+            yield entry
 
 
 def _end_if_cancelled() -> None:

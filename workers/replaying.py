@@ -22,7 +22,7 @@ from bus.requests import read_event, read_request
 from bus.streams import Entry, call_all, checked
 from bus.verdicts import Verdict
 from workers.deliveries import Owed, dispatch_call, now_ms, owed, pack_fields
-from workers.reading import pages
+from workers.reading import events_pages
 
 _CHUNK_SECONDS: Final = 0.25
 _CHUNK: Final = 100
@@ -73,7 +73,7 @@ async def chunks(
     choose = _chooser(past, job, in_force, keys)
     most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
     start = f"({after}" if after else str(past.since)
-    async for entries in pages(links, keys("events"), start=start, end=str(past.until)):
+    async for entries in events_pages(links, keys, start=start, end=str(past.until)):
         again: list[Again] = []
         doubts: list[str] = []
         looked = count = 0

@@ -14,7 +14,7 @@ from bus.requests import MOST_BUDGET_MS
 from bus.streams import Entry, checked
 from workers.deadletters import DeadLetter, dead_letters
 from workers.deliveries import Delivery, delivery
-from workers.reading import Say, Seen, find_event, moment, pages, read_seen, record
+from workers.reading import Say, Seen, events_pages, find_event, moment, read_seen, record
 
 MOST_STEPS: Final = 16
 """How far the parents are followed upward."""
@@ -126,7 +126,7 @@ async def _after(
     looked = 0
     # A spooled event arrives long after its agent's report; a report is looked for only so far back.
     start = max(0, event.ms - (MOST_BUDGET_MS if event.fell_back or event.of else _took(event)) - _BEFORE_MS)
-    async for entries in pages(links, keys("events"), start=str(start)):
+    async for entries in events_pages(links, keys, start=str(start)):
         for entry in entries:
             if _text(entry, b"of") == name:
                 reports.append(_report(read_seen(entry, keys), entry))

@@ -1,9 +1,11 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
+--       8 first:<id>
 -- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written
 --       7 '1' when the call has a name  8 which of these is the verdict
 --       9 consumer whose answer counts only while the entry is its own ('' for whoever's)  10 how many fields the
---       event has  11.. its fields, then those of a report where one is due
+--       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
+--       12.. the event's fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
 if ARGV[9] ~= '' then
   -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.
@@ -19,20 +21,40 @@ local function give(reply, answer)
 end
 
 local verdict = ARGV[tonumber(ARGV[8])]
-local answer, last = ARGV[3] ~= '' and ARGV[3] or verdict, 10 + ARGV[10]
+local answer, last = ARGV[3] ~= '' and ARGV[3] or verdict, 11 + ARGV[10]
+
+-- The event, unless its agent's spool has brought it before: then its verdict, where it has one, comes in that place.
+local function write_down(...)
+  local before = redis.call('GET', KEYS[8])
+  if not before then
+    local entry = redis.call('XADD', KEYS[2], '*', ...)
+    if ARGV[11] ~= '0' then redis.call('SET', KEYS[8], entry, 'PX', ARGV[11]) end
+  elseif ARGV[11] == '0' then
+    local row, more = string.find(before, '^%d') and redis.call('XRANGE', KEYS[2], before, before)[1], {'dispatched', '1'}
+    for i = 1, row and #row[2] or 0, 2 do
+      if row[2][i] == 'fallback' then more = {'dispatched', '1', 'fallback', row[2][i + 1]} end
+    end
+    if row then redis.call('XDEL', KEYS[2], before) end
+    for _, part in ipairs({...}) do more[#more + 1] = part end
+    local entry = redis.call('XADD', KEYS[2], '*', unpack(more))
+    redis.call('SET', KEYS[8], entry, 'PX', math.max(1, redis.call('PTTL', KEYS[8])))
+  end
+end
+
 local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
   -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
-  if #ARGV > last then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
+  local told = ARGV[11] ~= '0' and not redis.call('SET', KEYS[8], 'answered', 'NX', 'PX', ARGV[11])
+  if #ARGV > last and not told then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
 else
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then
     -- The same hook call twice: recorded, and not delivered again.
-    redis.call('XADD', KEYS[2], '*', 'same', '1', unpack(ARGV, 11, last))
+    write_down('same', '1', unpack(ARGV, 12, last))
   else
     if ARGV[7] == '1' then redis.call('SET', KEYS[6], verdict, 'PX', ARGV[5]) end
-    redis.call('XADD', KEYS[2], '*', unpack(ARGV, 11, last))
+    write_down(unpack(ARGV, 12, last))
   end
 end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end

@@ -1,0 +1,176 @@
+"""What comes out of a spool counts once, however often it is sent: nothing is matched, shown or recorded twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bus.codec import encode_event
+from bus.connections import Links
+from bus.events import Event
+from bus.ids import event_id
+from bus.keys import Keys
+from tests.support.delivering import dispatching, publish, settled, turn_end
+from tests.support.running import HOST, NO_RM, bash, do, evaluating, publish_hooks, put, stream, verdict
+from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.deliveries import deliveries
+from workers.reading import Filters, Seen, find_event, follow, recent
+from workers.trace import trace
+
+pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
+
+ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
+LONG_AGO = "e0190000000000123456789abcdef0123"
+
+
+async def shown(links: Links, keys: Keys) -> list[Seen]:
+    return await recent(links, keys, Filters(), most=1_000)
+
+
+async def acknowledged(links: Links, keys: Keys) -> bool:
+    """Whether every event has been read and acknowledged."""
+    (group,) = await do(links, "XINFO", "GROUPS", keys("events"))
+    facts = dict(zip(group[::2], group[1::2], strict=True))
+    last = (await do(links, "XINFO", "STREAM", keys("events")))[7]
+    return bool(facts[b"pending"] == 0 and facts[b"last-delivered-id"] == last)
+
+
+async def fell_back(links: Links, keys: Keys, name: str, command: str = "rm x") -> None:
+    """A request that fell back as the drainer sends it: an event with its fallback."""
+    event = bash(command, id=name, source="generic", host=HOST)
+    await publish(links, keys, event, policy="allow", fallback="redis away", spooled="1")
+
+
+async def test_a_record_that_is_drained_twice_is_matched_and_shown_once(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    """Its first arrival may be days after its making, and its second while nobody has handled the first."""
+    await publish_hooks(links, keys, ENDPOINT)
+    one, other = turn_end(id=LONG_AGO), turn_end()
+    for event in (one, other, one):
+        await publish(links, keys, event, spooled="1")
+    assert len(await stream(links, keys)) == 3, "nobody has handled any of them"
+    assert sorted(seen.id for seen in await shown(links, keys)) == sorted([one.id, other.id])
+    async with dispatching(server.url, keys):
+        await settled(links, keys, one.id, "ready")
+        await settled(links, keys, other.id, "ready")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+        assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)] == [one.id, other.id]
+        await publish(links, keys, one, spooled="1")
+        assert len(await shown(links, keys)) == 2, "a third one is not shown either"
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    assert len(await stream(links, keys)) == 2
+    assert len(await deliveries(links, keys)) == 2
+    assert await do(links, "PTTL", keys("first", one.id)) > 0
+
+
+async def test_what_had_arrived_before_it_was_spooled_counts_once(server: Server, keys: Keys, links: Links) -> None:
+    await publish_hooks(links, keys, ENDPOINT)
+    event = turn_end()
+    await publish(links, keys, event)
+    await publish(links, keys, event, spooled="1")
+    assert len(await shown(links, keys)) == 1
+    async with dispatching(server.url, keys):
+        await settled(links, keys, event.id, "ready")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    (left,) = await stream(links, keys)
+    assert b"spooled" not in left.fields
+
+
+async def test_somebody_who_follows_sees_it_once(server: Server, keys: Keys, links: Links) -> None:
+    await publish(links, keys, turn_end())
+    following = follow(links, keys)
+    first = asyncio.ensure_future(anext(following))
+    while not first.done():  # the reader's look at the end of the stream comes before what it follows
+        await publish(links, keys, turn_end(), before="1")
+        await asyncio.sleep(0)
+    twice, last = turn_end(id=LONG_AGO), turn_end()
+    for event in (twice, twice, last):
+        await publish(links, keys, event, spooled="1")
+    seen = [(await first).fields[b"id"].decode()]
+    while seen[-1] != last.id:
+        seen.append((await anext(following)).fields[b"id"].decode())
+    assert seen.count(twice.id) == 1
+
+
+async def test_an_answered_request_whose_agent_fell_back_is_one_event_and_a_report(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    await publish_hooks(links, keys, NO_RM + ENDPOINT)
+    async with evaluating(server.url, keys), dispatching(server.url, keys):
+        name, reply = await put(links, keys, bash("rm x"))
+        assert (await verdict(links, reply)).decision == "deny"
+        for _ in "twice":
+            await fell_back(links, keys, name)
+        await settled(links, keys, name, "ready")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    seen = await shown(links, keys)
+    assert [(one.of, one.decision) for one in seen] == [(name, "fallback"), ("", "deny")]
+    found = await trace(links, keys, name)
+    assert [report.why for report in found.reports] == ["redis away"]
+
+
+async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(server: Server, keys: Keys, links: Links) -> None:
+    """Redis had the request, and its agent did not know: it is dispatched once, and shows what both sides did."""
+    await publish_hooks(links, keys, NO_RM + ENDPOINT)
+    name = event_id()
+    async with dispatching(server.url, keys):
+        await fell_back(links, keys, name)
+        await settled(links, keys, name, "ready")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+        assert (await find_event(links, keys, name)).fell_back == "redis away"
+        await do(links, "DEL", keys("delivery", f"{name}.a"))  # no record of its delivery could stop a second one
+        async with evaluating(server.url, keys):
+            _, reply = await put(links, keys, bash("rm x"), id=name)
+            assert (await verdict(links, reply)).decision == "deny"
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+        assert await deliveries(links, keys, event=name) == []
+        await fell_back(links, keys, name)
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    (seen,) = await shown(links, keys)
+    assert (seen.decision, seen.fallback, seen.of) == ("deny", "redis away", "")
+
+
+async def test_reports_and_requests_of_older_drainers_count_once_too(server: Server, keys: Keys, links: Links) -> None:
+    report: dict[str, Any] = {"of": event_id(), "fallback": "no evaluator", "spooled": "1"}
+    name, event = event_id(), turn_end(id=LONG_AGO)
+    async with evaluating(server.url, keys), dispatching(server.url, keys):
+        for _ in "twice":
+            await publish(links, keys, event, **report)
+            await put(links, keys, bash("rm x"), id=name, fallback="redis away", spooled="1")
+        await until(lambda: _recorded(links, keys, name), "the request is on record")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+        assert await do(links, "XLEN", keys("requests")) == 0
+    assert sorted((seen.id, seen.of) for seen in await shown(links, keys)) == sorted(
+        [(name, ""), (LONG_AGO, report["of"])]
+    )
+
+
+async def _recorded(links: Links, keys: Keys, name: str) -> bool:
+    return any(seen.id == name for seen in await shown(links, keys)) and not await do(links, "XLEN", keys("requests"))
+
+
+async def test_many_records_keep_their_order_with_several_evaluators(server: Server, keys: Keys, links: Links) -> None:
+    names = [event_id() for _ in range(60)]
+    async with evaluating(server.url, keys), evaluating(server.url, keys), dispatching(server.url, keys):
+        for number, name in enumerate(names):
+            if number % 2:
+                await fell_back(links, keys, name)
+            else:
+                await publish(links, keys, turn_end(id=name), spooled="1")
+        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+    assert [seen.id for seen in await shown(links, keys)][::-1] == names
+
+
+async def test_a_mark_that_is_forged_takes_nothing_from_a_request(server: Server, keys: Keys, links: Links) -> None:
+    await publish_hooks(links, keys, NO_RM)
+    event: Event = bash("rm x")
+    name = event_id()
+    async with evaluating(server.url, keys):
+        for _ in "twice":
+            _, reply = await put(links, keys, encode_event(event), id=name, spooled="1")
+            assert (await verdict(links, reply)).decision == "deny"
+    assert len(await stream(links, keys)) == 1
