@@ -60,6 +60,11 @@ class Directories:
         return self.state / "trust.json"
 
     @property
+    def last_good(self) -> Path:
+        """The last good content of hook files, which stays in force while they have errors (0700; files 0600)."""
+        return self.data / "last-good"
+
+    @property
     def log_dir(self) -> Path:
         """What the processes of `fleethook up --detach` write."""
         return self.state / "log"

@@ -40,6 +40,8 @@ class ConfigError(FleethookError):
     ) -> None:
         self.message, self.file, self.line, self.column = message, file, line, column
         self.path, self.hint = path, hint
+        self.source = file
+        """The file that is at fault, where that is another than the one that `file` points into (an import)."""
         super().__init__(str(self))
 
     def __str__(self) -> str:

@@ -13,17 +13,19 @@ import msgspec
 
 from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
-from bus.config.documents import NOTHING, Source, Stamp, stamp
 from bus.config.format import GuardSettings
-from bus.config.hookfile import HookFile, load_hook_file
-from bus.config.trust import is_trusted, project_file
+from bus.config.hookfile import HookFile
+from bus.config.trust import project_file
 from bus.connections import Links
 from bus.dialects.hooking import find_hooks
+from bus.directories import CONFIG_NAMES, Directories, config_file
 from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
 from bus.events import Event
 from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
+from bus.hooksets.watched_file import WatchedFile
+from bus.ids import host_name
 from bus.keys import Keys
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import Index
@@ -51,6 +53,8 @@ class Layered(NamedTuple):
     layer: Layer
     version: str
     file: HookFile
+    waiting: tuple[str, ...] = ()
+    """Newer content of its files that is not in force, and why, in words."""
 
 
 class HookSet:
@@ -60,6 +64,8 @@ class HookSet:
         self.version = " ".join(f"{one.layer}@{one.version}" for one in layers) or "none"
         self.layers = tuple(one.layer for one in layers)
         self.files = tuple(layers)
+        self.waiting = tuple(text for one in layers for text in one.waiting)
+        """Newer content of the layers' files that is not in force, and why, in words."""
         self.hooks: dict[str, Hook] = {}
         self.endpoints: dict[str, Endpoint] = {}
         taken: dict[str, Hook | Endpoint] = {}
@@ -198,13 +204,18 @@ def _guard(hook: Hook, settings: GuardSettings) -> Hook:
 class Watcher:
     """Keeps the sets in force: polls the published version and the files, and swaps whole sets atomically.
 
-    A file that cannot be read keeps the set that was in force and says so; Redis away keeps everything.
+    A file with errors keeps what was in force of it and says so; Redis away keeps everything. `last_good` is where that
+    is kept for other processes and later ones (`Directories.last_good`); None keeps it in this process alone.
     """
 
-    def __init__(self, links: Links, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path) -> None:
+    def __init__(
+        self, links: Links, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path,
+        last_good: Path | None = None,
+    ) -> None:  # fmt: skip
         self._links, self._keys, self._host, self._user_path = links, keys, host, user_file
+        self._last_good = last_good
         self._fleet = Layered("fleet", "0", HookFile())
-        self._files: dict[Path, _Watched] = {}
+        self._files: dict[Path, WatchedFile] = {}
         self._sets: dict[tuple[str, ...], HookSet] = {}
         self._looked = 0.0
         self._seen = 0
@@ -212,6 +223,19 @@ class Watcher:
         self._trust = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
+
+    @classmethod
+    def here(cls, links: Links, keys: Keys, places: Directories, host: str = "") -> Watcher:
+        """The hooks in force on this host, for this user."""
+        user = config_file(places.config) or places.config / CONFIG_NAMES[0]
+        return cls(
+            links,
+            keys,
+            host=host or host_name(),
+            user_file=user,
+            trust_file=places.trust_file,
+            last_good=places.last_good,
+        )
 
     async def refresh(self, *, force: bool = False) -> None:
         """Look at the published version, at most every half second.
@@ -324,64 +348,12 @@ class Watcher:
     def _file(self, layer: Layer, path: Path) -> Layered:
         watched = self._files.get(path)
         if watched is None:
-            watched = self._files[path] = _Watched(layer, path, self._trust)
-        return watched.current()
+            watched = self._files[path] = WatchedFile(
+                layer, path, self._trust, self._last_good, lambda file: HookSet([Layered(layer, file.digest[:8], file)])
+            )
+        found = watched.current(POLL_SECONDS)
+        return Layered(layer, found.file.digest[:8], found.file, tuple(one.text for one in found.rejected))
 
 
 def _key(layers: Sequence[Layered]) -> tuple[str, ...]:
-    return tuple(f"{LAYERS.index(one.layer)}{one.version}" for one in layers)
-
-
-class _Watched:
-    """One hook file on this host, looked at every half second."""
-
-    def __init__(self, layer: Layer, path: Path, trust_file: Path) -> None:
-        self._layer, self._path, self._trust = layer, path, trust_file
-        self._looked = 0.0
-        self._seen: tuple[Stamp, bool] | None = None
-        """The file as it was read last, and whether it was trusted; None where it has to be read again."""
-        self._sources: tuple[Source, ...] = ()
-        """What else was read for it, when it was read last."""
-        self._current = Layered(layer, "", HookFile())
-
-    def current(self) -> Layered:
-        now = time.monotonic()
-        if now - self._looked >= POLL_SECONDS:
-            self._looked = now
-            self._look()
-        return self._current
-
-    def _look(self) -> None:
-        found = stamp(self._path)
-        if found == NOTHING:
-            self._seen, self._sources, self._current = None, (), Layered(self._layer, "", HookFile())
-            return
-        trusted = self._layer != "project" or is_trusted(self._path, self._trust)
-        if (found, trusted) == self._seen and not any(source.changed() for source in self._sources):
-            return
-        self._seen = (found, trusted)
-        if not trusted:
-            log.warning(
-                "%s is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it", self._path
-            )
-            self._sources, self._current = (), Layered(self._layer, "", HookFile())
-            return
-        try:
-            file = load_hook_file(self._path, self._layer)
-            self._sources = file.sources
-            HookSet([Layered(self._layer, file.digest[:8], file)])
-        except ConfigError as error:
-            log.error("%s: the set that was in force stays", error)
-            return
-        had = {one.path for one in self._current.file.imports if not one.broken}
-        lost = [one for one in file.imports if one.broken and one.path in had]
-        if lost:
-            why = "; ".join(str(problem) for problem in file.problems)
-            log.error("%s: %s is broken; the set that was in force stays: %s", self._path, lost[0].path, why)
-            return
-        if self._layer == "project" and not is_trusted(self._path, self._trust):
-            self._seen = None  # changed between the look and the reading: looked at again
-            return
-        for problem in file.problems:
-            log.error("%s: this entry is left out", problem)
-        self._current = Layered(self._layer, file.digest[:8], file)
+    return tuple(text for one in layers for text in (f"{LAYERS.index(one.layer)}{one.version}", *one.waiting))

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 from bus.config.settings import Settings
 from bus.connections import Links
-from bus.directories import config_file, directories
-from bus.ids import host_name
+from bus.directories import directories
 from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.redaction import redact_text
@@ -45,9 +44,7 @@ class Process:
 
     def watcher(self, links: Links) -> Watcher:
         """The hooks in force, as this host sees them."""
-        places = directories()
-        user = config_file(places.config) or places.config / "fleethook.yaml"
-        return Watcher(links, self.keys, host=host_name(), user_file=user, trust_file=places.trust_file)
+        return Watcher.here(links, self.keys, directories())
 
     def say_ready(self) -> None:
         """Tell whoever started us (the supervisor waits for this line)."""

@@ -13,7 +13,7 @@ from bus.chain import Run, evaluate
 from bus.config.hookfile import HookFile, parse_hook_file
 from bus.connections import Links
 from bus.dialects import find
-from bus.directories import Directories, config_file
+from bus.directories import Directories
 from bus.errors import DecodeError, PatternError
 from bus.events import Event, source_name
 from bus.hooks import Hook
@@ -40,8 +40,7 @@ async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: 
 
     Raises Unreachable where the server of the links cannot be asked.
     """
-    user = config_file(places.config) or places.config / "fleethook.yaml"
-    watcher = Watcher(links or Links(""), keys, host=host_name(), user_file=user, trust_file=places.trust_file)
+    watcher = Watcher.here(links or Links(""), keys, places)
     if links is not None:
         await watcher.refresh(force=True)
     return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))

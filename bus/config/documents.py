@@ -10,32 +10,23 @@ Scalars follow YAML 1.2's core schema, as editors with a JSON Schema do: `on`, `
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
-from bus.config.jsonplaces import SPLIT, Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
+from bus.config.files import NOTHING, TEXT_LIMIT, Source, Stamp, gathered, read_file, stamp, too_large
+from bus.config.jsonplaces import Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
 from bus.errors import ConfigError
 
-TEXT_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of one file."""
 NODE_LIMIT: Final = 250_000
 """Values of one file with every alias written out, which is what stops an alias bomb."""
 DEPTH_LIMIT: Final = 32
-
-Stamp = tuple[int, int, int]
-"""Time of change in nanoseconds, size, inode: another one is another content; zeros where nothing is there."""
-
-NOTHING: Final[Stamp] = (0, 0, 0)
-"""The stamp of what is not there."""
 
 __all__ = [
     "DEPTH_LIMIT", "NODE_LIMIT", "NOTHING", "TEXT_LIMIT", "Document", "PathParts", "Plain", "Source", "Span", "Stamp",
@@ -59,18 +50,6 @@ _UNPRINTABLE: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd
 _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
-class Source(NamedTuple):
-    """A file or folder that something was read from, as it was then."""
-
-    path: str
-    stamp: Stamp
-
-    def changed(self) -> bool:
-        """Whether it is another now."""
-        return stamp(self.path) != self.stamp
-
-
-_gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
 _loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=None)
 
 
@@ -81,21 +60,12 @@ def gathering() -> Iterator[dict[str, Stamp]]:
     Each is read once: whoever tells by its content whose it is leaves the same document to the dialect.
     """
     files: dict[str, Stamp] = {}
-    tokens = _gathered.set(files), _loaded.set({})
+    tokens = gathered.set(files), _loaded.set({})
     try:
         yield files
     finally:
-        _gathered.reset(tokens[0])
+        gathered.reset(tokens[0])
         _loaded.reset(tokens[1])
-
-
-def stamp(path: Path | str) -> Stamp:
-    """The stamp of a file or folder as it is now."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):  # ValueError: a NUL in the path
-        return NOTHING
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,33 +102,6 @@ def dotted(path: Iterable[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def read_file(path: Path) -> str:
-    """The text of a regular file of at most 4 MiB; ConfigError says why it cannot be read."""
-    name = str(path)
-    files = _gathered.get()
-    if files is not None:
-        files.setdefault(name, stamp(path))  # before it is read: what changes meanwhile is read again
-    try:
-        # Non-blocking, so that a FIFO with no writer cannot hold a worker.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError("this is not a regular file", file=name)
-            raw = stream.read(TEXT_LIMIT + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror or error}", file=name) from error
-    except ValueError as error:  # a NUL in the path
-        raise ConfigError("cannot be read: the path is not valid", file=repr(name)) from error
-    if len(raw) > TEXT_LIMIT:
-        raise _too_large(name)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = len(raw[raw.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", "replace")) + 1
-        raise ConfigError("this is not UTF-8", file=name, line=line, column=column, hint="save it as UTF-8") from error
-
-
 def load(path: Path) -> Document:
     """Read a YAML or JSON file; ConfigError with the place for everything that is wrong with it."""
     known, name = _loaded.get(), str(path)
@@ -173,7 +116,7 @@ def load(path: Path) -> Document:
 def loads(text: str, *, file: str = "") -> Document:
     """Read YAML or JSON text; an empty text is None. `file` names it in errors (`.json` reads JSON's escapes)."""
     if len(text) > TEXT_LIMIT or (len(text) > TEXT_LIMIT // 4 and len(text.encode("utf-8", "replace")) > TEXT_LIMIT):
-        raise _too_large(file)
+        raise too_large(file)
     text = text.removeprefix("\ufeff")
     bad = _UNPRINTABLE.search(text)
     if bad is not None:
@@ -244,10 +187,6 @@ def spans(text: str) -> dict[PathParts, Span]:
 def _span(first: _Event, last: _Event, key: _Event, *, flow: bool, scalar: bool) -> Span:
     key_begin, key_end = (key.start_mark.index, key.end_mark.index) if key is not None else (-1, -1)
     return Span(first.start_mark.index, last.end_mark.index, key_begin, key_end, flow, scalar)
-
-
-def _too_large(file: str) -> ConfigError:
-    return ConfigError(f"the file is larger than {TEXT_LIMIT // (1024 * 1024)} MiB", file=file, hint=SPLIT)
 
 
 def _join_surrogates(match: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from bus.addresses import AddressPolicy, check_address, never, parse_target
 from bus.config.contents import HookFile, Imported, matcher_checks
 from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
+from bus.config.files import is_gone
 from bus.config.format import ID_PATTERN, ImportEntry
 from bus.config.validation import convert
 from bus.config.whose import file_in, whose
@@ -97,7 +98,7 @@ def read_imports(
         except ConfigError as error:
             where = () if isinstance(raw, str) else ("path",)
             found.problems.append(_placed(error, document, (*path, *where), place))
-            there = os.path.lexists(place)
+            there = not is_gone(place)
             found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=there))
             continue
         _add(found, file, said, ids, entry, on_failure)
@@ -136,7 +137,7 @@ def _read(
     for folder, found in _folders(place):
         files.setdefault(folder, found)
     files.setdefault(str(place), stamp(place))
-    if not os.path.lexists(place):
+    if is_gone(place):
         raise ConfigError("there is no such file or folder", hint=_near(place))
     with gathering() as read:
         try:
@@ -150,6 +151,11 @@ def _read(
             _once(real, origin, trail)
             ours = dialect == NATIVE
             file = native(target, layer, trail.below(real)) if ours else find_hooks(dialect).read(target, layer)
+        except _ImportRefused:
+            raise
+        except ConfigError as error:
+            error.source = error.source or str(place)
+            raise
         finally:
             for name, seen in read.items():
                 files.setdefault(os.path.abspath(name), seen)
@@ -158,20 +164,24 @@ def _read(
     return file, Imported(str(target), origin, dialect, guessed=not entry.dialect, sections=file.sections)
 
 
+class _ImportRefused(ConfigError):
+    """The file that imports is at fault, and not the one that is imported."""
+
+
 def _once(real: str, origin: str, trail: Trail) -> None:
     if real in trail.above:
         circle = " -> ".join((*trail.above[trail.above.index(real) :], real))
-        raise ConfigError("the files import each other in a circle", hint=f"{circle}; take one of the imports out")
+        raise _ImportRefused("the files import each other in a circle", hint=f"{circle}; take one of the imports out")
     if real in trail.read:
-        raise ConfigError("it is imported twice", hint=f"the first is in {trail.read[real]}; its hooks run once")
+        raise _ImportRefused("it is imported twice", hint=f"the first is in {trail.read[real]}; its hooks run once")
     if len(trail.read) >= MOST_FILES:
-        raise ConfigError(f"more than {MOST_FILES} files and folders are imported")
+        raise _ImportRefused(f"more than {MOST_FILES} files and folders are imported")
     trail.read[real] = origin
 
 
 def _folders(place: Path) -> Iterator[tuple[str, Stamp]]:
     """A folder and those in it, not deep: where a file of hooks could appear or go."""
-    if not place.is_dir():
+    if not os.path.isdir(place):
         return
     for count, (folder, below, _) in enumerate(os.walk(place)):
         depth = len(Path(folder).relative_to(place).parts)
@@ -194,8 +204,11 @@ def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...],
         line = document.place(path)[0]
         hint = "; ".join(filter(None, (error.hint, f"imported by {document.file}:{line}")))
         kind = PatternError if isinstance(error, PatternError) else ConfigError
-        return kind(error.message, file=error.file, line=error.line, column=error.column, path=error.path, hint=hint)
-    return document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
+        placed = kind(error.message, file=error.file, line=error.line, column=error.column, path=error.path, hint=hint)
+    else:
+        placed = document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
+    placed.source = error.source or document.file
+    return placed
 
 
 def _add(

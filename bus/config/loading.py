@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from bus.config.documents import load
+from bus.config.documents import Document, load, loads, read_file
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting, read_section
 from bus.config.trust import is_trusted, project_file
 from bus.config.validation import nearest, suggestion
 from bus.directories import config_file, directories
 from bus.errors import ConfigError
+from bus.hooksets.last_good import read_kept
 
 HARMLESS: Final = frozenset({"log_level"})
 """What a project's file may set in a folder that nobody trusts: a cloned repository must neither redirect events nor
@@ -36,7 +38,10 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Loaded:
-    """Settle every setting; ConfigError names the flag, variable or place of a bad value. None is a flag not given."""
+    """Settle every setting; ConfigError names the flag or variable of a bad value. None is a flag not given.
+
+    What is wrong with a file is among the warnings: no command stops working for a bad edit.
+    """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     origins = dict.fromkeys(NAMES, "default")
@@ -44,10 +49,10 @@ def load_settings(
     places = directories(environ, create=False)
     user = config_file(places.config)
     if user is not None:
-        _take_file(user, values, origins)
+        warnings += _take_user(user, values, origins, places.last_good)
     project = project_file(Path() if cwd is None else cwd, user=user)
     if project is not None and is_trusted(project, places.trust_file):
-        _take_file(project, values, origins)
+        warnings += _take_trusted(project, values, origins)
     elif project is not None:
         warnings += _take_untrusted(project, values, origins)
     warnings += _take_environment(environ, values, origins)
@@ -69,27 +74,64 @@ def _named(name: str, raw: object, origin: str) -> Any:  # noqa: ANN401 - the ty
         raise ConfigError(error.message, file=origin, path=name, hint=error.hint) from error
 
 
-def _take_file(path: Path, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None) -> bool:
-    """Lay a file's `settings:` over what is there; whether `only` kept something out."""
-    document = load(path)
-    raw = document.value.get("settings") if isinstance(document.value, dict) else None
-    found, problems = read_section(document, ("settings",), raw)
-    if problems:
-        raise problems[0]
-    for name, value in found.items():
-        if only is None or name in only:
-            values[name] = value
-            origins[name] = f"{path}:{document.place(('settings', name), key=True)[0]}"
-    return only is not None and any(name not in only for name in found)
+def _take_user(path: Path, values: dict[str, Any], origins: dict[str, str], folder: Path) -> list[str]:
+    """The user's settings that are in force: a file with errors changes none, and keeps no command from working."""
+    try:
+        text, rejected = _text_in_force(path, folder)
+        document = loads(text, file=str(path))
+    except ConfigError as error:
+        return [f"{error}; nothing of this file is in force"]
+    _, problems = _lay(document, values, origins)
+    return [*rejected, *(f"{problem}; this setting is left out" for problem in problems)]
+
+
+def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
+    """The text of the user's file that is in force, and what of the file is not; ConfigError where there is none."""
+    kept, real = read_kept(folder, path), os.path.realpath(path)
+    copy = kept.files.get(real) if kept is not None else None
+    if copy is None:
+        return read_file(path), []
+    with contextlib.suppress(ConfigError):
+        if read_file(path) == copy.text:
+            return copy.text, []
+    from bus.hooksets.files_in_force import file_in_force  # only where the file has changed: it brings every dialect
+
+    found = file_in_force(path, "user", folder)
+    return found.texts.get(real, copy.text), [one.text for one in found.rejected]
+
+
+def _take_trusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
+    """The settings of a project's file that the user trusts as it is."""
+    try:
+        _, problems = _lay(load(path), values, origins)
+    except ConfigError as error:
+        return [str(error)]
+    return [f"{problem}; this setting is left out" for problem in problems]
 
 
 def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
     """The harmless settings of a project's file in a folder that nobody trusts; it can break nothing here."""
     try:
-        ignored = _take_file(path, values, origins, HARMLESS)
+        ignored, problems = _lay(load(path), values, origins, HARMLESS)
     except ConfigError as error:
         return [f"{error} (ignored, since the folder is not trusted)"]
-    return [f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder"] if ignored else []
+    said = [f"{problem} (ignored, since the folder is not trusted)" for problem in problems]
+    if ignored:
+        said.append(f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder")
+    return said
+
+
+def _lay(
+    document: Document, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None
+) -> tuple[bool, list[ConfigError]]:
+    """Lay a file's `settings:` over what is there; whether `only` kept something out, and what is wrong with the others."""
+    raw = document.value.get("settings") if isinstance(document.value, dict) else None
+    found, problems = read_section(document, ("settings",), raw)
+    for name, value in found.items():
+        if only is None or name in only:
+            values[name] = value
+            origins[name] = f"{document.file}:{document.place(('settings', name), key=True)[0]}"
+    return only is not None and any(name not in only for name in found), problems
 
 
 def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> list[str]:

@@ -29,14 +29,14 @@ def whose(path: Path) -> tuple[Path, str]:
 
     Raises ConfigError where the file cannot be read.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         return _folder(path)
     return path, _named(path) or _content(load(path).value, path)
 
 
 def file_in(path: Path, dialect: str) -> Path:
     """The file that a dialect means by a folder; the folder itself where it reads folders."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return path
     names = CONFIG_NAMES if dialect == NATIVE else _IN_FOLDER.get(dialect, ())
     return next((path / name for name in names if (path / name).is_file()), path)

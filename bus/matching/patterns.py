@@ -20,6 +20,9 @@ _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
 _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?\[\]!:-]+")
 
+_SET: Final = re.compile(r"\[!?[^\[\]]+\]")
+"""A set of characters, as globs have it."""
+
 
 class Pattern(NamedTuple):
     """One event pattern: the type part, and the tool part of `tool:pre_execute:bash` (empty: any tool)."""
@@ -45,6 +48,9 @@ def parse_pattern(text: str) -> tuple[Pattern, ...]:
 def _parse_one(text: str) -> Pattern:
     if not text or not _PATTERN.fullmatch(text):
         raise PatternError(f"event pattern {text!r} is not a pattern", hint="write e.g. tool:pre_execute, tool:* or *")
+    if any(sign in _SET.sub("", text) for sign in "[]"):
+        hint = "a set is written [a-z]; without brackets the name is taken as it is"
+        raise PatternError(f"event pattern {text!r} has a bracket that is not closed", hint=hint)
     if text == "*":
         return Pattern("*", "")
     parts = text.split(":")

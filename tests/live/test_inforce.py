@@ -116,7 +116,7 @@ async def test_files_of_this_host_join_the_fleets_hooks(
 
         async def broken() -> bool:
             await become("fleet", "changed", "hacked")
-            return "the set that was in force stays" in caplog.text
+            return "the last good content stays in force" in caplog.text
 
         await until(broken, "it says what is wrong")
         user.write_text(rule("same", "fleet"))

@@ -255,7 +255,7 @@ def test_a_change_of_an_imported_file_is_seen(
     assert in_force(watcher) == ["exit 9", "own"]
     put(tmp_path, "later.json", "{")
     assert in_force(watcher) == ["exit 9", "own"], "broken while somebody edits it: what was in force stays"
-    assert "the set that was in force stays" in caplog.text
+    assert "the last good content stays in force" in caplog.text
     pigo.unlink()
     assert in_force(watcher) == ["own"], "taken away is another matter"
     put(tmp_path, "plugins/one/.claude-plugin/plugin.json", MANIFEST)

@@ -12,6 +12,7 @@ from bus.config.settings import DAY, MIB, NAMES, Settings, describe, parse_setti
 from bus.config.trust import trust
 from bus.directories import directories
 from bus.errors import ConfigError
+from bus.hooksets.files_in_force import file_in_force
 
 
 class Machine:
@@ -118,8 +119,25 @@ def test_a_bad_variable_is_named_and_no_secret_shown(machine: Machine, environ: 
 
 def test_a_bad_value_in_a_file_has_its_place(machine: Machine) -> None:
     machine.user.write_text("settings:\n  budget: 1\n  slost: 3\n")
-    with pytest.raises(ConfigError, match=r'fleethook\.yaml:3:3: unknown setting "slost"; did you mean "slots"\?'):
-        machine.load()
+    loaded = machine.load()
+    assert 'fleethook.yaml:3:3: unknown setting "slost"; did you mean "slots"?' in loaded.warnings[0]
+    assert loaded.settings.budget == 1, "the good ones of a file that was never in force count"
+
+
+@pytest.mark.req("X-10")
+@pytest.mark.parametrize(
+    "bad", ["settings: {namespace: other, slots: many}", "settings: {namespace: other}\nhooks: [", ""]
+)
+def test_the_last_good_settings_stay_in_force(machine: Machine, bad: str) -> None:
+    """Whatever is wrong with the file: a typo in a setting, one in a hook, a file that was cut off."""
+    machine.user.write_text("settings: {namespace: mine}\nhooks: [{on: '*', command: x}]\n")
+    file_in_force(machine.user, "user", directories(machine.environ).last_good)
+    machine.user.write_text(bad)
+    loaded = machine.load()
+    assert loaded.settings.namespace == "mine"
+    assert "the last good content stays in force" in loaded.warnings[0]
+    machine.user.write_text("settings: {namespace: other}\n")
+    assert (machine.load().settings.namespace, machine.load().warnings) == ("other", ())
 
 
 def test_a_bad_flag_is_named(machine: Machine) -> None:

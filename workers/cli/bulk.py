@@ -152,13 +152,9 @@ async def _followed(fleet: Context, links: Links, name: str, count: int, *, here
 
 def watcher_here(fleet: Context, links: Links) -> Watcher:
     """The hooks in force, as a worker on this machine sees them."""
-    from bus.directories import config_file
-    from bus.ids import host_name
     from bus.inforce import Watcher
 
-    places = fleet.directories()
-    user = config_file(places.config) or places.config / "fleethook.yaml"
-    return Watcher(links, fleet.keys(), host=host_name(), user_file=user, trust_file=places.trust_file)
+    return Watcher.here(links, fleet.keys(), fleet.directories())
 
 
 def _handed_over(fleet: Context) -> bool:

@@ -19,7 +19,7 @@ from bus.chain import evaluate
 from bus.config.settings import Settings
 from bus.connections import Links
 from bus.dialects import find as find_dialect
-from bus.directories import Directories, config_file
+from bus.directories import Directories
 from bus.errors import ConfigError, FleethookError
 from bus.ids import host_name
 from bus.inforce import Watcher
@@ -55,8 +55,7 @@ async def expected(
 ) -> Verdict | None:
     """What the rules in force here say to an agent's canary; None where that cannot be seen."""
     host, canary = settings.host or host_name(), made(agent, cwd)
-    user = config_file(places.config) or places.config / "fleethook.yaml"
-    watcher = Watcher(links, keys, host=host, user_file=user, trust_file=places.trust_file)
+    watcher = Watcher.here(links, keys, places, host)
     try:
         await watcher.refresh(force=True)
         event = find_dialect(agent).read(canary.event, json.dumps(canary.payload).encode(), host=host)

@@ -1,0 +1,120 @@
+"""How the text of one file is read: regular files of bounded size, with a stamp that shows a later change.
+
+Within `reading_as`, files are read as they were at another time: as their last good content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from stat import S_ISREG
+from typing import Final, NamedTuple
+
+from bus.config.jsonplaces import SPLIT
+from bus.errors import ConfigError
+
+TEXT_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes of one file."""
+
+Stamp = tuple[int, int, int]
+"""Time of change in nanoseconds, size, inode: another one is another content; zeros where nothing is there."""
+
+NOTHING: Final[Stamp] = (0, 0, 0)
+"""The stamp of what is not there."""
+
+
+class Source(NamedTuple):
+    """A file or folder that something was read from, as it was then."""
+
+    path: str
+    stamp: Stamp
+
+    def changed(self) -> bool:
+        """Whether it is another now."""
+        return stamp(self.path) != self.stamp
+
+
+gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
+"""Where `read_file` notes what it reads; see `documents.gathering`."""
+_instead: ContextVar[Mapping[str, str] | None] = ContextVar("instead", default=None)
+_texts: ContextVar[dict[str, str] | None] = ContextVar("texts", default=None)
+
+
+@contextmanager
+def reading_as(instead: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Reads the files of `instead` (real path -> text) as these texts; collects the text of every file that is read.
+
+    Both by real path.
+    """
+    texts: dict[str, str] = {}
+    tokens = _instead.set(instead), _texts.set(texts)
+    try:
+        yield texts
+    finally:
+        _instead.reset(tokens[0])
+        _texts.reset(tokens[1])
+
+
+def stamp(path: Path | str) -> Stamp:
+    """The stamp of a file or folder as it is now."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return NOTHING
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def is_gone(path: Path | str) -> bool:
+    """Whether nothing is there; what cannot be looked at, since a folder above is closed, is not gone."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def read_file(path: Path) -> str:
+    """The text of a regular file of at most 4 MiB; ConfigError says why it cannot be read."""
+    name = str(path)
+    files = gathered.get()
+    if files is not None:
+        files.setdefault(name, stamp(path))  # before it is read: what changes meanwhile is read again
+    instead, texts = _instead.get(), _texts.get()
+    if instead is None or texts is None:
+        return _disk_text(path, name)
+    real = os.path.realpath(path)
+    known = instead.get(real)
+    text = texts[real] = _disk_text(path, name) if known is None else known
+    return text
+
+
+def _disk_text(path: Path, name: str) -> str:
+    try:
+        # Non-blocking, so that a FIFO with no writer cannot hold a worker.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError("this is not a regular file", file=name)
+            raw = stream.read(TEXT_LIMIT + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=name) from error
+    except ValueError as error:  # a NUL in the path
+        raise ConfigError("cannot be read: the path is not valid", file=repr(name)) from error
+    if len(raw) > TEXT_LIMIT:
+        raise too_large(name)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = len(raw[raw.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8", "replace")) + 1
+        raise ConfigError("this is not UTF-8", file=name, line=line, column=column, hint="save it as UTF-8") from error
+
+
+def too_large(file: str) -> ConfigError:
+    """The error for a file above the limit."""
+    return ConfigError(f"the file is larger than {TEXT_LIMIT // (1024 * 1024)} MiB", file=file, hint=SPLIT)

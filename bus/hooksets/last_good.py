@@ -1,0 +1,108 @@
+"""The last good content of hook files, kept on disk: it stays in force while a file has errors, over every restart (X-10).
+
+One file (0600) for each hook file, which holds its text and the texts of what it imports; replaced in one step, under
+a lock, so that several processes agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.directories import make_private
+from bus.errors import ConfigError
+from bus.locks import write_private
+
+log = logging.getLogger("fleethook.hooks")
+
+_MOST_BYTES: Final = 512 * 1024 * 1024
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file's text as it is in force, and the errors that it had then: entries that were never in force."""
+
+    text: str
+    problems: tuple[str, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is in force of one hook file."""
+
+    path: str
+    """The hook file's real path."""
+    files: dict[str, Copy] = msgspec.field(default_factory=dict)
+    """By real path: the hook file itself, and every file that was read for it."""
+    digest: str = ""
+    """Of a project or a pinned import: what was trusted, by `trust.content_digest`."""
+    contents: dict[str, Any] | None = None
+    """Of a project or a pinned import: what is in force, as `contents.to_document` writes it."""
+    scripts: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of a project or a pinned import: by absolute path, the text of the scripts that its commands name, for the diff."""
+
+
+def kept_file(folder: Path, path: Path) -> Path:
+    """Where the last good content of a hook file is kept."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+    return folder / f"{name}.json"
+
+
+def read_kept(folder: Path, path: Path) -> Kept | None:
+    """What is kept of a hook file; None where nothing is, or nothing that can be read (which is logged)."""
+    place = kept_file(folder, path)
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.error("%s: the last good content of %s cannot be read: %s", place, path, error.strerror or error)
+        return None
+    try:
+        with os.fdopen(descriptor, "rb") as stream:
+            found = os.fstat(descriptor)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
+                log.error("%s: other users can write this file, so it is not used; remove it", place)
+                return None
+            kept = msgspec.json.decode(stream.read(_MOST_BYTES), type=Kept)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
+        return None
+    return kept if kept.path == os.path.realpath(path) else None
+
+
+def write_kept(folder: Path, kept: Kept) -> None:
+    """Keep it (0600), in one step; ConfigError where it cannot be written. Hold the lock (`locked`)."""
+    place = kept_file(folder, Path(kept.path))
+    try:
+        write_private(place, msgspec.json.encode(kept).decode())
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(place)) from error
+
+
+def forget(folder: Path, path: Path) -> None:
+    """Keep nothing of a hook file any more."""
+    with contextlib.suppress(OSError):
+        kept_file(folder, path).unlink()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within it, no other process changes what is kept; ConfigError where the folder cannot be used."""
+    make_private(folder, mend=True)
+    try:
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(folder / "lock")) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
