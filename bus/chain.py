@@ -42,7 +42,7 @@ _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 async def evaluate(
     event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = "",
     layers: Sequence[str] = (), again: bool = False, refit: Refit | None = None,
-    changes: Mapping[str, Any] | None = None, elsewhere: Elsewhere | None = None,
+    changes: Mapping[str, Any] | None = None, elsewhere: Elsewhere | None = None, notes: Sequence[str] = (),
 ) -> Verdict:  # fmt: skip
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
@@ -50,11 +50,12 @@ async def evaluate(
     is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the
     hooks that `refit` finds for the changed event (default: those that fit the original one).
     `again` says that an evaluator died on this request, so hooks may run a second time. `changes` are those that the
-    layers above these hooks made already; `elsewhere` asks for the part of the layers below them.
+    layers above these hooks made already; `elsewhere` asks for the part of the layers below them. `notes` go into the verdict.
     """
     start = time.monotonic()
     deadline = start + seconds
     tally = _Tally(event, changes or {})
+    tally.notes.extend(notes)
     stopped = False
     for together in _groups(hooks):
         if len(together) == 1:

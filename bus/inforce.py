@@ -108,7 +108,7 @@ class HookSet:
         except Exception:
             log.exception("event %s: its command cannot be read; each rule fails on it by its own policy", event.id)
             return found
-        if line.truncated:
+        if line.unread:
             return found
         return [
             hook for hook in found

@@ -21,6 +21,7 @@ from bus.hooks import Hook
 from bus.ids import consumer_name, host_name
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
+from bus.matching.rules import unread_notes
 from bus.requests import (
     Request,
     answer_call,
@@ -299,6 +300,7 @@ class Evaluator:
         verdict = await evaluate(
             event, hooks, run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
             again=again, refit=refit, elsewhere=elsewhere,
+            notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
         )  # fmt: skip
         self._stats[f"verdicts:{verdict.decision}"] += 1
         for part in verdict.parts:

@@ -20,6 +20,7 @@ from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import KEPT_MS, Keys
+from bus.matching.rules import unread_notes
 from bus.requests import read_event, read_request
 from bus.streams import Backoff, Consumer, Entry, call_all, checked
 from bus.verdicts import Verdict, bus_policy, failed
@@ -152,6 +153,7 @@ class HostWorker:
                 event, hooks, run, seconds=max(0.0, seconds * 0.9), policy=ask.policy, version=in_force.version,
                 layers=[layer for layer in in_force.layers if layer != "fleet"], changes=ask.changes,
                 refit=lambda changed: [hook for hook in in_force.blocking(changed) if hook.on_host],
+                notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
             )  # fmt: skip
         finally:
             await self._mark(event.id, event.parent, effects, str(self._clock.now()))

@@ -21,6 +21,7 @@ from bus.ids import event_id, host_name
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 from bus.matching.patterns import parse_pattern
+from bus.matching.rules import unread_notes
 from bus.runners import Outcome
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
@@ -126,6 +127,7 @@ async def try_event(
         verdict = await evaluate(
             event, fitting, _runner(posters, hooks, effects=effects), seconds=seconds, policy=policy,
             version=hooks.version, layers=hooks.layers, refit=hooks.blocking,
+            notes=unread_notes([hook.rule for hook in fitting if hook.rule is not None], event),
         )  # fmt: skip
     return fitting, verdict
 

@@ -14,7 +14,7 @@ from bus.events import Event
 from bus.matching.globs import compile_path_glob
 from bus.matching.paths import event_place, located
 from bus.matching.regexes import Regex, compile_regex
-from bus.shell import commands
+from bus.shell import commands_if_light
 
 _RULE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _FILES: Final = frozenset({"Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"})
@@ -75,8 +75,8 @@ def _runs(pattern: str, command: str) -> bool:
     regex = _wildcard(wanted)
     if regex.fullmatch(command.strip()):
         return True
-    seen = commands(command)
-    if seen.truncated or seen.incomplete:
+    seen = commands_if_light(command)  # in doubt the hook runs, as Claude Code has it
+    if seen is None or seen.stopped or seen.incomplete:
         return True
     program, _, rest = wanted.partition(" ")
     plain = program.rpartition("/")[2].lower() + (f" {rest}" if rest else "")

@@ -18,6 +18,7 @@ from bus.matching.statements import Destroyed, destroyed
 from bus.shell.commands import CHANGES, FORK_BOMB, Command, code_mark
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
+from bus.shell.wrappers import runs_code
 
 Touched = Literal["outside_project", "whole_project", "unset_variable"]
 
@@ -143,6 +144,21 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
     if match.code_from:
         return frozenset(code_mark(name) for name in match.code_from)
     return frozenset([CHANGES]) if match.changes or match.redirects_to else frozenset()
+
+
+def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
+    """Which of the raw names of a line (`bus.shell.raw`) is a program that `match` looks for; empty where none is.
+
+    Where it looks for what runs a program's output, the line has to name both.
+    """
+    if match.program:
+        exact = _exact(match.program)
+        globs = tuple(compile_text_glob(name) for name in match.program if name not in exact)
+        return lambda names: min(
+            exact.intersection(names) or [name for name in names for fits in globs if fits(name)], default=""
+        )
+    sources = frozenset(match.code_from)
+    return lambda names: min(sources.intersection(names), default="") if any(runs_code(name) for name in names) else ""
 
 
 def _exact(names: tuple[str, ...]) -> frozenset[str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from bus.errors import ConditionError
 from bus.events import Event
-from bus.matching.command_rules import CommandMatch, Fits, compile_command_match, marks_of
+from bus.matching.command_rules import CommandMatch, compile_command_match, finder_of, marks_of
 from bus.matching.globs import PathMatcher, compile_path_glob
 from bus.matching.paths import Place, event_place, is_outside, located
 from bus.matching.regexes import compile_regex
-from bus.shell import commands
+from bus.shell import Commands, commands
 from bus.verdicts import Decision
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
@@ -56,10 +55,16 @@ class Match(NamedTuple):
     """That a rule fits an event, and what of the event made it fit (cut to 120 characters; empty without conditions)."""
 
     what: str
+    doubt: str = ""
+    """Why the rule counts as fitting although that could not be checked."""
+
+
+TOO_LARGE: Final = "too large to be checked; split it"
+CANNOT_BE_READ: Final = "a part of the command cannot be read; write it in a simpler form"
 
 
 _Judge = Callable[[Event], Match | None]
-_Step = Callable[[Event], str | None]
+_Step = Callable[[Event], Match | None]
 
 
 def check_rule(rule: Rule) -> None:
@@ -68,10 +73,10 @@ def check_rule(rule: Rule) -> None:
 
 
 def judge(rule: Rule, event: Event) -> Match | None:
-    """Whether `rule` fits `event`, and by what.
+    """Whether `rule` fits `event`, and by what; PatternError where the rule is wrong.
 
-    PatternError where the rule is wrong; ConditionError where the command is longer than what is read of it and nothing
-    in the part that was read fits.
+    Of a command line that is too large for the budget or cannot be parsed, only the names in it are known
+    (`Commands.unread`): a rule that looks for a program of such a name fits, with the `doubt`, unless it allows.
     """
     return _compiled(rule)(event)
 
@@ -79,7 +84,7 @@ def judge(rule: Rule, event: Event) -> Match | None:
 def marks(rule: Rule) -> frozenset[str]:
     """The marks (`bus.shell.commands.marks`) of which a command has to have one for `rule` to fit; empty where it needs none.
 
-    What is too long to be read to its end may have any mark.
+    What was not read of a line may have any mark.
     """
     each = [marks_of(one) for one in rule.commands]
     return frozenset[str]().union(*each) if all(each) else frozenset()
@@ -98,13 +103,15 @@ def _compiled(rule: Rule) -> _Judge:
         steps.append(_command_step(rule.commands))
 
     def fits(event: Event) -> Match | None:
-        found = ""
+        found = Match("")
         for step in steps:
-            what = step(event)
-            if what is None:
+            match = step(event)
+            if match is None:
                 return None
-            found = what
-        return Match(found if len(found) <= _SHOWN else f"{found[: _SHOWN - 1]}…")
+            found = match
+        if found.doubt and rule.decision == "allow":
+            return None
+        return found if len(found.what) <= _SHOWN else found._replace(what=f"{found.what[: _SHOWN - 1]}…")
 
     return fits
 
@@ -112,37 +119,37 @@ def _compiled(rule: Rule) -> _Judge:
 def _text_step(patterns: tuple[str, ...]) -> _Step:
     regexes = tuple(compile_regex(pattern) for pattern in patterns)
 
-    def step(event: Event) -> str | None:
+    def step(event: Event) -> Match | None:
         text = event.input.get("command")
         if isinstance(text, str):
             for regex in regexes:
                 if regex.search(text) is not None:
-                    return text
+                    return Match(text)
         return None
 
     return step
 
 
 def _path_step(matchers: tuple[PathMatcher, ...]) -> _Step:
-    def step(event: Event) -> str | None:
+    def step(event: Event) -> Match | None:
         place: Place | None = None
         for path in _paths(event):
             place = place or event_place(event)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
                 if found is not None and any(fits(found, place) for fits in matchers):
-                    return path
+                    return Match(path)
         return None
 
     return step
 
 
-def _outside(event: Event) -> str | None:
+def _outside(event: Event) -> Match | None:
     for path in _paths(event):
         place = event_place(event)
         found = located(path, place)
         if found is not None and is_outside(found, place):
-            return path
+            return Match(path)
     return None
 
 
@@ -154,9 +161,10 @@ def _paths(event: Event) -> list[str]:
 
 
 def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
-    matchers: tuple[Fits, ...] = tuple(compile_command_match(one) for one in conditions)
+    matchers = tuple(compile_command_match(one) for one in conditions)
+    finders = tuple(finder_of(one) for one in conditions)
 
-    def step(event: Event) -> str | None:
+    def step(event: Event) -> Match | None:
         text = event.input.get("command")
         if not isinstance(text, str):
             return None
@@ -165,12 +173,25 @@ def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
         for command in line.items:
             for fits in matchers:
                 if fits(command, place):
-                    return command.line
-        if line.truncated:
-            raise ConditionError("the command is too long to be read to its end, and nothing in what was read fits")
-        return None
+                    return Match(command.line)
+        return next((Match(name, _doubt(line)) for find in finders if (name := find(line.unread))), None)
 
     return step
+
+
+def _doubt(line: Commands) -> str:
+    return TOO_LARGE if line.stopped else CANNOT_BE_READ
+
+
+def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
+    """What a verdict says of a command line that these rules could not read as a whole."""
+    text = event.input.get("command")
+    if not isinstance(text, str) or not any(rule.commands for rule in rules):
+        return ()
+    line = commands(text)
+    if line.stopped:
+        return (f"the command was not checked as a whole: {line.stopped}",)
+    return ("a part of the command could not be read and was not checked",) if line.incomplete else ()
 
 
 def _place(event: Event) -> Place:

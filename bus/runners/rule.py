@@ -25,6 +25,9 @@ class RuleRunner:
             return Outcome(failure=f"rule {hook.id!r} broke on this event: {type(error).__name__}")
         if match is None:
             return NOTHING
+        if match.doubt:
+            named = f"it names `{match.what}`, which rule {hook.id!r} looks for"
+            return Outcome(decision=rule.decision, reason=f"{match.doubt} ({named})")
         reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
         if match.what:
             reason = f"{reason.rstrip('.')} (matched: `{match.what}`)"

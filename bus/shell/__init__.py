@@ -10,30 +10,62 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.paths import changed
-from bus.shell.reader import MAX_COMMANDS, Found, Reader
+from bus.shell.raw import raw_names
+from bus.shell.reader import Found, Reader
 from bus.shell.words import UNKNOWN, UNSET, default_variables
 
-__all__ = ["MAX_LENGTH", "UNKNOWN", "UNSET", "Command", "Commands", "commands"]
+__all__ = ["MAX_LENGTH", "UNKNOWN", "UNSET", "Command", "Commands", "commands", "commands_if_light", "raw_names"]
 
-MAX_LENGTH: Final = 64 * 1024
-"""Characters that are read; what stands behind them is not seen, and `truncated` says so."""
+MAX_LENGTH: Final = FULL.length
+"""Characters that are read; of what is behind them only the names are seen, and `truncated` says so."""
 
 
 def commands(text: str) -> Commands:
-    """Every command that a shell would run for `text`; never raises, and parses the same text once (a small cache)."""
-    return _commands(text[:MAX_LENGTH], len(text) > MAX_LENGTH)
+    """Every command that a shell would run for `text`; never raises, and reads the same text once (a small cache).
+
+    Where a part is not read, for the budget (`bus.shell.budget`) or because it cannot be parsed, `unread` has the names
+    in it: a rule that looks for one of them counts as fitting (`bus.matching.rules`).
+    """
+    return commands_if_light(text) or _commands(text)
+
+
+def commands_if_light(text: str) -> Commands | None:
+    """As `commands`, within a few milliseconds; None for a line that may take longer."""
+    return None if len(text) > LIGHT.length else _light_commands(text)
 
 
 @lru_cache(maxsize=128)
-def _commands(text: str, cut: bool) -> Commands:
-    found = Found()
+def _light_commands(text: str) -> Commands | None:
+    found = _read(text, LIGHT)
+    return None if found.truncated else found
+
+
+@lru_cache(maxsize=32)
+def _commands(text: str) -> Commands:
+    return _read(text, FULL)
+
+
+def _read(text: str, limits: Limits) -> Commands:
+    budget = Budget(limits)
+    found = Found(budget)
     try:
-        Reader(found, default_variables(), ".").script(text, 0)
+        Reader(found, default_variables(), ".").script(text[: limits.length], 0)
     except RecursionError:  # capped above, but the caller's own stack may be deep already
-        found.incomplete = True
+        found.too_deep = True
+    if len(text) > limits.length:
+        budget.stop(f"it is longer than {limits.length} characters")
     seen = marks(found.items)
     if any(changed(one) for one in found.items):
         seen |= {CHANGES}
-    return Commands(tuple(found.items), cut or len(found.items) >= MAX_COMMANDS, found.incomplete, seen)
+    names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
+    return Commands(
+        items=tuple(found.items),
+        truncated=bool(budget.stopped),
+        incomplete=found.incomplete or found.too_deep,
+        marks=seen,
+        stopped=budget.stopped or ("it nests too deep" if found.too_deep else ""),
+        unread=names,
+    )

@@ -51,11 +51,15 @@ class Commands(NamedTuple):
 
     items: tuple[Command, ...] = ()
     truncated: bool = False
-    """Only the first 64 KiB (or 2000 commands) were read."""
+    """The budget was used up (`bus.shell.budget`): only a part was read."""
     incomplete: bool = False
     """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
     marks: frozenset[str] = frozenset()
     """What most rules can be told from: its programs, `code from curl`, `fork bomb` (`command_rules.marks_of`)."""
+    stopped: str = ""
+    """Why reading stopped before the end, in words that follow "the command": "it runs more than 2000 commands"."""
+    unread: frozenset[str] = frozenset()
+    """The raw names (`bus.shell.raw`) in what was not read; of the whole line where reading stopped before the end."""
 
 
 FORK_BOMB: Final = "fork bomb"

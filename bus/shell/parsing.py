@@ -1,22 +1,44 @@
-"""How a script's text becomes a syntax tree, within bounded time."""
+"""How a script's text becomes a syntax tree, within bounded time, and which parts of it the grammar could not read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
-    from tree_sitter import Parser, Tree
+    from tree_sitter import Node, Parser, Tree
 
-_PARSE_AT_ONCE: Final = 2048
-_PARSE_SECONDS: Final = 0.1
+_PARSE_AT_ONCE: Final = 512
+"""Bytes that are parsed without looking at the clock, which costs 30 microseconds."""
+PARSE_SECONDS: Final = 0.1
 """64 KiB of ordinary commands take 12 ms, of `a|a|a|…` a minute (measured)."""
+_MOST_REGIONS: Final = 64
 
 _WORD: Final = bytes(b"%+:^"[byte & 3] if byte >= 0x80 else byte for byte in range(256))
 """What stands for bytes outside of ASCII: to a shell they are parts of words and of no name, and so are these. The grammar's
 scanner reads beyond a table for such a character after a `{` and dies of it (tree-sitter-bash #337, seen with 0.25.1)."""
+
+_DESCRIPTOR: Final = re.compile(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
+"""`{fd}>file`, which the grammar does not know: bash opens the file and sets fd to its number."""
+_TEST: Final = re.compile(rb"(?<![^\s;&|({!])\[(?=\s)|(?<=\s)\](?![^\s;&|)}<>])")
+"""`[` and its `]` are words like any other; the grammar reads `[ -d / ] && rm x` as one division (0.25.1)."""
+_CONDITION: Final = re.compile(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
+_SIGN: Final = re.compile(rb"(?<=\s)[/~*+%-](?=\s)")
+"""An operand of one sign within `[[ … ]]`, which the grammar takes for an operator."""
+_EXTENDED: Final = re.compile(
+    rb"(?<=[^\s$;&|(){}<>=])[@!+?*]\([^()\s;&<>$`]*\)|(?<=\s)(?:[@+?*]|!(?=\([^\s()]*\|))\([^()\s;&<>$`]*\)"
+)
+"""`!(a|b)` and `*.@(js|ts)`: patterns of file names."""
+_OPERATORS: Final = re.compile(rb";;&|;&|<>")
+_PLAIN_OPERATORS: Final = {b";;&": b";; ", b";&": b";;", b"<>": b" >"}
+_STATEMENTS: Final = frozenset({
+    "program", "list", "pipeline", "subshell", "compound_statement", "do_group", "if_statement", "elif_clause",
+    "else_clause", "while_statement", "for_statement", "case_item", "ERROR", "command_substitution",
+    "process_substitution",
+})  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -27,16 +49,43 @@ def _new_parser() -> Callable[[], Parser]:
     return partial(tree_sitter.Parser, tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def syntax_tree(source: bytes) -> Tree | None:
+def syntax_tree(source: bytes, seconds: float = PARSE_SECONDS) -> Tree | None:
     """The syntax tree, or None where parsing takes too long: on long broken input its time grows with the square.
 
-    Its nodes give places in `source`; their own texts have other bytes where it is not ASCII.
+    Its nodes give places in `source`; their own texts have other bytes where it is not ASCII, and where bash knows more
+    than the grammar does.
     """
-    source = source.translate(_WORD)
+    plain = _plain(source.translate(_WORD))
+    tree = _parsed(plain, seconds)
+    if tree is None or not tree.root_node.has_error:
+        return tree
+    plainer = _EXTENDED.sub(_masked, _OPERATORS.sub(lambda match: _PLAIN_OPERATORS[match[0]], plain))
+    if plainer == plain:
+        return tree
+    other = _parsed(plainer, seconds)
+    return other if other is not None and not other.root_node.has_error else tree
+
+
+def _plain(source: bytes) -> bytes:
+    """`source` with what the grammar misreads replaced by words of the same length."""
+    if b"}>" in source or b"}<" in source:
+        source = _DESCRIPTOR.sub(lambda match: b" " * len(match[0]), source)
+    if b"[" in source:
+        source = _TEST.sub(b"_", source)
+        if b"[[" in source:
+            source = _CONDITION.sub(lambda match: _SIGN.sub(b"_", match[0]), source)
+    return source
+
+
+def _masked(match: re.Match[bytes]) -> bytes:
+    return b"_" * len(match[0])
+
+
+def _parsed(source: bytes, seconds: float) -> Tree | None:
     parser = _new_parser()()  # one for each text: a parser must not be shared by threads
     if len(source) <= _PARSE_AT_ONCE:
         return parser.parse(source)
-    deadline = monotonic() + _PARSE_SECONDS
+    deadline = monotonic() + seconds
     try:
         return parser.parse(
             lambda place, _point: source[place : place + 16384],
@@ -44,3 +93,21 @@ def syntax_tree(source: bytes) -> Tree | None:
         )
     except ValueError:  # what the parser raises when it is stopped
         return None
+
+
+def unread_regions(root: Node) -> list[tuple[int, int]] | None:
+    """Where the statements are (start and end) that the grammar could not read; None for very many."""
+    regions: dict[tuple[int, int], None] = {}
+    left = [root]
+    while left:
+        node = left.pop()
+        for child in node.children:
+            if child.is_error or child.is_missing:
+                # Within a statement an error may have changed what its other parts mean.
+                whole = child if child.is_error and node.type in _STATEMENTS else node
+                regions[whole.start_byte, whole.end_byte] = None
+                if len(regions) > _MOST_REGIONS:
+                    return None
+            elif child.has_error:
+                left.append(child)
+    return list(regions)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bus.shell.budget import Budget
 from bus.shell.commands import Command, printed, program_name
-from bus.shell.parsing import syntax_tree
+from bus.shell.parsing import syntax_tree, unread_regions
+from bus.shell.raw import raw_names
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
 from bus.shell.wrappers import Arg, Inner, inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
-_MAX_SCRIPT: Final = 64 * 1024
 MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
-MAX_COMMANDS: Final = 2000
 _MAX_NODES_DEEP: Final = 120
 """How deep syntax may nest before the rest is left out; Python's own stack ends not far beyond it."""
-_MAX_NESTED: Final = 256 * 1024
 
 _NOTHING: Final = Output()
 _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
@@ -28,13 +27,21 @@ _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])
 class Found:
     """What one line shares over all its scripts: the commands so far, the functions, and how deep the reader is."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.items: list[Command] = []
         self.functions: dict[str, tuple[Reader, Node]] = {}
         self.incomplete = False
+        self.unread: set[str] = set()
+        """The raw names (`bus.shell.raw`) of the parts that could not be parsed."""
         self.depth = 0
-        self.nested = 0
-        """Characters of all scripts in scripts."""
+        self.too_deep = False
+
+    def may_go_on(self) -> bool:
+        """Whether the budget and Python's stack allow to read a further part."""
+        if self.depth > _MAX_NODES_DEEP:
+            self.too_deep = True
+        return not self.too_deep and not self.budget.stopped
 
 
 class _Call(NamedTuple):
@@ -55,26 +62,32 @@ class Reader:
         self.scripts = scripts
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
-        self.scope = Scope(b"", variables, self._substituted)
+        self.scope = Scope(b"", variables, self._substituted, found.budget)
 
     def script(self, text: str, scripts: int) -> None:
         """Read `text` as a whole script."""
         self.scripts = scripts
         self.scope.source = clean(text).encode("utf-8", "replace")
-        tree = syntax_tree(self.scope.source)
+        tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:
-            self.found.incomplete = True
             self._rough(clean(text))
+            self.found.budget.stop("it takes too long to be parsed")
             return
-        self.found.incomplete = self.found.incomplete or tree.root_node.has_error
+        if tree.root_node.has_error:
+            self._note_unread(tree.root_node)
         self._visit(tree.root_node, _NOTHING)
+
+    def _note_unread(self, root: Node) -> None:
+        self.found.incomplete = True
+        source = self.scope.source
+        for start, end in unread_regions(root) or [(0, len(source))]:
+            self.found.unread |= raw_names(source[start:end].decode("utf-8", "replace"))
 
     # Statements ------------------------------------------------------------------------------------------------------
 
     def _visit(self, node: Node, stdin: Output) -> Output:
         """Read a statement; what it prints, where that can be told, and what it runs."""
-        if self.found.depth > _MAX_NODES_DEEP or len(self.found.items) >= MAX_COMMANDS:
-            self.found.incomplete = True
+        if not self.found.may_go_on():
             return _NOTHING
         self.found.depth += 1
         first = len(self.found.items)
@@ -162,8 +175,8 @@ class Reader:
         """`for x in a b`: in its body x is any of the values."""
         name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
         if name is not None:
-            texts = tuple(text for value in values for text in read_word(value, self.scope).texts)
-            self.scope.variables[self.scope.text(name)] = texts or (UNKNOWN,)
+            texts = [text for value in values for text in read_word(value, self.scope).texts]
+            self.scope.variables[self.scope.text(name)] = tuple(self.found.budget.cut(texts)) or (UNKNOWN,)
 
     def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
         """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
@@ -187,10 +200,11 @@ class Reader:
         # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
         texts = texts or ("",)
         if self.scope.text(node)[len(key) : len(key) + 2] == "+=":
-            texts = tuple(old + new for old in self.scope.variables.get(key, ("",)) for new in texts)[:8]
+            before = self.scope.variables.get(key, ("",))[: self.found.budget.limits.word // len(texts) + 1]
+            texts = tuple(old + new for old in before for new in texts)  # cut below, where they are too many
         elif name.type == "subscript":
             texts = self.scope.variables.get(key, ()) + texts
-        self.scope.variables[key] = texts[:64]
+        self.scope.variables[key] = tuple(self.found.budget.cut(texts))
         return ((key, texts[0]),)
 
     def _function(self, node: Node) -> None:
@@ -215,7 +229,7 @@ class Reader:
     def _rough(self, text: str) -> None:
         """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
         for part in _ROUGH_PART.findall(text):
-            if words := bare_words(part):
+            if words := bare_words(part, self.found.budget):
                 self._run([Arg(word) for word in words], _Call())
 
     # Simple commands -------------------------------------------------------------------------------------------------
@@ -242,6 +256,8 @@ class Reader:
             argv += [Arg(text, word.sources) for text in word.texts]
         call, more = self._redirections([*own, *redirects], stdin)
         argv += more
+        if argv and argv[0].text == "[":
+            argv = []  # it only tests, as `[[` does
         return self._run(argv, call._replace(assignments=tuple(assignments), piped_from=stdin.programs))
 
     def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[_Call, list[Arg]]:
@@ -287,8 +303,7 @@ class Reader:
 
     def _run(self, argv: list[Arg], call: _Call) -> str | None:
         """Note one command and read what it runs in turn; what it prints, where that can be told."""
-        if self.found.depth > _MAX_NODES_DEEP or len(self.found.items) >= MAX_COMMANDS:
-            self.found.incomplete = True
+        if not self.found.may_go_on() or not self.found.budget.take_command(len(argv)):
             return None
         if not argv:
             if call.redirects:
@@ -330,9 +345,9 @@ class Reader:
         return printed(program, words, call.stdin)
 
     def _nested(self, inner: Inner) -> None:
-        self.found.nested += len(inner.script or "")
-        if self.scripts >= MAX_SCRIPTS or self.found.nested > _MAX_NESTED:
-            self.found.incomplete = True
+        if self.scripts >= MAX_SCRIPTS:
+            self.found.too_deep = True
+        if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
             return
         variables = dict(self.scope.variables)
         if inner.parameters:
@@ -341,7 +356,7 @@ class Reader:
         reader = Reader(self.found, variables, "~" if inner.remote else self.directory)
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        reader.script(text[:_MAX_SCRIPT], self.scripts + 1)
+        reader.script(text, self.scripts + 1)
 
     def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> None:
         """Read a function's body once more with the arguments of this call."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice, product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from bus.shell.budget import Budget
 
 if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
     from tree_sitter import Node
@@ -16,14 +19,17 @@ UNSET: Final = "\x01"
 """Stands in a word for a variable that this line never sets: it comes from the environment, or is empty."""
 
 HIDDEN: Final = frozenset({UNKNOWN, UNSET})
-MAX_WORDS: Final = 64
-"""Most words that one word may become; further ones are dropped."""
 MAX_LENGTH: Final = 64 * 1024
 """Longest text, in characters, that one word may become; a longer one counts as not known."""
 
 _OPEN, _CLOSE, _COMMA = "\x02", "\x03", "\x04"  # unquoted braces, until they are expanded
 _TO_BRACES: Final = str.maketrans("{},", _OPEN + _CLOSE + _COMMA)
 _FROM_BRACES: Final = str.maketrans(_OPEN + _CLOSE + _COMMA, "{},")
+_BRACES: Final = re.compile(f"([{_OPEN}{_CLOSE}{_COMMA}])")
+_MAX_BRACES: Final = 32
+"""How deep braces may nest."""
+_UNCOUNTED: Final = 1 << 20
+"""Far more words than any limit allows; further factors make no difference."""
 _RESERVED: Final = re.compile("[\x00-\x04]")
 _ESCAPE: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
@@ -61,11 +67,16 @@ class Word(NamedTuple):
 class Scope:
     """Where words are read: the source, what the variables hold, and how to look into `$(…)`."""
 
-    __slots__ = ("origins", "source", "substitute", "variables")
+    __slots__ = ("budget", "origins", "source", "substitute", "variables")
 
     def __init__(
-        self, source: bytes, variables: dict[str, tuple[str, ...]], substitute: Callable[[Node], Output]
+        self,
+        source: bytes,
+        variables: dict[str, tuple[str, ...]],
+        substitute: Callable[[Node], Output],
+        budget: Budget,
     ) -> None:
+        self.budget = budget
         self.source = source
         self.variables = variables
         """By name; several values are those of an array, or of a loop's variable."""
@@ -101,13 +112,13 @@ def read_word(node: Node, scope: Scope) -> Word:
         return Word((_unescaped(text),))
     if kind in ("simple_expansion", "expansion"):
         values, sources = _expansion(node, scope)
-        return Word(tuple(field for value in values for field in value.split())[:MAX_WORDS], sources)
+        return Word(tuple(scope.budget.cut([field for value in values for field in value.split()])), sources)
     if kind == "command_substitution":
         output = scope.substitute(node)
-        fields = [UNKNOWN] if output.text is None else output.text.split()[:MAX_WORDS]
-        return Word(tuple(fields), output.programs)
+        fields = [UNKNOWN] if output.text is None else output.text.split()
+        return Word(tuple(scope.budget.cut(fields)), output.programs)
     pieces, sources = _values(node, scope)
-    texts = expand_braces(pieces)
+    texts = expand_braces(pieces, scope.budget)
     return Word(tuple(f"./{text}" for text in texts) if _quoted_tilde(node, scope) else tuple(texts), sources)
 
 
@@ -116,7 +127,7 @@ def read_text(node: Node, scope: Scope) -> Word:
     if node.type == "array":
         words = [read_word(child, scope) for child in node.named_children]
         return Word(
-            tuple(text for word in words for text in word.texts)[:MAX_WORDS],
+            tuple(scope.budget.cut([text for word in words for text in word.texts])),
             tuple(source for word in words for source in word.sources),
         )
     if node.type == "heredoc_body":
@@ -125,18 +136,28 @@ def read_text(node: Node, scope: Scope) -> Word:
     return Word(tuple(value.translate(_FROM_BRACES) for value in values), sources)
 
 
-def expand_braces(texts: Iterable[str]) -> list[str]:
-    """Expand the unquoted `{a,b}` in words; other braces stay as they are."""
+def expand_braces(texts: Iterable[str], budget: Budget) -> list[str]:
+    """Expand the unquoted `{a,b}` in words; other braces stay as they are, and so does what would become too many words.
+
+    The number of words is worked out before any is made.
+    """
     result: list[str] = []
     for text in texts:
         if _COMMA in text and _OPEN in text:
-            result.extend(one.translate(_FROM_BRACES) for one in islice(_expanded(text, 8), MAX_WORDS))
+            groups = _parse_braces(text)
+            count = _count(groups) if groups is not None else budget.limits.word + 1
+            if count > budget.limits.word:
+                budget.stop(f"braces in it become more than {budget.limits.word} words")
+            if not budget.take_text(count * len(text)):
+                result.append(text.translate(_FROM_BRACES))
+            else:
+                result.extend(one.translate(_FROM_BRACES) for one in _expanded(groups or []))
         else:
             result.append(text.translate(_FROM_BRACES))
-    return result[:MAX_WORDS]
+    return list(budget.cut(result))
 
 
-def bare_words(text: str) -> list[str]:
+def bare_words(text: str, budget: Budget) -> list[str]:
     """The words of a text that the parser could not read, roughly: quotes removed, braces expanded, `$x` unset."""
     words: list[str] = []
     for match in re.finditer(r"""(?:\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|[^\s'"\\])+""", text, re.DOTALL):
@@ -148,7 +169,7 @@ def bare_words(text: str) -> list[str]:
                 word += _named(_QUOTED_ESCAPE.sub(r"\1", piece.strip('"')))
             else:
                 word += _named(_ESCAPE.sub(r"\1", piece)).translate(_TO_BRACES)
-        words.extend(expand_braces([word]))
+        words.extend(expand_braces([word], budget))
     return words
 
 
@@ -157,30 +178,58 @@ def _named(text: str) -> str:
     return re.sub(r"\$(?:\w+|\{[^}]*\})", UNSET, text)
 
 
-def _expanded(text: str, depth: int) -> Iterable[str]:
-    start = text.find(_OPEN)
-    end, parts, level, begun = -1, [], 0, start + 1
-    for place in range(start, len(text)) if start >= 0 and depth else ():
-        sign = text[place]
-        if sign == _OPEN:
-            level += 1
-        elif sign == _COMMA and level == 1:
-            parts.append(text[begun:place])
-            begun = place + 1
-        elif sign == _CLOSE:
-            level -= 1
-            if level == 0:
-                parts.append(text[begun:place])
-                end = place
+_Sequence: TypeAlias = "list[str | list[_Sequence]]"
+"""A word: texts, and groups of which each is a list of alternatives, words themselves."""
+
+
+def _parse_braces(text: str) -> _Sequence | None:
+    """The braces of a word as a tree; None where they nest too deep to be of use to anybody."""
+    levels: list[list[_Sequence]] = [[[]]]  # of each open brace, its alternatives so far; the last one is being read
+    for piece in _BRACES.split(text):
+        if piece == _OPEN:
+            levels.append([[]])
+            if len(levels) > _MAX_BRACES:
+                return None
+        elif piece == _COMMA and len(levels) > 1:
+            levels[-1].append([])
+        elif piece == _CLOSE and len(levels) > 1:
+            alternatives = levels.pop()
+            if len(alternatives) > 1:
+                levels[-1][-1].append(alternatives)
+            else:  # `{}` and `{x}` stay as they are
+                levels[-1][-1].extend([_OPEN, *alternatives[0], _CLOSE])
+        elif piece:
+            levels[-1][-1].append(piece)
+    while len(levels) > 1:  # never closed
+        last = levels.pop()
+        levels[-1][-1].append(_OPEN)
+        for number, alternative in enumerate(last):
+            levels[-1][-1].extend([*([_COMMA] if number else []), *alternative])
+    return levels[0][0]
+
+
+def _count(sequence: _Sequence) -> int:
+    """How many words a sequence becomes."""
+    count = 1
+    for part in sequence:
+        if not isinstance(part, str):
+            count *= sum(map(_count, part))
+            if count > _UNCOUNTED:
                 break
-    if end < 0:
-        yield text
-        return
-    tails = list(islice(_expanded(text[end + 1 :], depth), MAX_WORDS))
-    for part in parts if len(parts) > 1 else [_OPEN.translate(_FROM_BRACES) + parts[0] + "}"]:
-        for middle in _expanded(part, depth - 1):
-            for tail in tails:
-                yield text[:start] + middle + tail
+    return count
+
+
+def _expanded(sequence: _Sequence) -> list[str]:
+    words, literal = [""], list[str]()
+    for part in sequence:
+        if isinstance(part, str):
+            literal.append(part)
+            continue
+        before, literal = "".join(literal), []
+        choices = [before + choice for alternative in part for choice in _expanded(alternative)]
+        words = [word + choice for word in words for choice in choices]
+    last = "".join(literal)
+    return [word + last for word in words]
 
 
 def _unescaped(text: str) -> str:
@@ -213,7 +262,7 @@ def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]
         known = output.text is not None and kind == "command_substitution"
         return ((output.text or "").rstrip("\n") if known else UNKNOWN,), output.programs
     if kind == "concatenation":
-        return _joined([_values(child, scope) for child in node.children])
+        return _joined([_values(child, scope) for child in node.children], scope)
     if kind == "arithmetic_expansion":
         return (UNKNOWN,), tuple(source for child in node.named_children for source in _values(child, scope)[1])
     if node.child_count and kind != "brace_expression":
@@ -229,12 +278,21 @@ def _quoted_tilde(node: Node, scope: Scope) -> bool:
     return node.type in ("raw_string", "string", "ansi_c_string") and scope.text(node).lstrip("$")[1:2] == "~"
 
 
-def _joined(pieces: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _joined(
+    pieces: list[tuple[tuple[str, ...], tuple[str, ...]]], scope: Scope
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     sources = tuple(source for _, piece in pieces for source in piece)
     choices = [values or ("",) for values, _ in pieces]
-    if sum(max(map(len, values)) for values in choices) > MAX_LENGTH:
+    length = sum(max(map(len, values)) for values in choices)
+    if length > MAX_LENGTH:
         return (UNKNOWN,), sources  # `x=$x$x` over and over
-    return tuple("".join(choice) for choice in islice(product(*choices), MAX_WORDS)), sources
+    most = scope.budget.limits.word
+    count = prod(map(len, choices))
+    if count > most:
+        scope.budget.stop(f"a word of it becomes more than {most} words")
+    if count > 1 and not scope.budget.take_text(min(count, most) * length):
+        return (UNKNOWN,), sources
+    return tuple("".join(choice) for choice in islice(product(*choices), most)), sources
 
 
 def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -259,7 +317,7 @@ def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str,
         pieces.append(_values(child, scope))
         place = child.end_byte
     literal(end)
-    return _joined(pieces)
+    return _joined(pieces, scope)
 
 
 def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:

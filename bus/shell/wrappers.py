@@ -30,6 +30,7 @@ class Inner(NamedTuple):
 
 SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
 _INTERPRETER: Final = re.compile(r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|osascript|pwsh)[\d.]*")
+_RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
 _CODE_OPTIONS: Final = frozenset({"-c", "-e", "-r", "-p", "-E", "--eval", "--print", "--run"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 
@@ -91,6 +92,11 @@ _SSH_VALUES: Final = frozenset(
     ]
 )  # fmt: skip
 _SHELL_VALUES: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+
+
+def runs_code(program: str) -> bool:
+    """Whether a program may run what it reads as code: a shell, another interpreter, `eval`, `source`, `xargs`."""
+    return program in SHELLS or program in _RUN_CODE or _INTERPRETER.fullmatch(program) is not None
 
 
 def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:

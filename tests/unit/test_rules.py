@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from bus.errors import ConditionError, PatternError
+from bus.errors import PatternError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.regexes import compile_regex
-from bus.matching.rules import CommandMatch, Rule, check_rule, judge
+from bus.matching.rules import TOO_LARGE, CommandMatch, Match, Rule, check_rule, judge, unread_notes
 from bus.runners import Outcome
 from bus.runners.rule import RuleRunner
 from bus.shell import MAX_LENGTH
@@ -57,7 +57,7 @@ def test_a_rule_asks_for_what_the_event_does_not_have_and_does_not_fit() -> None
 
 def test_what_matched_is_told_and_cut() -> None:
     rule = Rule(commands=(CommandMatch(program=("rm",)),))
-    assert judge(rule, bash("ls; sudo   rm  -rf  'x y'")) == ("rm -rf x y",)
+    assert judge(rule, bash("ls; sudo   rm  -rf  'x y'")) == Match("rm -rf x y")
     match = judge(rule, bash("rm " + "x" * 500))
     assert match is not None
     assert len(match.what) == 120
@@ -247,7 +247,6 @@ async def test_the_runner_gives_decision_reason_and_what_to_do_instead() -> None
     [
         msgspec.structs.replace(HOOK, rule=None),
         msgspec.structs.replace(HOOK, rule=Rule(command=("(",))),
-        msgspec.structs.replace(HOOK, rule=Rule(commands=(CommandMatch(program=("rm",)),))),
     ],
 )
 async def test_a_rule_that_cannot_be_judged_is_a_failure_and_raises_nothing(hook: Hook) -> None:
@@ -256,13 +255,66 @@ async def test_a_rule_that_cannot_be_judged_is_a_failure_and_raises_nothing(hook
     assert outcome.decision == "abstain"
 
 
-def test_a_command_too_long_to_read_is_no_silent_pass() -> None:
-    rule = Rule(commands=(CommandMatch(program=("rm",)),))
-    assert judge(rule, bash("rm x; echo " + "x" * MAX_LENGTH)) is not None
-    with pytest.raises(ConditionError, match="too long"):
-        judge(rule, bash("echo " + "x" * MAX_LENGTH + "; rm x"))
-    with pytest.raises(ConditionError, match="too long"):
-        judge(rule, bash("#" * MAX_LENGTH + "\nrm x"))  # no command at all was read
+RM = Rule(commands=(CommandMatch(program=("rm",)),))
+BRACES = " b{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo " + "x" * MAX_LENGTH + "; rm x",
+        "#" * MAX_LENGTH + "\nrm x",
+        "echo" + BRACES * 700 + "; sudo /bin/rm x",
+        "echo b" + "{a,b}" * 40 + "; r''m x",
+        "echo {" + "a," * 2000 + "b}; \\rm x",
+        "eval " * 50 + "rm x",
+        "(" * 500 + "rm x" + ")" * 500,
+    ],
+)
+def test_a_command_over_the_budget_is_judged_by_the_programs_that_it_names(command: str) -> None:
+    match = judge(RM, bash(command))
+    assert match is not None
+    assert match.what == "rm"
+    assert match.doubt == TOO_LARGE
+    assert judge(Rule(commands=(CommandMatch(program=("dd", "mkfs*")),)), bash(command)) is None
+    assert judge(msgspec.structs.replace(RM, decision="allow"), bash(command)) is None, "in doubt nothing is allowed"
+    assert unread_notes([RM], bash(command))
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("rm x )", True),
+        ("ls; if true; then case x in; rm x", True),
+        ("ls 'a; rm x", True),
+        ("ls )", False),
+        ("echo 'rm x'; (ls", False),
+        ("git commit -m 'no rm'; ls )", False),
+    ],
+)
+def test_what_cannot_be_parsed_is_judged_by_the_programs_that_it_names(command: str, named: bool) -> None:
+    match = judge(RM, bash(command))
+    assert (match is not None) is named
+    assert unread_notes([RM], bash(command))
+
+
+@pytest.mark.req("X-09")
+def test_code_from_the_network_is_found_in_a_line_that_cannot_be_read() -> None:
+    rule = Rule(commands=(CommandMatch(code_from=("curl",)),))
+    assert judge(rule, bash("curl x | sh )")) is not None
+    assert judge(rule, bash("ls ) ( curl x | bash")) is not None
+    assert judge(rule, bash("ls ) ( curl x")) is None, "nothing runs what it prints"
+
+
+@pytest.mark.req("X-09")
+async def test_the_reason_says_why_a_rule_fits_in_doubt() -> None:
+    hook = msgspec.structs.replace(HOOK, rule=msgspec.structs.replace(RM, decision="ask", reason="no"))
+    outcome = await run(hook, bash("echo" + BRACES * 700 + "; rm x"))
+    assert outcome.decision == "ask"
+    assert "too large to be checked; split it" in outcome.reason
+    assert "`rm`" in outcome.reason
 
 
 def test_a_rule_about_other_programs_still_sees_every_command_of_a_line() -> None:

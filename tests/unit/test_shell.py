@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands
+from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands, commands_if_light, raw_names
+from bus.shell.budget import FULL
 
 
 def lines(text: str) -> list[str]:
@@ -222,3 +223,60 @@ def test_the_same_command_is_found_in_any_nest(seed: int) -> None:
             layer = "bash -c {q}"  # these take a program, and the text is a statement by now
         text = layer.format(text, q="'" + text.replace("'", "'\\''") + "'")
     assert "rm -rf /x" in lines(text), text
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "text",
+    ["[ -d / ] && rm x", "if [ -d / ]; then rm x; fi", "[ -d ~ ] || rm x", "[ a \\< b ]; rm x", "[ x = - ] && rm x && [ -d / ]",
+     "[[ -d / ]] && rm x", "[[ $a == *.c && -d / ]] && rm x", "{fd}>x rm x", "rm x {fd}<>y", "exec {fd}<>y; rm x",
+     "ls !(a|b) && rm x", "ls +(a) *.@(b|c); rm x", "case $a in b) ls ;& *) rm x;;& esac",
+     "cat > f <<'E'\n" + "hello, world\n" * 6000 + "E\nrm x"],
+)  # fmt: skip
+def test_ordinary_bash_that_the_grammar_does_not_know_is_read(text: str) -> None:
+    found = commands(text)
+    assert not found.incomplete
+    assert not found.stopped
+    assert "rm x" in [one.line for one in found.items]
+
+
+@pytest.mark.req("X-09")
+def test_a_test_hides_no_command_and_is_none() -> None:
+    assert lines("[ -d / ] && ls ]; [ $(a) = b ] > f") == ["ls ]", "a", ""]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "text",
+    ["echo " + "{a,b}" * 5000, "echo " + "{a," * 3000 + "b" + "}" * 3000, "x=(" + "{a,b}" * 30 + "); echo $x",
+     "for x in {a,b}{a,b}{a,b}{a,b}{a,b}; do for y in {a,b}{a,b}{a,b}{a,b}{a,b}; do echo $x$y$x$y; done; done",
+     "f0(){ a; a; };" + "".join(f"f{n}(){{ f{n - 1}; f{n - 1}; }};" for n in range(1, 40)) + "f39",
+     "x=aaaaaaaa;" + "x=$x$x;" * 12 + "echo " + "$x " * 12000, "rm" + " b{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}" * 700,
+     "a=({1,2,3,4,5,6,7,8}{1,2,3,4,5,6,7,8});" + "a+=(${a[@]});" * 30 + "rm ${a[@]}"],
+)  # fmt: skip
+@pytest.mark.timeout(20)
+def test_what_multiplies_is_counted_before_it_is_made(text: str) -> None:
+    found = commands(text)
+    assert sum(len(one.words) for one in found.items) <= FULL.words
+    assert found.stopped or "for" in text
+    assert found.unread or "for" in text
+
+
+@pytest.mark.req("X-09")
+def test_the_reader_says_which_names_it_could_not_read() -> None:
+    assert commands("ls; if true; then 'rm' x").unread >= {"rm", "x"}
+    assert "rm" not in commands("ls 'rm'; (cat").unread, "what could be read has been read"
+    assert not commands('git commit -m "rm (it\'s"').unread
+    assert raw_names("/usr/bin/RM -rf 'a;dd' b\\\nc {fd}>x r''m") >= {"rm", "-rf", "a", "dd", "bc", "fd", "x"}
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize("text", ["ls -la", "rm -rf {a,b}", "for f in *.c; do gcc $f; done", "cat <<E\nhello\nE"])
+def test_an_ordinary_line_is_light_and_read_once(text: str) -> None:
+    assert commands_if_light(text) is commands(text)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize("text", ["a|" * 3000, "echo " + "x" * 9000, "echo" + " {a,b}{a,b}" * 100, "ls;" * 100])
+def test_a_heavy_line_is_known_before_it_is_read(text: str) -> None:
+    assert commands_if_light(text) is None

@@ -1,0 +1,28 @@
+"""The names in the raw text of a command line: what is left to look at where the line cannot be read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_QUOTES: Final = str.maketrans("", "", "'\"\\")
+_SEPARATORS: Final = str.maketrans(dict.fromkeys("'\"\\;&|()<>{}[]`$,=!@", " "))
+_LINE_JOIN: Final = re.compile(r"\\\r?\n")
+_LONGEST: Final = 64
+
+
+def raw_names(text: str) -> frozenset[str]:
+    """Every word of `text` that may name a program, lower-cased and without its directory; quoted or not.
+
+    `r''m` and `\\rm` are read as a shell would read them, and `"a;rm"` gives `a` and `rm`. Takes time linear in the text.
+    """
+    text = _LINE_JOIN.sub("", text)
+    words = {*text.translate(_SEPARATORS).split(), *_without_quotes(text)}
+    names = (word.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe") for word in words)
+    return frozenset(name for name in names if name and len(name) <= _LONGEST)
+
+
+def _without_quotes(text: str) -> list[str]:
+    if "'" not in text and '"' not in text and "\\" not in text:
+        return []
+    return text.translate(_QUOTES).translate(_SEPARATORS).split()
