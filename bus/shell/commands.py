@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from bus.shell.words import UNKNOWN, Output, is_hidden, shown
-from bus.shell.wrappers import find_roots, found_below
+from bus.shell.batches import find_roots, found_below
+from bus.shell.words import MAX_LENGTH, UNKNOWN, Output, ansi_c, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
+_CONVERSION: Final = re.compile(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -94,15 +96,9 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program == "echo":
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
         text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)
-        return text.replace("\\n", "\n") if escapes else text
+        return _decoded(text) if escapes or "\\n" in text else text
     if program == "printf":
-        words = words[1:] if words[:1] == ("--",) else words
-        if not words:
-            return None
-        text = words[0].replace("\\n", "\n").replace("%s", "%s" if len(words) > 1 else "")
-        for word in words[1:]:
-            text = text.replace("%s", word, 1) if "%s" in text else f"{text} {word}"
-        return text
+        return _formatted(words[1:] if words[:1] == ("--",) else words)
     if program == "pwd":
         return "."
     if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
@@ -120,3 +116,29 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program in _FILTERS and stdin.text is not None and (program == "tee" or is_hidden(stdin.text)):
         return stdin.text
     return None
+
+
+def _decoded(text: str) -> str:
+    """A text with its escapes read; a NUL, which ends a word for `xargs -0`, as a line end."""
+    return (
+        ansi_c(text.replace("\\0", "\n") if text.endswith("\\0") or "\\0\\" in text else text) if "\\" in text else text
+    )
+
+
+def _formatted(words: tuple[str, ...]) -> str | None:
+    """What `printf` prints, roughly: every conversion takes the next argument as it is."""
+    if not words or words[0] == "-v":
+        return None
+    form, rest = _decoded(words[0]), list(words[1:])
+    text = ""
+    while True:
+        pieces = _CONVERSION.split(form)
+        for place, piece in enumerate(pieces):
+            if piece == "%%":
+                text += "%"
+            elif place % 2 == 0:
+                text += piece
+            elif rest:
+                text += _decoded(rest.pop(0)) if piece == "%b" else rest.pop(0)
+        if not rest or len(pieces) < 2 or len(text) > MAX_LENGTH:
+            return " ".join([text, *rest])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bus.shell.batches import find_roots
 from bus.shell.commands import Command
-from bus.shell.wrappers import find_roots
 
 _VALUES: Final[dict[str, frozenset[str]]] = {
     "chmod": frozenset({"--reference"}),

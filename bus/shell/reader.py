@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.shell.budget import Budget
 from bus.shell.commands import Command, printed, program_name
+from bus.shell.inner import Arg, Inner
 from bus.shell.parsing import syntax_tree, unread_regions
 from bus.shell.raw import raw_names
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
-from bus.shell.wrappers import Arg, Inner, inner_calls
+from bus.shell.wrappers import inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -64,8 +65,8 @@ class Reader:
         """The functions whose bodies are being read, innermost last."""
         self.scope = Scope(b"", variables, self._substituted, found.budget)
 
-    def script(self, text: str, scripts: int) -> None:
-        """Read `text` as a whole script."""
+    def script(self, text: str, scripts: int, stdin: Output = _NOTHING) -> None:
+        """Read `text` as a whole script, whose standard input is `stdin`."""
         self.scripts = scripts
         self.scope.source = clean(text).encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
@@ -75,7 +76,7 @@ class Reader:
             return
         if tree.root_node.has_error:
             self._note_unread(tree.root_node)
-        self._visit(tree.root_node, _NOTHING)
+        self._visit(tree.root_node, stdin)
 
     def _note_unread(self, root: Node) -> None:
         self.found.incomplete = True
@@ -254,6 +255,8 @@ class Reader:
                 continue
             word = read_word(child.children[0] if kind == "command_name" else child, self.scope)
             argv += [Arg(text, word.sources) for text in word.texts]
+        if redirects and self.scope.source[node.end_byte : redirects[0].start_byte].strip() == b"-":
+            argv.append(Arg("-"))  # `python3 - <<EOF`: in no node of the tree
         call, more = self._redirections([*own, *redirects], stdin)
         argv += more
         if argv and argv[0].text == "[":
@@ -328,10 +331,10 @@ class Reader:
         for one in inner:
             first = len(self.found.items)
             if one.argv:
-                self._run(list(one.argv), call)
+                self._within(one, call)
                 continue
             if one.script is not None:
-                self._nested(one)
+                self._nested(one, call.stdin)
             # Text from a program inside a script that is otherwise known is an argument, unless it names what runs.
             partly = one.script is not None and UNKNOWN in one.script
             if not partly or any(below.program == UNKNOWN for below in self.found.items[first:]):
@@ -344,7 +347,16 @@ class Reader:
         self.found.depth -= 1
         return printed(program, words, call.stdin)
 
-    def _nested(self, inner: Inner) -> None:
+    def _within(self, inner: Inner, call: _Call) -> None:
+        """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
+        directory = self.directory
+        if inner.directory:
+            self.directory = self._directory(inner.directory)
+        self._run(list(inner.argv), call)
+        if inner.directory:
+            self.directory = directory
+
+    def _nested(self, inner: Inner, stdin: Output) -> None:
         if self.scripts >= MAX_SCRIPTS:
             self.found.too_deep = True
         if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
@@ -353,10 +365,11 @@ class Reader:
         if inner.parameters:
             variables |= {str(place): (text,) for place, text in enumerate(inner.parameters)}
             variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
-        reader = Reader(self.found, variables, "~" if inner.remote else self.directory)
+        directory = self._directory(inner.directory) if inner.directory else self.directory
+        reader = Reader(self.found, variables, "~" if inner.remote else directory)
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        reader.script(text, self.scripts + 1)
+        reader.script(text, self.scripts + 1, stdin if stdin.text != inner.script else _NOTHING)
 
     def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> None:
         """Read a function's body once more with the arguments of this call."""
@@ -372,10 +385,14 @@ class Reader:
         target = next((word for word in words if word == "-" or not word.startswith("-")), "~")
         if program == "popd" or target == "-" or target.startswith("+"):
             self.directory = UNKNOWN
-        elif target.startswith(("/", "~", UNKNOWN, UNSET)):
-            self.directory = target
         else:
-            self.directory = target if self.directory == "." else f"{self.directory}/{target}"
+            self.directory = self._directory(target)
+
+    def _directory(self, target: str) -> str:
+        """A directory as it is seen from the line's own."""
+        if target.startswith(("/", "~", UNKNOWN, UNSET)) or self.directory == ".":
+            return target
+        return f"{self.directory}/{target}"
 
     def _emit(self, command: Command) -> None:
         self.found.items.append(command)

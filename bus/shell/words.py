@@ -47,6 +47,14 @@ _ANSI_NAMES: Final = {
     "t": "\t",
     "v": "\v",
 }
+_KNOWN: Final[dict[str, tuple[str, ...]]] = {
+    "HOME": ("~",),
+    "PWD": (".",),
+    "TMPDIR": ("/tmp",),  # noqa: S108  (a name in what is read)
+    "SHELL": ("/bin/sh",),
+    "BASH": ("/bin/bash",),
+    "0": ("bash",),
+}
 _SPECIAL: Final = frozenset("@*#?$!-_0123456789")
 
 
@@ -369,4 +377,4 @@ def _character(number: int) -> str:
 
 def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
     """The variables that are known without running anything: HOME is written `~`, and PWD `.`."""
-    return {"HOME": ("~",), "PWD": (".",)} | dict(more or {})
+    return {**_KNOWN, **(more or {})}

@@ -1,37 +1,18 @@
-"""Which programs run other programs, and where in their arguments those stand: sudo, env, xargs, find, bash -c, ssh …"""
+"""Which programs run other programs, and where in their arguments those are: sudo, env, nice, docker run -v, npx …"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bus.shell.words import UNKNOWN, Output
+from bus.shell.batches import BATCHES
+from bus.shell.containers import CONTAINERS
+from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
+from bus.shell.interpreters import find_interpreter
+from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
+from bus.shell.words import Output
 
-
-class Arg(NamedTuple):
-    """One argument as the program gets it, and the programs whose output is part of it."""
-
-    text: str
-    sources: tuple[str, ...] = ()
-
-
-class Inner(NamedTuple):
-    """A command inside a command: its arguments, or a script's text; `sources` are the programs that wrote the script."""
-
-    argv: tuple[Arg, ...] = ()
-    script: str | None = None
-    sources: tuple[str, ...] = ()
-    parameters: tuple[str, ...] = ()
-    """What `$0`, `$1` … are in the script."""
-    remote: bool = False
-    """It runs on another machine, in the home directory there."""
-
-
-SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|osascript|pwsh)[\d.]*")
-_RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
-_CODE_OPTIONS: Final = frozenset({"-c", "-e", "-r", "-p", "-E", "--eval", "--print", "--run"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
@@ -42,299 +23,203 @@ class _Wrapper(NamedTuple):
     """Arguments of its own before the command."""
     silent: frozenset[str] = frozenset()
     """Options with which it runs nothing."""
+    shell: frozenset[str] = frozenset()
+    """Options with which a shell runs the command, or what comes from standard input."""
+    directory: frozenset[str] = frozenset()
+    """Options whose value is the directory of the command."""
+    verbs: frozenset[str] = frozenset()
+    """Its subcommands that run a command; with any other it runs none."""
+    script: frozenset[str] = frozenset()
+    """Options whose value is a script."""
+    dashes: bool = False
+    """The command is what follows `--`."""
 
 
-def _wrapper(values: str = "", operands: int = 0, silent: str = "") -> _Wrapper:
-    return _Wrapper(frozenset(values.split()), operands, frozenset(silent.split()))
+def _wrapper(
+    values: str = "",
+    operands: int = 0,
+    silent: str = "",
+    *,
+    as_shell: str = "",
+    directory: str = "",
+    verbs: str = "",
+    script: str = "",
+    dashes: bool = False,
+) -> _Wrapper:
+    return _Wrapper(
+        values=names(f"{values} {directory} {script}"),
+        operands=operands,
+        silent=names(silent),
+        shell=names(as_shell),
+        directory=names(directory),
+        verbs=names(verbs),
+        script=names(script),
+        dashes=dashes,
+    )
 
 
 _PLAIN: Final = _wrapper()
-_SUDO: Final = _wrapper(
-    "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --close-from --role --type --chdir --chroot",
-    silent="-l -v -k -K --list --validate",
+_PYTHON_RUN: Final = (
+    "--with --python -p --project --env-file --extra --group --index --with-requirements -n --name -e --package"
 )
 _WRAPPERS: Final[dict[str, _Wrapper]] = {
-    "sudo": _SUDO,
-    "doas": _wrapper("-u -C"),
-    "env": _wrapper("-u -C --unset --chdir"),
+    "sudo": _wrapper(
+        "-u -g -h -p -C -r -t -T -U -R --user --group --host --prompt --close-from --role --type --chroot --other-user",
+        silent="-l -v -k -K -e --list --validate --edit",
+        as_shell="-s -i --shell --login",
+        directory="-D --chdir",
+    ),
+    "doas": _wrapper("-u -C -a", silent="-L", as_shell="-s"),
+    "pkexec": _wrapper("--user -u", silent="--version --help"),
+    "run0": _wrapper("-u -g --user --group --unit --property --nice --slice", directory="-D --chdir"),
+    "gosu": _wrapper(operands=1),
+    "su-exec": _wrapper(operands=1),
+    "setpriv": _wrapper("--reuid --regid --groups --bounding-set --inh-caps --securebits --selinux-label"),
+    "env": _wrapper("-u --unset -a --argv0", directory="-C --chdir"),
     "command": _wrapper(silent="-v -V"),
     "exec": _wrapper("-a"),
     "nice": _wrapper("-n --adjustment"),
-    "ionice": _wrapper("-c -n --class --classdata", silent="-p"),
+    "ionice": _wrapper("-c -n --class --classdata", silent="-p --pid"),
     "time": _wrapper("-f -o --format --output"),
+    "gtime": _wrapper("-f -o --format --output"),
     "timeout": _wrapper("-k -s --kill-after --signal", 1),
     "gtimeout": _wrapper("-k -s --kill-after --signal", 1),
     "stdbuf": _wrapper("-i -o -e --input --output --error"),
     "taskset": _wrapper(operands=1, silent="-p"),
-    "chrt": _wrapper(operands=1, silent="-p"),
-    "strace": _wrapper("-o -e -p -s -u -E -I -a -O -S -P -X"),
+    "chrt": _wrapper("-T -P -D", operands=1, silent="-p"),
+    "numactl": _wrapper("-m -N -C -i -p --membind --cpunodebind --physcpubind"),
+    "prlimit": _wrapper(silent="--pid -p"),
+    "strace": _wrapper("-o -e -p -s -u -E -I -a -O -S -P -X -b"),
+    "ltrace": _wrapper("-o -e -p -s -u -a -F -l -n -x"),
+    "perf": _wrapper("-e -o -F -g -r --event --output", verbs="stat record trace"),
+    "valgrind": _wrapper(),
+    "catchsegv": _PLAIN,
     "chroot": _wrapper(operands=1),
     "nsenter": _wrapper("-t -S -G --target --setuid --setgid"),
-    "unshare": _wrapper("-S -G -R -w --setuid --setgid --root --wd"),
+    "unshare": _wrapper("-S -G -R --setuid --setgid --root", directory="-w --wd"),
+    "firejail": _PLAIN,
+    "cgexec": _wrapper("-g"),
     "caffeinate": _wrapper("-t -w"),
-    "runuser": _wrapper("-u -g -G --user --group"),
-    "systemd-run": _wrapper("-p -u -E -M -H --unit --property --setenv --slice"),
+    "systemd-run": _wrapper(
+        "-p -u -E -M -H --unit --property --setenv --slice --description --uid --gid --nice --machine --host --on-active"
+        " --on-boot --on-startup --on-calendar --timer-property --service-type",
+        directory="--working-directory",
+    ),
+    "systemd-inhibit": _wrapper("--what --who --why --mode"),
     "xvfb-run": _wrapper("-n -s -e -f -p -w --server-args --server-num"),
-    **dict.fromkeys(["nohup", "setsid", "builtin", "busybox", "toybox", "coproc", "unbuffer", "noglob"], _PLAIN),
+    "sshpass": _wrapper("-p -f -d -P"),
+    "dotenv": _wrapper("-f -e -c --file", verbs=""),
+    "op": _wrapper("--env-file --account", verbs="run"),
+    "doppler": _wrapper("-p -c -t --project --config --token", verbs="run", script="--command"),
+    "infisical": _wrapper("--env --path --projectId", verbs="run", script="--command"),
+    "aws-vault": _wrapper("-d --duration --region -t", operands=1, verbs="exec"),
+    "chamber": _wrapper(operands=1, verbs="exec"),
+    "direnv": _wrapper(operands=1, verbs="exec"),
+    "mise": _wrapper("-c --command -j --jobs", verbs="exec x", script="-c --command", directory="-C --cd", dashes=True),
+    "rtx": _wrapper("-c --command", verbs="exec x", script="-c --command", dashes=True),
+    "asdf": _wrapper(verbs="exec"),
+    "rbenv": _wrapper(verbs="exec"),
+    "pyenv": _wrapper(verbs="exec"),
+    "nodenv": _wrapper(verbs="exec"),
+    "volta": _wrapper("--node --npm --yarn", verbs="run"),
+    "fnm": _wrapper("--using", verbs="exec"),
+    "bundle": _wrapper(verbs="exec"),
+    "poetry": _wrapper("-P --project", verbs="run", directory="-C --directory"),
+    "uv": _wrapper(_PYTHON_RUN, verbs="run", directory="--directory"),
+    "pipenv": _wrapper(verbs="run"),
+    "pdm": _wrapper("-p", verbs="run"),
+    "hatch": _wrapper("-e", verbs="run"),
+    "rye": _wrapper(verbs="run"),
+    "pixi": _wrapper("-e --environment --manifest-path", verbs="run"),
+    **dict.fromkeys(
+        ["conda", "mamba", "micromamba"], _wrapper("-n -p --name --prefix", verbs="run", directory="--cwd")
+    ),
+    "npx": _wrapper("-p --package -w --workspace", script="-c --call"),
+    "npm": _wrapper("-p --package -w --workspace", verbs="exec x", script="-c --call", directory="-C --prefix"),
+    "pnpm": _wrapper("--package --filter -F", verbs="exec dlx", directory="-C --dir"),
+    "yarn": _wrapper("-p --package", verbs="exec dlx", directory="--cwd"),
+    "bunx": _PLAIN,
+    "bun": _wrapper(verbs="x"),
+    "uvx": _wrapper(_PYTHON_RUN + " --from"),
+    "pipx": _wrapper("--spec --python", verbs="run"),
+    "start-stop-daemon": _wrapper("-p -u -c -g -n --pidfile --user --chuid --name", directory="-d --chdir"),
+    "retry": _wrapper("-t -d -m --times --delay"),
+    **dict.fromkeys(
+        names(
+            "nohup setsid builtin busybox toybox coproc unbuffer noglob nocorrect setarch linux64 linux32 chronic rlwrap"
+            " winpty fakeroot dbus-run-session dbus-launch tini dumb-init with-contenv proxychains proxychains4 torsocks"
+            " eatmydata libtool-exec daemonize"
+        ),
+        _PLAIN,
+    ),
     # Words of the shell itself, where the grammar took them for a program (`! while a; do b; done`).
-    **dict.fromkeys(["!", "{", "if", "then", "elif", "else", "while", "until", "do"], _PLAIN),
+    **dict.fromkeys(names("! { if then elif else while until do"), _PLAIN),
 }
-_XARGS_VALUES: Final = frozenset(
-    [
-        "-I", "-J", "-R", "-S", "-n", "-P", "-L", "-s", "-d", "-E", "-a", "--replace", "--max-args", "--max-procs",
-        "--max-lines", "--max-chars", "--delimiter", "--arg-file",
-    ]
-)  # fmt: skip
-_SSH_VALUES: Final = frozenset(
-    [
-        "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S",
-        "-W", "-w",
-    ]
-)  # fmt: skip
-_SHELL_VALUES: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+_RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
+_SPECIAL: Final = {**SCRIPT_RUNNERS, **BATCHES, **CONTAINERS}
 
 
 def runs_code(program: str) -> bool:
     """Whether a program may run what it reads as code: a shell, another interpreter, `eval`, `source`, `xargs`."""
-    return program in SHELLS or program in _RUN_CODE or _INTERPRETER.fullmatch(program) is not None
+    return program in SHELLS or program in _RUN_CODE or find_interpreter(program) is not None
 
 
 def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     """The commands and scripts that `program` with `args` runs, reading `stdin`; nothing for an ordinary program."""
-    if wrapper := _WRAPPERS.get(program):
-        yield from _wrapped(program, wrapper, args)
-    elif program in SHELLS:
-        yield from _shell(args, stdin)
-    elif special := _SPECIAL.get(program):
+    if special := _SPECIAL.get(program):
         yield from special(args, stdin)
-    elif _INTERPRETER.fullmatch(program):
-        yield from _interpreter(args, stdin)
+    elif wrapper := _WRAPPERS.get(program):
+        yield from _wrapped(program, wrapper, args, stdin)
+    elif interpreter := find_interpreter(program):
+        yield from interpreter(args, stdin)
 
 
-def operand_index(args: Sequence[Arg], values: frozenset[str], start: int = 0) -> int:
-    """The index of the first argument that is no option; `values` are the options that take the next argument."""
-    place = start
-    while place < len(args):
-        text = args[place].text
-        if text == "--":
-            return place + 1
-        if not text.startswith("-") or text == "-":
-            return place
-        place += 2 if text in values else 1
-    return place
-
-
-def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg]) -> Iterator[Inner]:
-    start = operand_index(args, wrapper.values)
-    options = [arg.text for arg in args[:start]]
-    if wrapper.silent.intersection(options):
-        return
+def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    options = read_options(args, wrapper.values)
+    start = options.end
+    items = options.items
     if program == "env":
-        for place, text in enumerate(options):
-            if text in ("-S", "--split-string") or text.startswith(("-S", "--split-string=")):
-                split = text.removeprefix("--split-string=").removeprefix("-S").removeprefix("--split-string")
-                rest = args[place + 1 :] if not split else args[start:]
-                yield _script((*([Arg(split)] if split else []), *rest))
-                return
+        if any(name in ("-S", "--split-string") for name, _ in items):
+            yield from _split_string(args)
+            return
+        start += args[start : start + 1] == [Arg("-")] or (start < len(args) and args[start].text == "-")
+    if wrapper.verbs:
+        if start >= len(args) or args[start].text not in wrapper.verbs:
+            return
+        options = read_options(args, wrapper.values, start=start + 1)
+        start, items = options.end, items + options.items
+    given = {name for name, _ in items}
+    if not wrapper.silent.isdisjoint(given):
+        return
+    directory = next((value.text for name, value in reversed(items) if name in wrapper.directory), "")
+    for name, value in items:
+        if name in wrapper.script:
+            yield script_of([value], directory=directory)
     while start < len(args) and _ASSIGNMENT.match(args[start].text):
         start += 1
-    inner = tuple(args[start + wrapper.operands :])
-    if inner:
-        yield Inner(argv=inner)
+    start += wrapper.operands
+    if wrapper.dashes:
+        start = next((place for place, arg in enumerate(args) if arg.text == "--"), len(args))
+    if start < len(args) and args[start].text == "--":
+        start += 1
+    inner = tuple(args[start:])
+    if not wrapper.shell.isdisjoint(given):
+        yield script_of(inner, directory=directory) if inner else script_from_stdin(stdin)
+    elif inner:
+        yield Inner(argv=inner, directory=directory)
 
 
-def _script(words: Sequence[Arg], *, remote: bool = False) -> Inner:
-    """Words that a program joins with blanks and hands to a shell."""
-    sources = tuple(source for word in words for source in word.sources)
-    return Inner(script=" ".join(word.text for word in words), sources=sources, remote=remote)
-
-
-def _shell(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    place, from_option, from_stdin = 0, False, False
-    while place < len(args):
-        text = args[place].text
-        if text == "--":
-            place += 1
-            break
-        if text[:1] not in ("-", "+") or len(text) < 2:
-            break
-        if not text.startswith("--"):
-            from_option = from_option or (text[0] == "-" and "c" in text)
-            from_stdin = from_stdin or (text[0] == "-" and "s" in text)
-        elif text == "--command":
-            from_option = True
-        place += 2 if text in _SHELL_VALUES or (not text.startswith("--") and text[-1:] in "oO") else 1
-    operands = args[place:]
-    if from_option:
-        if operands:
-            script = operands[0]
-            yield Inner(script=script.text, sources=script.sources, parameters=tuple(one.text for one in operands[1:]))
-    elif from_stdin or not operands or operands[0].text in ("-", "/dev/stdin", "/dev/fd/0"):
-        yield Inner(script=stdin.text, sources=stdin.programs, parameters=("", *(one.text for one in operands)))
-    elif operands[0].sources:  # bash <(curl …)
-        yield Inner(sources=operands[0].sources)
-
-
-def _interpreter(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """Python and its like: only where their code comes from is known, not what it does."""
+def _split_string(args: Sequence[Arg]) -> Iterator[Inner]:
+    """`env -S 'rm -rf /'`, also as `-iS…` and `--split-string=…`."""
     for place, arg in enumerate(args):
-        if arg.text in _CODE_OPTIONS:
-            yield Inner(sources=tuple(source for one in args[place : place + 2] for source in one.sources))
+        text = arg.text
+        if text.startswith("--split-string="):
+            yield script_of([arg._replace(text=text.partition("=")[2]), *args[place + 1 :]])
             return
-        if arg.text == "-m":
+        if text == "--split-string":
+            yield script_of(args[place + 1 :])
             return
-        if not arg.text.startswith("-") or arg.text == "-":
-            yield Inner(sources=stdin.programs if arg.text in ("-", "/dev/stdin") else arg.sources)
+        if text.startswith("-") and not text.startswith("--") and "S" in text:
+            attached = text.partition("S")[2].lstrip("=")
+            yield script_of([*([arg._replace(text=attached)] if attached else []), *args[place + 1 :]])
             return
-    if not args:
-        yield Inner(sources=stdin.programs)
-
-
-def _eval(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    if args:
-        yield _script(args)
-
-
-def _source(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    if args:
-        yield Inner(sources=stdin.programs if args[0].text == "/dev/stdin" else args[0].sources)
-
-
-def _trap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    if len(args) > 1 and not args[0].text.startswith("-"):
-        yield _script(args[:1])
-
-
-def _xargs(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    replace, start = "", operand_index(args, _XARGS_VALUES)
-    for place, arg in enumerate(args[:start]):
-        if arg.text in ("-I", "-J", "--replace") and place + 1 < start:
-            replace = args[place + 1].text
-        elif arg.text.startswith("-I") or arg.text.startswith("--replace="):
-            replace = arg.text.removeprefix("--replace=").removeprefix("-I")
-        elif arg.text in ("-i", "--replace"):
-            replace = "{}"
-    texts = stdin.text.split() if stdin.text is not None else [UNKNOWN]
-    given = tuple(Arg(text, stdin.programs) for text in texts)
-    inner: list[Arg] = []
-    for arg in args[start:]:
-        if replace and replace in arg.text:
-            inner += [Arg(arg.text.replace(replace, one.text), arg.sources + one.sources) for one in given]
-        else:
-            inner.append(arg)
-    if inner:
-        yield Inner(argv=tuple(inner) if replace else (*inner, *given))
-
-
-def find_roots(words: Sequence[str]) -> tuple[str, ...]:
-    """Where a `find` with these arguments starts to look."""
-    roots: list[str] = []
-    started = False
-    for word in words:
-        if not started and (word in ("-H", "-L", "-P", "-E", "-X", "-d", "-s", "-x") or word.startswith(("-D", "-O"))):
-            continue
-        if word.startswith("-") or word in ("(", "!", ")"):
-            break
-        started = True
-        roots.append(word)
-    return tuple(roots) or (".",)
-
-
-def _find(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    below = [Arg(found_below(root)) for root in find_roots([arg.text for arg in args])]
-    place = 0
-    while place < len(args):
-        if args[place].text in ("-exec", "-execdir", "-ok", "-okdir"):
-            inner: list[Arg] = []
-            place += 1
-            while place < len(args) and args[place].text not in (";", "+"):
-                if "{}" in args[place].text:
-                    inner += [Arg(args[place].text.replace("{}", one.text)) for one in below]
-                else:
-                    inner.append(args[place])
-                place += 1
-            if inner:
-                yield Inner(argv=tuple(inner))
-        place += 1
-
-
-def found_below(root: str) -> str:
-    """Something that `find` finds below `root`, by a name that nobody knows yet."""
-    return f"{root.rstrip('/')}/{UNKNOWN}"
-
-
-def _ssh(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    host = operand_index(args, _SSH_VALUES)
-    rest = args[operand_index(args, _SSH_VALUES, host + 1) :] if host < len(args) else ()
-    if rest:
-        yield _script(rest, remote=True)
-
-
-def _su(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    for place, arg in enumerate(args[:-1]):
-        if arg.text in ("-c", "--command"):
-            yield _script(args[place + 1 : place + 2])
-            return
-    yield Inner(script=stdin.text, sources=stdin.programs)
-
-
-def _watch(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    rest = args[operand_index(args, frozenset({"-n", "--interval", "-q", "--equexit"})) :]
-    if rest:
-        yield _script(rest)
-
-
-def _flock(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    start = operand_index(args, frozenset({"-w", "-E", "--timeout", "--wait", "--conflict-exit-code"})) + 1
-    rest = args[start:]
-    if rest and rest[0].text in ("-c", "--command"):
-        yield _script(rest[1:2])
-    elif rest:
-        yield Inner(argv=tuple(rest))
-
-
-def _parallel(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    start = operand_index(
-        args, frozenset({"-j", "-P", "-a", "-n", "-N", "-I", "--jobs", "--arg-file", "-S", "--delay"})
-    )
-    rest = list(args[start:])
-    marks = [place for place, arg in enumerate(rest) if arg.text in (":::", "::::", ":::+")]
-    command = rest[: marks[0]] if marks else rest
-    texts = [arg.text for arg in rest[marks[0] + 1 :]] if marks else (stdin.text or UNKNOWN).split()
-    for given in texts[:16] if command else ():
-        line = " ".join(arg.text for arg in command)
-        line = line.replace("{}", given) if "{}" in line else f"{line} {given}"
-        yield Inner(script=line, sources=() if marks else stdin.programs)
-
-
-def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    texts = [arg.text for arg in args]
-    if "foreach" in texts and "submodule" in texts:
-        rest = [arg for arg in args[texts.index("foreach") + 1 :] if arg.text != "--recursive"]
-        if rest:
-            yield _script(rest)
-    elif texts[:2] == ["bisect", "run"] and len(args) > 2:
-        yield Inner(argv=tuple(args[2:]))
-    elif "rebase" in texts:
-        for place, text in enumerate(texts[:-1]):
-            if text in ("-x", "--exec"):
-                yield _script(args[place + 1 : place + 2])
-
-
-_SPECIAL: Final[dict[str, Callable[[Sequence[Arg], Output], Iterator[Inner]]]] = {
-    "eval": _eval,
-    "source": _source,
-    ".": _source,
-    "trap": _trap,
-    "xargs": _xargs,
-    "gxargs": _xargs,
-    "find": _find,
-    "gfind": _find,
-    "ssh": _ssh,
-    "su": _su,
-    "script": _su,
-    "watch": _watch,
-    "flock": _flock,
-    "parallel": _parallel,
-    "git": _git,
-}

@@ -1,0 +1,110 @@
+"""Commands inside commands: the values that wrappers make, and how the arguments of a wrapper are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from bus.shell.words import Output
+
+
+class Arg(NamedTuple):
+    """One argument as the program gets it, and the programs whose output is part of it."""
+
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+class Inner(NamedTuple):
+    """A command inside a command: its arguments, or a script's text; `sources` are the programs that wrote the script."""
+
+    argv: tuple[Arg, ...] = ()
+    script: str | None = None
+    sources: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    """What `$0`, `$1` … are in the script."""
+    remote: bool = False
+    """It runs on another machine, in the home directory there."""
+    directory: str = ""
+    """Where it runs, if elsewhere than its wrapper: `env -C /`."""
+    powershell: bool = False
+    """The script is PowerShell's."""
+    batch: bool = False
+    """The script is one of `cmd.exe`."""
+
+
+Unwrap = Callable[[Sequence[Arg], Output], Iterator[Inner]]
+"""What the commands inside a wrapper are, by its arguments and its standard input."""
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, which blanks separate."""
+    return frozenset(text.split())
+
+
+class Options(NamedTuple):
+    """The options in front of a wrapper's operands, in order, each with its value (empty where it has none)."""
+
+    items: tuple[tuple[str, Arg], ...]
+    end: int
+    """The index of the first operand."""
+
+    def value(self, *wanted: str) -> Arg | None:
+        """The value of the last of these options that is given; None without one."""
+        return next((value for name, value in reversed(self.items) if name in wanted), None)
+
+    def has(self, *wanted: str) -> bool:
+        """Whether one of these options is given."""
+        return any(name in wanted for name, _ in self.items)
+
+
+_NO_VALUE = Arg("")
+
+
+def read_options(
+    args: Sequence[Arg], values: frozenset[str], *, attached: frozenset[str] = frozenset(), start: int = 0
+) -> Options:
+    """Read options up to the first operand: `-nu root` is `-n` and `-u root`, `--chdir=/` and `--chdir /` are alike.
+
+    `values` are the options that take a value; those in `attached` take one only where it is in the same word.
+    """
+    items: list[tuple[str, Arg]] = []
+    place = start
+    while place < len(args):
+        text, sources = args[place]
+        if text == "--":
+            place += 1
+            break
+        if not text.startswith("-") or text == "-":
+            break
+        place += 1
+        if text.startswith("--") or text in values:
+            name, equals, value = text.partition("=")
+            if not equals and name in values and place < len(args):
+                items.append((name, args[place]))
+                place += 1
+            else:
+                items.append((name, Arg(value, sources)))
+            continue
+        for index, letter in enumerate(text[1:], 2):
+            name, rest = f"-{letter}", text[index:]
+            if name in attached or (name in values and rest):
+                items.append((name, Arg(rest.removeprefix("="), sources)))
+                break
+            if name in values:
+                items.append((name, args[place] if place < len(args) else _NO_VALUE))
+                place += 1
+                break
+            items.append((name, _NO_VALUE))
+    return Options(tuple(items), min(place, len(args)))
+
+
+def script_of(words: Sequence[Arg], *, remote: bool = False, directory: str = "") -> Inner:
+    """Words that a program joins with blanks and hands to a shell."""
+    sources = tuple(source for word in words for source in word.sources)
+    return Inner(script=" ".join(word.text for word in words), sources=sources, remote=remote, directory=directory)
+
+
+def script_from_stdin(stdin: Output, *, remote: bool = False) -> Inner:
+    """A shell that reads its script from standard input."""
+    return Inner(script=stdin.text, sources=stdin.programs, remote=remote)

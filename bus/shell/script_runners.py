@@ -1,0 +1,308 @@
+"""Programs that hand a text to a shell: shells themselves, su, ssh, at, tmux, screen, make -f -, watch …"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
+from bus.shell.words import Output
+
+SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh", "elvish"})
+_SHELL_VALUES: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+
+def read_shell(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """What `bash` and its like run."""
+    place, from_option, from_stdin = 0, False, False
+    while place < len(args):
+        text = args[place].text
+        if text == "--":
+            place += 1
+            break
+        if text[:1] not in ("-", "+") or len(text) < 2:
+            break
+        if not text.startswith("--"):
+            from_option = from_option or (text[0] == "-" and "c" in text)
+            from_stdin = from_stdin or (text[0] == "-" and "s" in text)
+        elif text == "--command":
+            from_option = True
+        elif text.startswith("--command="):
+            yield Inner(script=text.removeprefix("--command="), sources=args[place].sources)
+            return
+        place += 2 if text in _SHELL_VALUES or (not text.startswith("--") and text[-1:] in "oO") else 1
+    operands = args[place:]
+    if from_option:
+        if operands:
+            script = operands[0]
+            yield Inner(script=script.text, sources=script.sources, parameters=tuple(one.text for one in operands[1:]))
+    elif from_stdin or not operands or operands[0].text in _STDIN:
+        yield Inner(script=stdin.text, sources=stdin.programs, parameters=("", *(one.text for one in operands)))
+    elif operands[0].sources:  # bash <(curl …)
+        yield Inner(sources=operands[0].sources)
+
+
+def _eval(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    if args[:1] and args[0].text == "--":
+        args = args[1:]
+    if args:
+        yield script_of(args)
+
+
+def _source(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    if args and args[0].text in _STDIN:
+        yield script_from_stdin(stdin)
+    elif args:
+        yield Inner(sources=args[0].sources)
+
+
+def _trap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    args = args[1:] if args[:1] and args[0].text == "--" else args
+    if len(args) > 1 and not args[0].text.startswith("-"):
+        yield script_of(args[:1])
+
+
+_SSH: Final = names("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B")
+
+
+def _ssh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    host = read_options(args, _SSH).end
+    rest = args[read_options(args, _SSH, start=host + 1).end :] if host < len(args) else ()
+    if rest:
+        yield script_of(rest, remote=True)
+    elif host < len(args):
+        yield script_from_stdin(stdin, remote=True)
+
+
+_SU: Final = names("-c -s -g -G -w --command --session-command --shell --group --supp-group -u --user")
+
+
+def _su(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    place, user = 0, False
+    while place < len(args):
+        options = read_options(args, _SU, start=place)
+        user = user or options.has("-u", "--user")
+        script = options.value("-c", "--command", "--session-command")
+        if script is not None:
+            yield script_of([script])
+            return
+        place = options.end
+        if user and place < len(args):  # runuser -u me -- rm x
+            yield Inner(argv=tuple(args[place:]))
+            return
+        place += 1
+    yield script_from_stdin(stdin)
+
+
+def _script(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    values = names("-c -I -O -B -E -o -t -m -T --command --log-in --log-out --log-io --echo --output-limit")
+    options = read_options(args, values, attached=frozenset({"-t"}))
+    later = read_options(args, values, start=options.end + 1)  # after the file's name
+    command = options.value("-c", "--command") or later.value("-c", "--command")
+    if command is not None:
+        yield script_of([command])
+    elif args[later.end :]:
+        yield Inner(argv=tuple(args[later.end :]))
+    else:
+        yield script_from_stdin(stdin)
+
+
+def _watch(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    rest = args[read_options(args, frozenset({"-n", "--interval", "-q", "--equexit", "-s", "--shotsdir"})).end :]
+    if rest:
+        yield script_of(rest)
+
+
+def _watchexec(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    values = names(
+        "-w -W -e -i -f -s -d -o -E -c -j --watch --exts --ignore --filter --signal --debounce --on-busy-update --shell"
+        " --workdir --env --delay-run --poll --stop-signal --stop-timeout --fs-events --exec -x"
+    )
+    options = read_options(args, values)
+    if command := options.value("--exec", "-x"):  # nodemon
+        yield script_of([command])
+    elif args[options.end :]:
+        yield script_of(args[options.end :])
+
+
+def _flock(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    start = read_options(args, frozenset({"-w", "-E", "--timeout", "--wait", "--conflict-exit-code"})).end + 1
+    rest = args[start:]
+    if rest and rest[0].text in ("-c", "--command"):
+        yield script_of(rest[1:2])
+    elif rest:
+        yield Inner(argv=tuple(rest))
+
+
+def _at(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    options = read_options(args, frozenset({"-q", "-f", "-t"}))
+    if not options.has("-l", "-d", "-r", "-c", "-f"):
+        yield script_from_stdin(stdin)
+
+
+_SCHEDULE: Final = re.compile(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*", re.MULTILINE)
+
+
+def _crontab(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    operands = args[read_options(args, frozenset({"-u"})).end :]
+    if stdin.text and (not operands or operands[0].text in _STDIN):
+        yield Inner(script=_SCHEDULE.sub("", stdin.text), sources=stdin.programs)
+
+
+_TMUX_VALUES: Final = names("-c -e -F -f -n -s -t -x -y -l -p -L -S -T -w -h -b")
+_TMUX_RUNS: Final = names(
+    "new new-session neww new-window splitw split-window respawnp respawn-pane respawnw respawn-window run run-shell"
+    " popup display-popup pipe-pane pipep if if-shell"
+)
+_KEYS: Final = {"enter": "\n", "c-m": "\n", "kpenter": "\n", "space": " ", "c-j": "\n", "tab": " "}
+
+
+def _tmux(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    rest = list(args[read_options(args, names("-L -S -f -c -T")).end :])
+    while rest:
+        end = next((n for n, arg in enumerate(rest) if arg.text == ";"), len(rest))
+        command, own = rest[0].text, rest[1:end]
+        rest = rest[end + 1 :]
+        if command in ("send-keys", "send"):
+            keys = own[read_options(own, frozenset({"-t", "-N", "-c"})).end :]
+            text = "".join(_KEYS.get(key.text.lower(), key.text) for key in keys)
+            yield Inner(script=text, sources=tuple(source for key in keys for source in key.sources))
+        elif command in _TMUX_RUNS:
+            flags = {"-h", "-b"} if command.startswith(("split", "run", "if")) else {"-b"}
+            words = own[read_options(own, _TMUX_VALUES - flags).end :]
+            if command in ("if", "if-shell"):
+                for word in words:
+                    yield script_of([word])
+            elif words:
+                yield script_of(words)
+
+
+def _screen(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    options = read_options(args, names("-S -c -e -h -p -s -t -T -Logfile -X"))
+    first = options.value("-X")
+    rest = tuple(args[options.end :])
+    if first is not None:
+        if first.text in ("stuff", "exec", "screen", "eval") and rest:
+            text = " ".join(arg.text for arg in rest).replace("^M", "\n").replace("\\n", "\n").replace("\\r", "\n")
+            yield Inner(script=text.replace("\r", "\n"), sources=tuple(one for arg in rest for one in arg.sources))
+    elif rest and (options.has("-m") or not options.has("-r", "-x", "-d")):
+        yield Inner(argv=rest)
+
+
+def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    options = read_options(args, names("-C -f -I -j -o -W --file --makefile --directory --include-dir"))
+    file = options.value("-f", "--file", "--makefile")
+    if file is not None and file.text in _STDIN and stdin.text:
+        lines = [line.split(";", 1)[1] if ";" in line and line[:1] != "\t" else line for line in stdin.text.split("\n")]
+        recipe = [line.lstrip("\t@-+ ") for line in lines if line[:1] in ("\t", " ")] + [
+            line for line, old in zip(lines, stdin.text.split("\n"), strict=True) if line != old
+        ]
+        yield Inner(script="\n".join(recipe).replace("$$", "$"), sources=stdin.programs)
+
+
+def _hyperfine(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for arg in args:
+        if not arg.text.startswith("-") and not arg.text.isdigit():
+            yield script_of([arg])
+
+
+def _nix(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for place, arg in enumerate(args[:-1]):
+        if arg.text in ("--run", "--command") and len(args) > place + 1 and args[0].text not in ("develop", "shell"):
+            yield script_of(args[place + 1 : place + 2])
+            return
+        if arg.text in ("-c", "--command"):
+            yield Inner(argv=tuple(args[place + 1 :]))
+            return
+
+
+_SYSTEM: Final = re.compile(r"""(?:system\s*\(\s*|\|\s*getline|\|\s*)?"((?:\\.|[^"\\])*)"\s*(\))?""")
+
+
+def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """The texts that an awk program gives `system(…)`, or reads and writes through a pipe."""
+    for arg in args:
+        if "system" in arg.text or "|" in arg.text:
+            for match in _SYSTEM.finditer(arg.text):
+                yield Inner(script=match[1].replace('\\"', '"'), sources=arg.sources)
+
+
+def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    texts = [arg.text for arg in args]
+    for arg in args:
+        name, equals, value = arg.text.partition("=!")
+        if equals and name.startswith("alias."):  # git -c alias.x='!rm -rf /' x
+            yield Inner(script=value, sources=arg.sources)
+        elif arg.text.startswith("!") and any(text.startswith("alias.") for text in texts):
+            yield Inner(script=arg.text[1:], sources=arg.sources)
+        elif arg.text.startswith("--exec="):
+            yield Inner(script=arg.text.removeprefix("--exec="), sources=arg.sources)
+    if "foreach" in texts and "submodule" in texts:
+        rest = [arg for arg in args[texts.index("foreach") + 1 :] if arg.text not in ("--recursive", "-q", "--quiet")]
+        if rest:
+            yield script_of(rest)
+    elif "bisect" in texts and texts[texts.index("bisect") + 1 :][:1] == ["run"]:
+        yield Inner(argv=tuple(args[texts.index("bisect") + 2 :]))
+    elif "rebase" in texts or "filter-branch" in texts or "difftool" in texts:
+        for place, text in enumerate(texts[:-1]):
+            if text in ("-x", "--exec", "--extcmd") or text.endswith("-filter"):
+                yield script_of(args[place + 1 : place + 2])
+
+
+def _named(*names: str) -> Unwrap:
+    """A program that hands the values of these options to a shell."""
+
+    def unwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+        for place, arg in enumerate(args):
+            name, equals, value = arg.text.partition("=")
+            if name in names and equals:
+                yield Inner(script=value.removeprefix("exec="), sources=arg.sources)
+            elif arg.text in names and place + 1 < len(args):
+                after = args[place + 1]
+                yield Inner(script=after.text.removeprefix("exec="), sources=after.sources)
+
+    return unwrap
+
+
+SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
+    **dict.fromkeys(SHELLS, read_shell),
+    "eval": _eval,
+    "source": _source,
+    ".": _source,
+    "trap": _trap,
+    "ssh": _ssh,
+    "autossh": _ssh,
+    "su": _su,
+    "runuser": _su,
+    "sg": _su,
+    "script": _script,
+    "watch": _watch,
+    "watchexec": _watchexec,
+    "nodemon": _watchexec,
+    "flock": _flock,
+    "at": _at,
+    "batch": _at,
+    "crontab": _crontab,
+    "tmux": _tmux,
+    "screen": _screen,
+    "make": _make,
+    "gmake": _make,
+    "hyperfine": _hyperfine,
+    "concurrently": _hyperfine,
+    "nix-shell": _nix,
+    "nix": _nix,
+    "awk": _awk,
+    "gawk": _awk,
+    "mawk": _awk,
+    "nawk": _awk,
+    "git": _git,
+    "tar": _named(
+        "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script"
+    ),
+    "vagrant": _named("-c", "--command"),
+    "gcloud": _named("--command"),
+    "chokidar": _named("-c", "--command"),
+}
+"""By program."""
