@@ -65,7 +65,11 @@ def test_a_patch_is_not_read_as_a_command(monkeypatch: pytest.MonkeyPatch) -> No
     in_force = HookSet([Layered("fleet", "1", HookFile(hooks=load_pack("destructive-commands").rules))])
     monkeypatch.setattr("bus.inforce.commands", pytest.fail)
     patch = Event(type="tool:pre_execute", tool="edit", input={"command": "*** Begin Patch", "paths": ["a.py"]})
-    assert {hook.id.partition("_")[2] for hook in in_force.blocking(patch)} == {"login-files-edit", "system-files-edit"}
+    assert {hook.id.partition("_")[2] for hook in in_force.blocking(patch)} == {
+        "login-files-edit",
+        "system-files-edit",
+        "git-directory-edit",
+    }
 
 
 @pytest.mark.req("X-07")
