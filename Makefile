@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-agents check format chaos bench coverage clean
+.PHONY: help demo test test-agents guards check format chaos bench coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes"
 	@echo "make test-agents  real agent programs (npm) against a scripted model"
+	@echo "make guards    how well the guard packs judge the corpora, by group"
 	@echo "make check     ruff and mypy --strict"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make bench     what it costs against bare libraries, ratios first"
@@ -38,6 +39,13 @@ test: $(VENV)/.dev
 # Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
 test-agents: $(VENV)/.dev
 	FLEETHOOK_AGENTS="$(A)" $(BIN)/python -m pytest tests/agents
+
+# The lines of the held-out part stay unread: no rule is written with them (tests/corpora/README.md).
+guards: $(VENV)/.run
+	@echo "development"
+	@$(BIN)/fleethook guards test $(foreach file,$(wildcard tests/corpora/development/*.jsonl),--corpus $(file))
+	@echo "held-out"
+	@$(BIN)/fleethook guards test --figures $(foreach file,$(wildcard tests/corpora/held-out/*.jsonl),--corpus $(file))
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

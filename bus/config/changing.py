@@ -38,29 +38,60 @@ def with_values(text: str, file: str, path: Path, wanted: dict[str, Plain]) -> s
 
 def without_entry(text: str, file: str, key: str, number: int) -> str:
     """The text without one entry of the list at a top-level key; ConfigError where that takes a person."""
-    whole, entries = _read(text, file, (key,))
+    return without_item(text, file, (key,), number)
+
+
+def without_item(text: str, file: str, path: Path, number: int) -> str:
+    """The text without one item of the list at a path; ConfigError where that takes a person."""
+    name = ".".join(map(str, path))
+    whole, entries = _read(text, file, path)
     if not isinstance(entries, list) or not -1 < number < len(entries):
-        raise ConfigError(f"{key} has no entry {number + 1}", file=file, hint="nothing was changed")
+        raise ConfigError(f"{name} has no entry {number + 1}", file=file, hint="nothing was changed")
     rest = [one for place, one in enumerate(entries) if place != number]
-    after = {**whole, key: rest}
+    after = _put(whole, path, rest)
     if text.lstrip().startswith("{"):
         return rewrite(text, after)
     found = spans(text)
-    span = found[(key, number)]
+    span = found[(*path, number)]
     if not rest:
-        held = found[(key,)]
-        text = text[: held.key_end] + ": []" + text[_line_end(text, _stop(found, (key,))) :]
-    elif found[(key,)].flow:
-        begin, stop = span.begin, _stop(found, (key, number))
+        held = found[path]
+        text = text[: held.key_end] + ": []" + text[_line_end(text, _stop(found, path)) :]
+    elif found[path].flow:
+        begin, stop = span.begin, _stop(found, (*path, number))
         if number < len(entries) - 1:
-            stop = found[(key, number + 1)].begin
+            stop = found[(*path, number + 1)].begin
         else:
-            begin = _stop(found, (key, number - 1))
+            begin = _stop(found, (*path, number - 1))
         text = text[:begin] + text[stop:]
     else:
         begin = text.rfind("\n", 0, text.rfind("-", 0, span.begin)) + 1
-        text = text[:begin] + text[_line_end(text, _stop(found, (key, number))) :].removeprefix(_newline(text))
-    return _checked(text, file, (key, number), after, f"take out entry {number + 1} of {key}")
+        text = text[:begin] + text[_line_end(text, _stop(found, (*path, number))) :].removeprefix(_newline(text))
+    return _checked(text, file, (*path, number), after, f"take out entry {number + 1} of {name}")
+
+
+def with_item(text: str, file: str, path: Path, item: Plain) -> str:
+    """The text with one more item at the end of the list at a path; ConfigError where that takes a person."""
+    whole, entries = _read(text, file, path)
+    if not isinstance(entries, list):
+        raise ConfigError("there is no list to add to", file=file, path=".".join(map(str, path)),
+                          hint="nothing was changed")  # fmt: skip
+    after = _put(whole, path, [*entries, item])
+    if text.lstrip().startswith("{"):
+        return rewrite(text, after)
+    found = spans(text)
+    if not entries:
+        held = found[path]
+        text = text[: held.begin] + flow([item]) + text[held.end :]
+    elif found[path].flow:
+        at = _stop(found, (*path, len(entries) - 1))
+        text = text[:at] + f", {flow(item)}" + text[at:]
+    else:
+        last = found[(*path, len(entries) - 1)]
+        dash = text.rfind("-", 0, last.begin)
+        column = dash - (text.rfind("\n", 0, dash) + 1)
+        at = _line_end(text, _stop(found, (*path, len(entries) - 1)))
+        text = text[:at] + _newline(text) + " " * column + f"- {flow(item)}" + text[at:]
+    return _checked(text, file, path, after, f"add {flow(item)} to {'.'.join(map(str, path))}")
 
 
 def _read(text: str, file: str, path: Path) -> tuple[dict[str, Plain], Plain]:

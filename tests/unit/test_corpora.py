@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 CORPORA = Path(__file__).parent.parent / "corpora"
-KEYS = {"command", "tool", "input", "cwd", "expect", "group", "source", "why"}
+KEYS = {"command", "tool", "input", "cwd", "expect", "group", "agent", "origin", "why"}
 
 
 def read_lines(path: Path) -> list[dict[str, object]]:

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "webhooks": Lazy("workers.cli.webhooks:webhooks", "Add, change, test and check endpoints; rotate secrets.", _SEE),
     "listen": Lazy("workers.cli.listen:listen", "Receive your own webhooks here, checked and shown.", _SEE),
     "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, import, apply, roll back and trust hooks.", _SET),
+    "guards": Lazy("workers.cli.guards:guards", "List, show, switch and test the guard packs and their rules.", _SET),
     "plugins": Lazy("workers.cli.plugins:plugins", "List the plugins that hook files bring.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),

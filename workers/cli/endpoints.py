@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
 from collections.abc import Callable
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.cli.hooksets import in_force, redacted, shown_diff
+from workers.cli.edits import publish_change, published_set, user_file, write_change
+from workers.cli.hooksets import in_force
 from workers.cli.webhooks import endpoint_record, show_table
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
-    from bus.connections import Links
     from bus.hooks import Endpoint
     from workers.endpointfiles import Change, Edited, Entry
     from workers.targets import Looked
@@ -80,7 +79,7 @@ def add(
     from bus.signing import generate_secret
     from workers.endpointfiles import applied, assigned, derived_id, file_with, ids_in, ids_of, secret_file, set_with
 
-    path = _path(fleet, file)
+    path = user_file(fleet, file)
     if re.match(r"[a-z_]+=", url):
         url, values = "", (url, *values)
     given = applied({}, assigned(values))
@@ -102,11 +101,11 @@ def add(
 
     allow = ""
     if published:
-        here, before = _published(fleet)
+        here, before = published_set(fleet)
         looked = _look(fleet, url, here.network_allow)
         allow = _opened(fleet, looked, open_it)
         after = set_with(here, entry(ids_of(here)), allow)
-        result = _publish(fleet, lambda _: after, f"webhooks add {name}", yes, dry_run, (here, before))
+        result = publish_change(fleet, lambda _: after, f"webhooks add {name}", yes, dry_run, (here, before))
     else:
         looked = _look(fleet, url, _allowed(path))
         allow = _opened(fleet, looked, open_it)
@@ -149,11 +148,11 @@ def set_values(
 
     changes = assigned(values)
     if not dry_run and not _WEAKENING.isdisjoint(changes):
-        fleet.require_person("webhooks set", *(() if published else (_path(fleet, file),)), published=published)
+        fleet.require_person("webhooks set", *(() if published else (user_file(fleet, file),)), published=published)
     url = changes.get("url")
     allow = ""
     if isinstance(url, str):
-        known = _published(fleet)[0].network_allow if published else _allowed(_path(fleet, file))
+        known = published_set(fleet)[0].network_allow if published else _allowed(user_file(fleet, file))
         allow = _opened(fleet, _look(fleet, url, known), open_it)
     result = _change(fleet, name, lambda entry: applied(entry, changes), published, file, yes, dry_run, allow=allow)
     gone = result["written"] and (changes.get("enabled") is False or changes.get("id", name) != name)
@@ -172,11 +171,11 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
     from workers.endpointfiles import file_without, set_without
 
     if not dry_run:
-        fleet.require_person("webhooks remove", *(() if published else (_path(fleet, file),)), published=published)
+        fleet.require_person("webhooks remove", *(() if published else (user_file(fleet, file),)), published=published)
     if published:
-        result = _publish(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
+        result = publish_change(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
     else:
-        result = _write(fleet, file_without(_path(fleet, file), name), "", None, yes, dry_run)
+        result = _write(fleet, file_without(user_file(fleet, file), name), "", None, yes, dry_run)
     waited = _let_go(fleet, name, published) if result["written"] else 0
     _tell(fleet, name, {**result, "waiting": waited}, "", "is removed")
     _tell_waited(fleet, waited)
@@ -259,8 +258,8 @@ def _change(
             more = (allow,) if allow and allow not in after.network_allow else ()
             return replace(after, network_allow=(*after.network_allow, *more)).sealed()
 
-        return _publish(fleet, whole, f"webhooks change {name}", yes, dry_run)
-    path = _path(fleet, file)
+        return publish_change(fleet, whole, f"webhooks change {name}", yes, dry_run)
+    path = user_file(fleet, file)
     if not path.exists():
         raise NotFound(f"there is no {path}; say --file, or --fleet for the published set")
     edited = file_changed(path, name, change)
@@ -271,23 +270,15 @@ def _change(
 
 def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
     """Show the change of a file, ask, and write it, the new secret first."""
-    from bus.config.editing import replace_file
     from bus.config.hookfile import parse_hook_file
     from workers.endpointfiles import keep_secret
 
     name = str(edited.file)
-    lines = difflib.unified_diff(
-        edited.before.splitlines(keepends=True), edited.after.splitlines(keepends=True), name, name
-    )
-    changes = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     for text in sorted(_warnings(edited.read) - _warnings(parse_hook_file(edited.before, "user", file=name))):
         fleet.say(f"warning: {text}")
-    go_on = _go_on(fleet, changes, f"Write {name}?", yes, dry_run)
-    if go_on:
-        if made and kept is not None:
-            keep_secret(kept, made)
-        replace_file(edited.file, edited.after)
-    return {"file": name, "diff": redacted(changes), "written": go_on, **({"secret_file": str(kept)} if kept else {})}
+    before = (lambda: keep_secret(kept, made)) if made and kept is not None else None
+    result = write_change(fleet, edited, yes, dry_run, before=before)
+    return {**result, **({"secret_file": str(kept)} if kept else {})}
 
 
 def _listed(one: Endpoint, version: str) -> dict[str, Any]:
@@ -304,39 +295,6 @@ def _warnings(read: HookFile) -> set[str]:
     return {re.sub(r"\A.*?:\d+:\d+: ", "", text) for text in read.warnings}
 
 
-def _publish(
-    fleet: Context, change: Callable[[HookFile], HookFile], message: str, yes: bool, dry_run: bool,
-    known: tuple[HookFile, int] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Show the change of the published set (`known`, or as it is now), ask, and publish it."""
-    from bus.hooksets.published import apply, diff
-
-    before, version = known or _published(fleet)
-    after = change(before)
-    changes = diff(before, after, (f"version {version}", "new"))
-    go_on = _go_on(fleet, changes, "Publish it to the fleet?", yes, dry_run)
-    now = (
-        fleet.run(lambda links: apply(links, fleet.keys(), after, message=message, expected=version))
-        if go_on
-        else version
-    )
-    return {"version": now, "before": version, "diff": redacted(changes), "written": go_on}
-
-
-def _go_on(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:
-    if not changes:
-        fleet.say("it says the same already: nothing to change")
-        return False
-    if not fleet.json:
-        fleet.data(shown_diff(fleet, changes))
-    if dry_run:
-        return False
-    if fleet.confirm(question, yes):
-        return True
-    fleet.say("nothing was changed")
-    return False
-
-
 def _tell(fleet: Context, name: str, result: dict[str, Any], made: str, done: str) -> None:
     if fleet.json:
         fleet.data({"id": name, **result, **({"secret": made} if made and result["written"] else {})})
@@ -348,23 +306,6 @@ def _tell(fleet: Context, name: str, result: dict[str, Any], made: str, done: st
             kept = result.get("secret_file")
             fleet.say(f"it is shown once; the workers read it from {kept}" if kept
                       else "it is shown once; in Redis it is sealed with this machine's key file")  # fmt: skip
-
-
-def _path(fleet: Context, file: Path | None) -> Path:
-    from bus.directories import config_file
-
-    config = fleet.directories().config
-    return file.absolute() if file is not None else config_file(config) or config / "fleethook.yaml"
-
-
-def _published(fleet: Context) -> tuple[HookFile, int]:
-    from bus.hooksets.published import current_version, load_version
-
-    async def work(links: Links) -> tuple[HookFile, int]:
-        version = await current_version(links, fleet.keys())
-        return await load_version(links, fleet.keys(), version), version
-
-    return fleet.run(work)
 
 
 def _allowed(path: Path) -> tuple[str, ...]:

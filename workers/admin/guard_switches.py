@@ -1,0 +1,145 @@
+"""Guard packs and single rules switched on and off: in the text of a hook file, and in the published set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bus.config.changing import with_item, with_values, without_item
+from bus.config.documents import loads, read_file
+from bus.config.editing import flow
+from bus.config.format import GuardSettings
+from bus.config.hookfile import HookFile, parse_hook_file
+from bus.config.validation import suggestion
+from bus.errors import ConfigError, NotFound
+from bus.guards import load_pack, packs
+from bus.hooks import Hook, Layer
+from workers.endpointfiles import Edited
+
+
+class Switch(NamedTuple):
+    """A pack, or one rule of it by its short id (without the pack's name)."""
+
+    pack: str
+    rule: str = ""
+
+    @property
+    def name(self) -> str:
+        """As hook ids have it: `pack` or `pack_rule`."""
+        return f"{self.pack}_{self.rule}" if self.rule else self.pack
+
+
+def find_switch(name: str) -> Switch:
+    """The pack or rule of a name: `PACK`, `PACK_RULE`, or `RULE` where one pack alone has it; NotFound says what was meant."""
+    if name in packs():
+        return Switch(name)
+    known = [Switch(pack, short_id(rule, pack)) for pack in packs() for rule in load_pack(pack).rules]
+    found = [one for one in known if name in (one.name, one.rule)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotFound(f"several packs have a rule {name!r}: {', '.join(one.name for one in found)}; name the pack too")
+    hint = suggestion(name, [*packs(), *(one.name for one in known), *(one.rule for one in known)])
+    raise NotFound(f"no guard pack or rule is called {name!r}; {hint or 'see `fleethook guards list`'}")
+
+
+def short_id(rule: Hook, pack: str) -> str:
+    """A rule's id without its pack's name."""
+    return rule.id.removeprefix(f"{pack}_")
+
+
+def is_on(guards: Mapping[str, GuardSettings], switch: Switch) -> bool:
+    """Whether these settings of one layer switch a pack, or a rule of it, on."""
+    settings = guards.get(switch.pack)
+    if settings is None or not settings.enabled:
+        return False
+    return not switch.rule or not {switch.rule, switch.name} & set(settings.disable)
+
+
+def set_switched(file: HookFile, switch: Switch, on: bool) -> HookFile:
+    """A published set in which a pack or a rule is on or off; ConfigError where a rule's pack is off."""
+    settings = _switched(file.guards.get(switch.pack), switch, on, "the fleet's set")
+    guards = dict(file.guards)
+    if settings is not None:
+        guards[switch.pack] = settings
+    return replace(file, guards=guards).sealed()
+
+
+def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
+    """A hook file in which a pack or a rule is on or off, everything else left as it was written.
+
+    The same text where it says so already. ConfigError where a rule's pack is off, or the file cannot be edited.
+    """
+    before = read_file(path) if path.exists() else ""
+    old = parse_hook_file(before, layer, file=str(path))
+    after = _text_switched(before, str(path), old.guards.get(switch.pack), switch, on)
+    read = parse_hook_file(after, layer, file=str(path))
+    known = {(one.path, one.message) for one in old.problems}
+    for problem in read.problems:
+        if (problem.path, problem.message) not in known:
+            raise problem
+    return Edited(path, before, after, read)
+
+
+def _switched(settings: GuardSettings | None, switch: Switch, on: bool, where: str) -> GuardSettings | None:
+    """The settings after the change; None where a pack is to be off that nobody has switched on."""
+    if not switch.rule:
+        if settings is None:
+            return GuardSettings() if on else None
+        return msgspec.structs.replace(settings, enabled=on)
+    if settings is None or not settings.enabled:
+        raise ConfigError(
+            f"the pack {switch.pack!r} is not on in {where}, so none of its rules can be switched there",
+            hint=f"`fleethook guards enable {switch.pack}` switches it on; `fleethook guards list` shows what is on where",
+        )
+    rest = tuple(one for one in settings.disable if one not in (switch.rule, switch.name))
+    return msgspec.structs.replace(settings, disable=rest if on else (*rest, switch.rule))
+
+
+def _text_switched(text: str, file: str, settings: GuardSettings | None, switch: Switch, on: bool) -> str:
+    wanted = _switched(settings, switch, on, file)
+    if wanted is None or wanted == settings:
+        return text
+    whole = loads(text, file=file).value
+    document: dict[str, Any] = whole if isinstance(whole, dict) else {}
+    guards = document.get("guards")
+    raw = guards.get(switch.pack) if isinstance(guards, dict) else None
+    if isinstance(raw, dict) and isinstance(raw.get("disable"), list) and switch.rule:
+        return _item_switched(text, file, raw["disable"], switch, on)
+    if isinstance(raw, dict):
+        return with_values(text, file, ("guards", switch.pack), _mapping(raw, wanted))
+    value: Any = wanted.enabled if _is_plain(wanted) else msgspec.json.decode(msgspec.json.encode(wanted))
+    if isinstance(guards, dict):
+        return with_values(text, file, ("guards",), {**guards, switch.pack: value})
+    if text.lstrip().startswith("{") or "guards" in document:
+        return with_values(text, file, (), {**document, "guards": {switch.pack: value}})
+    apart = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    shown = str(value).lower() if isinstance(value, bool) else flow(value)
+    return f"{text}{apart}guards:\n  {switch.pack}: {shown}\n"
+
+
+def _item_switched(text: str, file: str, listed: list[Any], switch: Switch, on: bool) -> str:
+    path = ("guards", switch.pack, "disable")
+    if not on:
+        return with_item(text, file, path, switch.rule)
+    for number in reversed([at for at, one in enumerate(listed) if one in (switch.rule, switch.name)]):
+        text = without_item(text, file, path, number)
+    return text
+
+
+def _mapping(raw: dict[str, Any], wanted: GuardSettings) -> dict[str, Any]:
+    """The mapping as it was written, with what the settings now say otherwise."""
+    changed = dict(raw)
+    if changed.get("enabled", True) != wanted.enabled:
+        changed["enabled"] = wanted.enabled
+    if wanted.disable or "disable" in changed:
+        changed["disable"] = list(wanted.disable)
+    return changed
+
+
+def _is_plain(settings: GuardSettings) -> bool:
+    return settings in (GuardSettings(), GuardSettings(enabled=False))

@@ -1,0 +1,124 @@
+"""`fleethook guards`: the packs and their rules, where each is in force, and how well they judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.hooksets import in_force
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.guards import Case
+    from bus.hooks import Hook
+    from bus.inforce import HookSet
+
+COMMANDS: Final = {
+    "list": Lazy("workers.cli.guards:list_guards", "List the packs and their rules, and where each is on."),
+    "show": Lazy("workers.cli.guards:show_guard", "Show a pack, or one rule with its tests."),
+    "enable": Lazy("workers.cli.guards.switch:enable", "Switch a pack or a rule on."),
+    "disable": Lazy("workers.cli.guards.switch:disable", "Switch a pack or a rule off."),
+    "test": Lazy("workers.cli.guards.trial:test", "Run the packs' own tests, or judge a corpus of lines."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def guards() -> None:
+    """Guard packs: list, show, switch and test their rules."""
+
+
+@click.command("list")
+@click.argument("pack", required=False, default="")
+@common_options
+@pass_fleet
+def list_guards(fleet: Context, pack: str) -> None:
+    """List the guard packs and their rules: what each decides, whether it is on, and in which layers."""
+    from bus.guards import load_pack, packs
+
+    names = (load_pack(pack).name,) if pack else packs()
+    hooks = in_force(fleet, needed=False)
+    records = [rule_record(rule, name, hooks) for name in names for rule in load_pack(name).rules]
+    if fleet.json:
+        for one in records:
+            fleet.stream(one)
+        return
+    rows = [(one["id"], one["decision"], _state(fleet, one), _layers(one), one["incident"] or "-", one["description"])
+            for one in records]  # fmt: skip
+    fleet.table(("RULE", "DECISION", "STATE", "LAYER", "PREVENTS", "WHAT"), rows)
+    on = sum(one["on"] for one in records)
+    fleet.say(f"{on} of {len(records)} rules are on; `fleethook guards show RULE` says more of one")
+
+
+@click.command("show")
+@click.argument("name", metavar="PACK|RULE")
+@common_options
+@pass_fleet
+def show_guard(fleet: Context, name: str) -> None:
+    """Show a pack and its rules, or one rule: what it stops and why, what to do instead, and its test cases."""
+    from bus.guards import load_pack
+    from workers.admin.guard_switches import find_switch
+
+    switch = find_switch(name)
+    pack, hooks = load_pack(switch.pack), in_force(fleet, needed=False)
+    records = [rule_record(rule, pack.name, hooks) for rule in pack.rules]
+    if not switch.rule:
+        if fleet.json:
+            fleet.data({"pack": pack.name, "description": pack.description, "tests": len(pack.tests), "rules": records})
+            return
+        fleet.data(f"{pack.name}: {pack.description}")
+        fleet.table((), [(f"  {one['rule']}", one["decision"], _state(fleet, one), _layers(one), one["description"])
+                         for one in records])  # fmt: skip
+        fleet.data(f"{len(records)} rules, {len(pack.tests)} tests")
+        return
+    record = next(one for one in records if one["rule"] == switch.rule)
+    cases = [case for case in pack.tests if case.hook == switch.name]
+    if fleet.json:
+        fleet.data({**record, "tests": [_case(case) for case in cases]})
+        return
+    fleet.data(f"{record['id']}  {record['decision']}  {_state(fleet, record)}  {_layers(record)}")
+    for key in ("description", "reason", "instead", "incident", "event", "tool", "when", "origin"):
+        if record[key]:
+            fleet.data(f"  {key:<12} {record[key]}")
+    for case in cases:
+        fleet.data(f"  {case.expected:<12} {case.command or f'{case.tool} {case.path}'}")
+
+
+def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
+    """A rule as a program reads it: what it decides, and in which layers of the hooks in force it is on or off."""
+    from workers.admin.guard_switches import Switch, is_on, short_id
+
+    switch, said = Switch(pack, short_id(rule, pack)), rule.rule
+    layers = []
+    for one in hooks.files:
+        settings = one.file.guards.get(pack)
+        if settings is not None:
+            own = {"decision": settings.decision} if settings.decision else {}
+            on = is_on(one.file.guards, switch)
+            layers.append({"layer": one.layer, "version": one.version, "on": on, "observe": settings.observe, **own})
+    in_effect = [hook for hook in hooks.hooks.values() if hook.origin == rule.origin and hook.id.startswith(rule.id)]
+    decisions = [hook.rule.decision for hook in in_effect if hook.rule is not None and not hook.observe]
+    decision = said.decision if said is not None else ""
+    return {
+        "id": rule.id, "pack": pack, "rule": switch.rule, "on": bool(in_effect),
+        "decision": ("deny" if "deny" in decisions else decisions[0]) if decisions else decision,
+        "observe": bool(in_effect) and not decisions, "layers": layers,
+        "incident": said.incident if said is not None else "", "description": rule.description,
+        "reason": said.reason if said is not None else "", "instead": said.instead if said is not None else "",
+        "event": ", ".join(rule.on), "tool": rule.tool, "when": rule.when, "origin": rule.origin,
+    }  # fmt: skip
+
+
+def _state(fleet: Context, record: dict[str, Any]) -> str:
+    if record["observe"]:
+        return "observe"
+    return fleet.style("on", "green") if record["on"] else fleet.style("off", "red")
+
+
+def _layers(record: dict[str, Any]) -> str:
+    return ", ".join(one["layer"] for one in record["layers"] if one["on"]) or "-"
+
+
+def _case(case: Case) -> dict[str, str]:
+    given = {"command": case.command, "tool": case.tool, "path": case.path, "cwd": case.cwd, "origin": case.origin}
+    return {"expect": case.expected, **{name: value for name, value in given.items() if value}}

@@ -1,0 +1,97 @@
+"""`guards enable` and `guards disable`: in your file, a project's, or the set that is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.edits import publish_change, user_file, write_change
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from workers.admin.guard_switches import Switch
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+_Layer = Literal["user", "fleet", "project"]
+
+
+def _options(function: _C) -> _C:
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--layer", type=click.Choice(["user", "fleet", "project"]), default="user", show_default=True,
+                     help="Your own file, the published set, or the file of the project here."),
+        click.argument("name", metavar="PACK|RULE"),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@click.command()
+@_options
+@common_options
+@pass_fleet
+def enable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    """Switch a guard pack on, or one rule of a pack that is on."""
+    from workers.admin.guard_switches import find_switch
+
+    _switch(fleet, find_switch(name), True, layer, yes, dry_run)
+
+
+@click.command()
+@_options
+@common_options
+@pass_fleet
+def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    """Switch a guard pack off, or one rule of it; an agent may not, unless a person confirms on a terminal.
+
+    It switches off what this layer switched on: what a higher layer has on stays on.
+    """
+    from workers.admin.guard_switches import find_switch
+
+    switch = find_switch(name)
+    if not dry_run:
+        touched = () if layer == "fleet" else (_file(fleet, layer),)
+        fleet.require_person("guards disable", *touched, published=layer == "fleet")
+    _switch(fleet, switch, False, layer, yes, dry_run)
+
+
+def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    from workers.admin.guard_switches import file_switched, set_switched
+
+    word = "enable" if on else "disable"
+    if layer == "fleet":
+        message = f"guards {word} {switch.name}"
+        result = publish_change(fleet, lambda one: set_switched(one, switch, on), message, yes, dry_run)
+    else:
+        result = write_change(fleet, file_switched(_file(fleet, layer), layer, switch, on), yes, dry_run)
+    if fleet.json:
+        fleet.data({"id": switch.name, "on": on, "layer": layer, **result})
+    elif result["written"]:
+        where = f"version {result['version']}" if "version" in result else result["file"]
+        fleet.data(f"{switch.name} is {'on' if on else 'off'}: {where}, in force within a second where workers run")
+    if result["written"] and layer == "project":
+        fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")
+    if not on:
+        _say_where_it_stays_on(fleet, switch, layer)
+
+
+def _say_where_it_stays_on(fleet: Context, switch: Switch, layer: _Layer) -> None:
+    from workers.admin.guard_switches import is_on
+    from workers.cli.hooksets import in_force
+
+    others = [one.layer for one in in_force(fleet, needed=False).files
+              if one.layer != layer and is_on(one.file.guards, switch)]  # fmt: skip
+    if others:
+        fleet.say(f"{switch.name} stays on in another layer: {', '.join(others)} (--layer)")
+
+
+def _file(fleet: Context, layer: _Layer) -> Path:
+    from bus.config.trust import project_file
+
+    if layer == "user":
+        return user_file(fleet)
+    return project_file(Path.cwd(), user=user_file(fleet)) or Path.cwd() / "fleethook.yaml"

@@ -1,0 +1,187 @@
+"""`guards test`: the packs' own tests, and how well the packs judge a corpus of lines."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.errors import ConfigError
+    from bus.guards.corpus import Figures, Judged, Line
+
+_PERCENT = click.FloatRange(0, 100)
+
+
+@click.command()
+@click.option("--corpus", "files", multiple=True, metavar="FILE", help="JSON lines to judge (`-` is stdin); repeatable.",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))  # fmt: skip
+@click.option("--pack", "chosen", multiple=True, metavar="PACK", help="Only this pack; repeatable. Default: all.")
+@click.option("--host", default="", metavar="NAME", help="The lines' host; by default it is another one than this.")
+@click.option("--here", is_flag=True, help="Judge the lines as events of this host, with its disk and its git.")
+@click.option("--min-recall", type=_PERCENT, metavar="PERCENT", help="Exit 1 where fewer lines are stopped.")
+@click.option("--max-false-alarms", type=_PERCENT, metavar="PERCENT", help="Exit 1 where more harmless ones are.")
+@click.option("--figures", "figures_only", is_flag=True, help="Only the figures, without the lines.")
+@common_options
+@pass_fleet
+def test(
+    fleet: Context, files: Sequence[Path], chosen: Sequence[str], host: str, here: bool, min_recall: float | None,
+    max_false_alarms: float | None, figures_only: bool,
+) -> None:  # fmt: skip
+    """Run the tests beside the packs' rules; with --corpus, judge lines and print recall and false alarms by group.
+
+    A line is `{"command": …}` or `{"tool": …, "input": {…}}` with `"expect"`: deny, ask, stop (either) or allow, and
+    optionally `cwd`, `group`, `agent`, `origin`, `why`. No server is needed and nothing is run.
+    """
+    from bus.guards import load_pack, packs
+    from bus.guards.corpus import figures
+
+    names = [load_pack(name).name for name in chosen] or list(packs())
+    if not files:
+        if host or here or figures_only or min_recall is not None or max_false_alarms is not None:
+            raise click.UsageError("--host, --here, --figures and the limits are about lines: say --corpus FILE too")
+        _run_own_tests(fleet, names)
+        return
+    if host and here:
+        raise click.UsageError("--here is a host already: leave --host out")
+    lines, problems = _read(files, host, here)
+    judged, seconds = _judge(lines, names)
+    report = _report(judged, problems, seconds, names)
+    if fleet.json:
+        if figures_only:
+            report = {key: value for key, value in report.items() if not isinstance(value, list)}
+        fleet.data(report)
+    else:
+        _show(fleet, judged, report, figures_only=figures_only)
+    for problem in problems:
+        fleet.say(str(problem))
+    _hold_limits(figures(judged), min_recall, max_false_alarms)
+
+
+def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
+    from bus.guards import check_pack, load_pack
+
+    failures = {name: [str(one) for one in check_pack(load_pack(name))] for name in names}
+    tests = {name: len(load_pack(name).tests) for name in names}
+    found = sum(map(len, failures.values()))
+    if fleet.json:
+        fleet.data({"ok": not found, "packs": [
+            {"pack": name, "tests": tests[name], "failures": failures[name]} for name in names
+        ]})  # fmt: skip
+    else:
+        for name in names:
+            for text in failures[name]:
+                fleet.data(fleet.style(text, "red"))
+            fleet.data(f"{name}: {tests[name] - len(failures[name])} of {tests[name]} tests pass")
+    if found:
+        raise Findings(f"{found} of the packs' own tests fail")
+
+
+def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[Line], list[ConfigError]]:
+    from bus.errors import ConfigError
+    from bus.guards.corpus import ANOTHER_HOST, read_corpus
+    from bus.ids import host_name
+
+    lines: list[Line] = []
+    problems: list[ConfigError] = []
+    for file in files:
+        try:
+            text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror or error}", file=str(file)) from error
+        name = "stdin" if str(file) == "-" else str(file)
+        found, wrong = read_corpus(text, name, host=host_name() if here else host or ANOTHER_HOST)
+        lines += found
+        problems += wrong
+    if not lines:
+        raise problems[0] if problems else ConfigError("there is no line in it", file=str(files[0]))
+    return lines, problems
+
+
+def _judge(lines: list[Line], names: Sequence[str]) -> tuple[list[Judged], float]:
+    from workers.admin.guard_trial import judge_lines
+
+    begin = time.perf_counter()
+    judged = judge_lines(lines, names)
+    return judged, time.perf_counter() - begin
+
+
+def _report(
+    judged: Sequence[Judged], problems: Sequence[ConfigError], seconds: float, names: Sequence[str]
+) -> dict[str, Any]:
+    from bus.guards.corpus import figures, figures_by_group
+
+    found: dict[str, list[dict[str, Any]]] = {"missed": [], "false alarm": [], "other decision": []}
+    for one in judged:
+        if one.finding:
+            found[one.finding].append(_record(one))
+    return {
+        **_figures(figures(judged)), "packs": ", ".join(names), "lines": len(judged), "bad_lines": len(problems),
+        "seconds": round(seconds, 3), "lines_per_second": round(len(judged) / seconds),
+        "median_microseconds": round(statistics.median(one.seconds for one in judged) * 1e6, 1),
+        "groups": {name: _figures(one) for name, one in figures_by_group(judged).items()},
+        "missed": found["missed"], "false_alarms_found": found["false alarm"], "other_decisions": found["other decision"],
+        "problems": [str(one) for one in problems],
+    }  # fmt: skip
+
+
+def _figures(one: Figures) -> dict[str, Any]:
+    recall, false_alarms = one.recall, one.false_alarm_rate
+    return {
+        **one._asdict(), "recall": None if recall is None else round(recall, 2),
+        "false_alarm_rate": None if false_alarms is None else round(false_alarms, 2),
+    }  # fmt: skip
+
+
+def _record(one: Judged) -> dict[str, Any]:
+    return {
+        "place": one.line.place, "group": one.line.group, "expect": one.line.expect, "decision": one.decision,
+        "rules": list(one.rules), "call": one.line.call,
+    }  # fmt: skip
+
+
+def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, figures_only: bool) -> None:
+    rows = [
+        (name, *_cells(one["stopped"], one["to_stop"], one["recall"]),
+         *_cells(one["false_alarms"], one["harmless"], one["false_alarm_rate"]))
+        for name, one in [*report["groups"].items(), ("all", report)]
+    ]  # fmt: skip
+    fleet.table(("GROUP", "STOPPED", "RECALL", "FALSE ALARMS", "RATE"), rows)
+    bad = f", {report['bad_lines']} that cannot be read" if report["bad_lines"] else ""
+    fleet.data(
+        f"{len(judged):,} lines{bad}; {report['lines_per_second']:,} lines/s, "
+        f"{report['median_microseconds']} microseconds a line at the median"
+    )
+    if figures_only:
+        return
+    for title, key in (
+        ("missed", "missed"), ("false alarms", "false_alarms_found"), ("stopped by another decision", "other_decisions")
+    ):  # fmt: skip
+        if report[key]:
+            fleet.data(fleet.style(f"{title}:", "red"))
+        for one in report[key]:
+            rules = f" by {', '.join(one['rules'])}" if one["rules"] else ""
+            call = " ".join(one["call"].split("\n"))
+            fleet.data(f"  {one['place']}: {one['decision']}, expected {one['expect']}{rules}: {call}")
+
+
+def _cells(part: int, whole: int, percent: float | None) -> tuple[str, str]:
+    return (f"{part} of {whole}", f"{percent:.1f} %") if percent is not None else ("-", "-")
+
+
+def _hold_limits(found: Figures, min_recall: float | None, max_false_alarms: float | None) -> None:
+    recall, false_alarms = found.recall, found.false_alarm_rate
+    said = []
+    if min_recall is not None and recall is not None and recall < min_recall:
+        said.append(f"recall is {recall:.2f} %, the least is {min_recall:g} %")
+    if max_false_alarms is not None and false_alarms is not None and false_alarms > max_false_alarms:
+        said.append(f"false alarms are {false_alarms:.2f} %, the most is {max_false_alarms:g} %")
+    if said:
+        raise Findings("; ".join(said))
