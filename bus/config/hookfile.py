@@ -355,4 +355,4 @@ class _Reader:
 def guard_packs() -> tuple[str, ...]:
     """The names of the guard packs that this version ships."""
     folder = Path(__file__).parent.parent / "guards"
-    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
+    return tuple(sorted({path.name.partition(".")[0] for path in folder.glob("*.yaml")}))

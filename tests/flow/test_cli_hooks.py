@@ -227,3 +227,16 @@ def test_what_is_listed_holds_no_secret(project: Path) -> None:
     for shown in (applied, fleethook("hooks", "list", "--json"), fleethook("hooks", "diff", "0")):
         assert shown.code == 0
         assert token not in shown.out + shown.err
+
+
+@pytest.mark.req("X-07", "X-08")
+def test_guards_of_the_published_set_are_switched_as_a_new_version(project: Path) -> None:
+    assert fleethook("guards", "enable", "destructive-commands", "--layer", "fleet", "--yes").code == 0
+    off = fleethook("guards", "disable", "force-push", "--layer", "fleet", "--yes", "--json").json
+    assert (off["version"], off["before"], off["written"]) == (2, 1, True)
+    rules = {one["rule"]: one for one in fleethook("guards", "list", "--json").lines}
+    assert rules["force-push"]["on"] is False
+    assert [(one["layer"], one["on"]) for one in rules["recursive-delete"]["layers"]] == [("fleet", True)]
+    assert (
+        fleethook("hooks", "history", "--json").json[0]["message"] == "guards disable destructive-commands_force-push"
+    )
