@@ -83,7 +83,7 @@ async def evaluate(
         contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
         parts=tuple(tally.parts), silent={place: rules for place, rules in tally.silent.items() if rules},
         ms=round((time.monotonic() - start) * 1000, 3),
-        version=version, layers=tuple(layers), notes=tuple(tally.notes), repeated=again,
+        version=version, layers=tuple(layers), notes=tuple(tally.notes), waiting=tally.waiting, repeated=again,
     )  # fmt: skip
 
 
@@ -117,6 +117,7 @@ class _Tally:
         self.parts: list[Part] = []
         self.silent: dict[str, dict[str, int]] = {}
         self.notes: list[str] = []
+        self.waiting: tuple[str, ...] = ()
         if changes:
             self._merge(_ABOVE, changes)
 
@@ -154,6 +155,7 @@ class _Tally:
         for place, rules in below.silent.items():
             self.silent.setdefault(place, {}).update(rules)
         self.notes.extend(below.notes)
+        self.waiting = below.waiting
         self.contexts.extend(below.contexts)
         changes = {
             k: v for k, v in (below.updated_input or {}).items() if k not in self.rewrite or self.rewrite[k] != v

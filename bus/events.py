@@ -50,12 +50,15 @@ class EventType(StrEnum):
     MODEL_POST_SWITCH = "model:post_switch"
     CONFIG_CHANGE = "config:change"
     FILE_CHANGE = "file:change"
-    # What Fleethook itself has to say of its endpoints.
+    # What Fleethook itself has to say of its endpoints and hook files.
     ENDPOINT_FAILING = "endpoint:failing"
     ENDPOINT_DISABLED = "endpoint:disabled"
+    HOOKS_REJECTED = "hooks:rejected"
 
 
-OWN = frozenset({EventType.ENDPOINT_FAILING.value, EventType.ENDPOINT_DISABLED.value})
+OWN = frozenset({
+    EventType.ENDPOINT_FAILING.value, EventType.ENDPOINT_DISABLED.value, EventType.HOOKS_REJECTED.value,
+})  # fmt: skip
 """What Fleethook itself announces; no agent has these."""
 
 PRE_TOOL = frozenset({EventType.TOOL_PRE_EXECUTE.value})

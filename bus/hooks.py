@@ -107,6 +107,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file:line` where it stands."""
     version: str = ""
     """The version of the set that it came with."""
+    pins: dict[str, str] = msgspec.field(default_factory=dict)
+    """By absolute path: SHA-256 (hex) of each file that a trusted project's command names; empty where there was none."""
 
     @property
     def kind(self) -> Kind:

@@ -15,7 +15,6 @@ from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
 from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile
-from bus.config.trust import project_file
 from bus.connections import Links
 from bus.dialects.hooking import find_hooks
 from bus.directories import CONFIG_NAMES, Directories, config_file
@@ -23,6 +22,8 @@ from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
 from bus.events import Event
 from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
+from bus.hooksets.files_in_force import Rejected
+from bus.hooksets.projects import trusted_file
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
 from bus.ids import host_name
@@ -176,7 +177,7 @@ def _placed(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _
 def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
     """The entry without its place, for comparison."""
     if isinstance(entry, Hook):
-        return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0)
+        return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0, pins={})
     return msgspec.structs.replace(entry, layer="fleet", version="", origin="")
 
 
@@ -328,8 +329,14 @@ class Watcher:
         if known is None or now - known[0] >= POLL_SECONDS:
             if len(self._projects) >= _MOST_FOLDERS:
                 self._projects.clear()
-            known = self._projects[cwd] = (now, project_file(Path(cwd), user=self._user_path))
+            known = self._projects[cwd] = (now, trusted_file(Path(cwd), self._trust, user=self._user_path))
         return known[1]
+
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Newer content that is not in force: of the user's file, and of the projects that events came from lately."""
+        if self._user_path is not None:
+            self._file("user", self._user_path)
+        return tuple(one for watched in self._files.values() for one in watched.current(POLL_SECONDS).rejected)
 
     def fleet(self) -> HookSet:
         """The fleet's own layer alone."""

@@ -81,6 +81,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
+    Key("told:*", "hash", DAY, "evaluators", "evaluators", "what a session's user has been told of content that is not in force"),
+    Key("announced:*", "string", DONE_MS, "workers", "workers", "something that is announced once is announced"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 

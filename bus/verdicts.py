@@ -82,6 +82,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why no hook gave this answer (timeout, no evaluator, …); empty for a real verdict."""
     notes: tuple[str, ...] = ()
     """What a person should know: a rewrite that was dropped, a context that was cut, a hook that failed open."""
+    waiting: tuple[str, ...] = ()
+    """Newer content of hook files that is not in force, and why: it has errors, or waits for trust."""
     lost: tuple[str, ...] = ()
     """What the agent was not told, since its protocol has no form for it."""
     repeated: bool = False

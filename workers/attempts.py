@@ -24,6 +24,7 @@ from bus.processes import Finished
 from bus.requests import read_event, read_request
 from bus.runners.calls import calls
 from bus.runners.command import run_command
+from bus.runners.pins import ScriptChanged
 from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
@@ -204,7 +205,10 @@ async def run_hook(hook: Hook, event: Event) -> Result:
             return Result(
                 AttemptFailed(f"{hook_name(hook)}: its time was used up after {len(results)} files"), hook.retry
             )
-        results.append(_ran(hook, await run_command(hook, call, left)))
+        try:
+            results.append(_ran(hook, await run_command(hook, call, left)))
+        except ScriptChanged as error:
+            raise GivenUp(str(error)) from error
         if results[-1].error is not None:
             break
     kept = "\n".join(one.output for one in results if one.output)[-SHOWN:]

@@ -38,6 +38,7 @@ from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, fa
 from workers.clock import ServerClock
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
+from workers.notices import Notices
 from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import drained
@@ -83,6 +84,7 @@ class Evaluator:
         self._posters = Posters()
         self._runners = Runners(watcher, self._posters)
         self._placement = Placement(links, keys)
+        self._notices = Notices(links, keys)
         self._answers: list[Call] = []
         self._held: set[tuple[str, str]] = set()
         self._begun: set[str] = set()
@@ -166,6 +168,7 @@ class Evaluator:
         await self._clock.keep()
         await self._watcher.refresh()
         await self._warm()
+        await self._notices.announce(self._watcher.rejected())
         await self._send_stats()
         held = self._held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
         return await self._consumer.strays(held) + await self._consumer.adopt()
@@ -302,6 +305,7 @@ class Evaluator:
             again=again, refit=refit, elsewhere=elsewhere,
             notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
         )  # fmt: skip
+        verdict = await self._notices.tell(request, event, verdict, hooks_in_force.waiting)
         self._stats[f"verdicts:{verdict.decision}"] += 1
         for part in verdict.parts:
             if part.fallback:

@@ -27,6 +27,7 @@ from bus.verdicts import Verdict, bus_policy, failed
 from workers.clock import ServerClock
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields, unpack_fields
 from workers.loops import lineage, without_loops
+from workers.notices import Notices
 from workers.posters import Posters
 from workers.process import drained
 from workers.running import Runners
@@ -50,6 +51,7 @@ class HostWorker:
             role=role(self._host), about=f"host {self._host}",
         )  # fmt: skip
         self._posters = Posters()
+        self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters)
         self._clock = ServerClock(links)
         self._slots, self._drain = slots, drain
@@ -90,6 +92,7 @@ class HostWorker:
     async def _turn(self) -> None:
         await self._clock.keep()
         await self._watcher.refresh()
+        await self._notices.announce(self._watcher.rejected())
         requests, events = self._consumer.streams
         entries = await self._consumer.strays(self._held) + await self._consumer.adopt()
         free = self._slots - len(self._busy)
@@ -158,7 +161,7 @@ class HostWorker:
         finally:
             await self._mark(event.id, event.parent, effects, str(self._clock.now()))
         own = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
-        return msgspec.structs.replace(verdict, version="" if own == "none" else own)
+        return msgspec.structs.replace(verdict, version="" if own == "none" else own, waiting=in_force.waiting)
 
     async def _mark(self, name: str, parent: str, hooks: list[str], state: str) -> None:
         """Say which hooks run for an event, or when they ended: what they publish meanwhile is below it (F-12)."""

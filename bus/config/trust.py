@@ -17,9 +17,10 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -80,17 +81,20 @@ def listed(store: Path) -> tuple[Trusted, ...]:
     return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
 
 
-def project_file(cwd: Path, *, user: Path | None = None) -> Path | None:
+def project_file(
+    cwd: Path, *, user: Path | None = None, trusted: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Path | None:
     """The nearest hook file from a folder upward: not beyond the repository, the file system or the home directory.
 
-    The home directory itself and `/` are nobody's project, nor is the folder of the user's own file, `user`.
+    The home directory itself and `/` are nobody's project, nor is the folder of the user's own file, `user`. `trusted`
+    has the trusted files by folder: one of them is its folder's file even if it is gone.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
         folder = Path(os.path.realpath(cwd))
         device = os.stat(folder).st_dev
         while str(folder) != home and folder != folder.parent and os.stat(folder).st_dev == device:
-            found = config_file(folder)
+            found = _preferred(config_file(folder), trusted.get(str(folder), ()))
             if found is not None or os.path.lexists(folder / ".git"):
                 own = found is not None and user is not None and os.path.realpath(found) == os.path.realpath(user)
                 return None if own else found
@@ -98,6 +102,13 @@ def project_file(cwd: Path, *, user: Path | None = None) -> Path | None:
     except (OSError, ValueError):  # a folder that is gone or closed to us has no project; ValueError: a NUL in it
         return None
     return None
+
+
+def _preferred(found: Path | None, trusted: Sequence[str]) -> Path | None:
+    """The file of a folder: the one that is there where it is trusted, or none is; else the trusted one."""
+    if not trusted or (found is not None and os.path.realpath(found) in trusted):
+        return found
+    return Path(trusted[0])
 
 
 def content_digest(path: Path) -> str:
@@ -155,7 +166,7 @@ def _found_in(path: Path) -> _Found:
     before = Source(name, stamp(path))
     file = load_hook_file(path, "project")
     folder = os.path.realpath(path.parent)
-    named = dict.fromkeys(one for hook in file.hooks if hook.command for one in _named(hook, folder))
+    named = dict.fromkeys(one for hook in file.hooks if hook.command for one in named_files(hook, folder))
     read = tuple(os.path.realpath(one.path) for one in file.sources if not os.path.isdir(one.path))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
@@ -163,8 +174,8 @@ def _found_in(path: Path) -> _Found:
     return found
 
 
-def _named(hook: Hook, folder: str) -> Iterator[str]:
-    """What a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
+def named_files(hook: Hook, folder: str) -> Iterator[str]:
+    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
     root = _root(hook.origin.rpartition(":")[0])
     bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
     inside = (folder,) if root == folder or _lies_in(root, folder) else (folder, root)

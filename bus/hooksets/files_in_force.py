@@ -38,12 +38,13 @@ class Rejected(NamedTuple):
     digest: str
     """SHA-256 (hex) of the content, or of the errors where it cannot be read."""
     problems: tuple[ConfigError, ...]
+    meanwhile: str = "nothing of this change is in force, the last good content stays in force"
 
     @property
     def text(self) -> str:
         """The first error with its place, how many more there are, and what is in force meanwhile."""
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-        return f"{self.problems[0]}{more}; nothing of this change is in force, the last good content stays in force"
+        return f"{self.problems[0]}{more}; {self.meanwhile}"
 
 
 class FileInForce(NamedTuple):

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bus.config.documents import Stamp, stamp
-from bus.config.hookfile import HookFile, load_hook_file
-from bus.config.trust import is_trusted
+from bus.config.files import is_gone
+from bus.config.hookfile import HookFile
 from bus.errors import ConfigError
 from bus.hooks import Layer
-from bus.hooksets.files_in_force import FileInForce, Rejected, file_in_force
+from bus.hooksets.files_in_force import FileInForce, file_in_force
 from bus.hooksets.last_good import Kept
+from bus.hooksets.projects import project_in_force, project_state
 
 log = logging.getLogger("fleethook.hooks")
 
@@ -26,11 +26,11 @@ class WatchedFile:
     ) -> None:
         self._layer, self._path, self._trust, self._folder, self._check = layer, path, trust_file, last_good, check
         self._looked = 0.0
-        self._trusted: tuple[Stamp, bool] | None = None
-        """A project's file as it was read last, and whether it was trusted; None where it has to be read again."""
+        self._seen: tuple[str, str] | None = None
+        """A project's content, as it was trusted and as it was at the last look."""
         self._kept: Kept | None = None
         self._current: FileInForce | None = None
-        self._said: tuple[Rejected, ...] = ()
+        self._said: tuple[str, ...] = ()
 
     def current(self, every: float) -> FileInForce:
         """What is in force, looked at again where the last look is more than `every` seconds ago."""
@@ -42,45 +42,38 @@ class WatchedFile:
 
     def _look(self, before: FileInForce | None) -> FileInForce:
         if self._layer == "project":
-            return self._look_project(before)
-        if before is not None and not any(source.changed() for source in before.sources):
+            # By content and not only by its stamp: the files that its commands name belong to it.
+            seen = project_state(self._path, self._trust)
+            unchanged = seen == self._seen
+            self._seen = seen
+        else:
+            unchanged = True
+        if before is not None and unchanged and not any(source.changed() for source in before.sources):
             return before
-        found = file_in_force(self._path, self._layer, self._folder, self._kept)
+        found = self._read()
         try:
             self._check(found.file)
         except ConfigError as error:
             log.error("%s: the set that was in force stays", error)
             return (before or FileInForce(HookFile()))._replace(sources=found.sources)
         self._kept = found.kept
-        for one in found.rejected:
-            if one not in self._said:
-                log.error("%s", one.text)
-        self._said = found.rejected
-        for problem in found.file.problems:
-            log.error("%s: this entry is left out", problem)
+        self._say(found)
         return found
 
-    def _look_project(self, before: FileInForce | None) -> FileInForce:
-        known, nothing = before or FileInForce(HookFile()), FileInForce(HookFile())
-        found = stamp(self._path)
-        trusted = is_trusted(self._path, self._trust)
-        if (found, trusted) == self._trusted and not any(source.changed() for source in known.sources):
-            return known
-        self._trusted = (found, trusted)
-        if not trusted:
-            log.warning(
-                "%s is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it", self._path
-            )
-            return nothing
-        try:
-            file = load_hook_file(self._path, self._layer)
-            self._check(file)
-        except ConfigError as error:
-            log.error("%s: the set that was in force stays", error)
-            return known
-        if not is_trusted(self._path, self._trust):
-            self._trusted = None  # changed between the look and the reading: looked at again
-            return known
-        for problem in file.problems:
-            log.error("%s: this entry is left out", problem)
-        return FileInForce(file, sources=file.sources)
+    def _read(self) -> FileInForce:
+        if self._layer == "project":
+            return project_in_force(self._path, self._trust, self._folder, self._kept)
+        return file_in_force(self._path, self._layer, self._folder, self._kept)
+
+    def _say(self, found: FileInForce) -> None:
+        """Log what is new among what is not in force."""
+        said = tuple(dict.fromkeys([
+            *(one.text for one in found.rejected), *(f"{one}: this entry is left out" for one in found.file.problems),
+            *([] if found.kept is not None or self._layer != "project" or is_gone(self._path) else [
+                f"{self._path} is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it"
+            ]),
+        ]))  # fmt: skip
+        for text in said:
+            if text not in self._said:
+                log.error("%s", text)
+        self._said = said

@@ -15,6 +15,7 @@ from bus.hooks import Hook
 from bus.processes import Finished, run_process
 from bus.runners import Outcome
 from bus.runners.calls import one_by_one
+from bus.runners.pins import ScriptChanged, check_pins
 from bus.runners.results import hook_name
 
 GRACE: Final = 0.25
@@ -34,13 +35,19 @@ class CommandRunner:
             except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
                 why = f"{hook_name(hook)} was not started: the event cannot be written as JSON ({error})"
                 return Outcome(failure=why)
+            except ScriptChanged as error:
+                return Outcome(failure=str(error))
             return dialect.outcome(hook, call, done, seconds)
 
         return await one_by_one(hook, event, seconds, one)
 
 
 async def run_command(hook: Hook, event: Event, seconds: float, *, grace: float = 2.0) -> Finished:
-    """Run the command of `hook` for `event`, blocking or in the background; TypeError or ValueError as `stdin` says."""
+    """Run the command of `hook` for `event`, blocking or in the background; TypeError or ValueError as `stdin` says.
+
+    ScriptChanged where a trusted project's script is not the one that was trusted.
+    """
+    check_pins(hook)
     return await run_process(
         argv(hook), stdin=find_hooks(hook.dialect).stdin(hook, event), env=command_env(hook, event),
         cwd=_directory(hook, event), seconds=seconds, grace=grace,

@@ -71,4 +71,7 @@ def test_a_projects_hooks_run_only_where_the_user_trusts_them(fleet: Fleet, bus:
     assert bus.request(uses("read", tmp_path, path="a.txt")).decision == "abstain", "nor the agent's own"
 
     file.write_text(PROJECT.replace("frozen", "melted"))
-    wait_until(lambda: not bus.request(write).blocks, "changed content has to be trusted anew")
+    wait_until(lambda: bus.request(write).waiting, "changed content has to be trusted anew")
+    assert bus.request(write).reason == "This tree is frozen", "until then, what was trusted stays in force"
+    trust(file, fleet.places.trust_file)
+    wait_until(lambda: bus.request(write).reason == "This tree is melted", "it is in force")

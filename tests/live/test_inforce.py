@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bus.config.trust import trust
+from bus.config.trust import trust, untrust
 from bus.connections import Links
 from bus.errors import ConfigError
 from bus.events import Event
@@ -98,6 +98,14 @@ async def test_files_of_this_host_join_the_fleets_hooks(
 
         await until(so, f"{wanted} are in force")
 
+    async def waits(text: str) -> None:
+        async def so() -> bool:
+            _, reply = await put(links, keys, bash(cwd=str(project)))
+            found = await verdict(links, reply)
+            return any(text in one for one in found.waiting) and any(text in note for note in found.notes)
+
+        await until(so, f"the verdict says that {text}")
+
     await publish_hooks(links, keys, rule("same", "fleet"))
     user.write_text(rule("same", "user"))
     file.write_text(rule("same", "project"))
@@ -107,7 +115,8 @@ async def test_files_of_this_host_join_the_fleets_hooks(
         trust(file, store)
         await become("fleet", "user", "project")
         file.write_text(rule("same", "hacked"))
-        await become("fleet", "user")
+        await waits("newer content waits for your trust")
+        assert await reasons() == ["fleet", "user", "project"], "what was trusted stays in force"
         trust(file, store)
         await become("fleet", "user", "hacked")
         user.write_text(rule("same", "changed"))
@@ -123,6 +132,9 @@ async def test_files_of_this_host_join_the_fleets_hooks(
         await become("fleet", "hacked")
         user.unlink()
         file.unlink()
+        await become("fleet", "hacked")
+        await waits("the file is gone; its trusted rules stay in force until `fleethook hooks untrust`")
+        untrust(file, store)
         await become("fleet")
 
 

@@ -128,8 +128,10 @@ def test_nothing_of_an_untrusted_folder_is_run_matched_or_read(
     trust(project, store)
     assert len(watcher.for_event(event).hooks) == 3
     (tmp_path / "project/scripts/gate.sh").write_text("touch /tmp/owned")
-    assert watcher.for_event(event).hooks == {}, "changed content asks again, and takes everything with it"
+    assert len(watcher.for_event(event).hooks) == 3, "what was trusted stays"
+    assert "newer content waits for your trust" in watcher.for_event(event).waiting[0]
     trust(project, store)
-    assert len(watcher.for_event(event).hooks) == 3
+    assert watcher.for_event(event).waiting == ()
     (tmp_path / "common/fleethook.yaml").write_text("hooks: [{on: '*', command: other}]")
-    assert watcher.for_event(event).hooks == {}
+    assert "other" not in {hook.command for hook in watcher.for_event(event).hooks.values()}
+    assert watcher.for_event(event).waiting

@@ -1,0 +1,25 @@
+"""What Fleethook itself has to say, as an event on the bus: once for what it is about, whoever says it first."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bus.codec import encode_event
+from bus.connections import Links
+from bus.events import Event
+from bus.ids import event_id
+from bus.keys import DONE_MS, Keys
+from bus.streams import call
+
+
+async def announce(links: Links, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str) -> bool:
+    """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
+    name = event_id()
+    event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
+    digest = hashlib.sha256(f"{kind}\n{about}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
+    args = (DONE_MS, *fields)
+    return bool(await call(links, "announce", (keys("events"), keys("announced", digest)), args))

@@ -1,0 +1,153 @@
+"""A trusted project: what was trusted stays in force until newer content is trusted, and its scripts are pinned (X-10)."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from bus.config.trust import trust
+from bus.errors import ConfigError
+from bus.events import Event
+from bus.hooksets.files_in_force import FileInForce
+from bus.hooksets.last_good import kept_file
+from bus.hooksets.projects import accept, project_in_force, take_back, trusted_file
+from bus.runners.command import CommandRunner
+
+pytestmark = pytest.mark.req("X-10")
+
+EVENT = Event(type="tool:pre_execute", tool="bash", input={"command": "ls"}, host="h")
+
+
+class Project:
+    """A repository with a hook file, the list of what is trusted, and the folder of what is kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "project"
+        (self.folder / ".git").mkdir(parents=True)
+        self.file = self.folder / "fleethook.yaml"
+        self.script = self.folder / "scripts" / "check.sh"
+        self.script.parent.mkdir()
+        self.script.write_text("#!/bin/sh\necho trusted >&2; exit 2\n")
+        self.script.chmod(0o755)
+        self.file.write_text("hooks: [{id: check, on: tool:pre_execute, command: scripts/check.sh, on_failure: ask}]\n")
+        self.store, self.kept = root / "state" / "trust.json", root / "data" / "last-good"
+
+    def accept(self) -> None:
+        accept(self.file, self.store, self.kept)
+
+    def now(self) -> FileInForce:
+        return project_in_force(self.file, self.store, self.kept)
+
+    def commands(self) -> list[str]:
+        return [hook.command for hook in self.now().file.hooks]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_nothing_is_in_force_before_it_is_trusted(project: Project) -> None:
+    assert project.commands() == []
+    assert project.now().rejected == ()
+
+
+@pytest.mark.parametrize("change", ["hooks: []\n", "hooks: [", "", "hooks: [{on: '*', command: worse}]\n"])
+def test_changed_content_waits_and_changes_nothing(project: Project, change: str) -> None:
+    """Also the one that takes the rules away; until a person trusts it."""
+    project.accept()
+    project.file.write_text(change)
+    assert project.commands() == ["scripts/check.sh"]
+    (rejected,) = project.now().rejected
+    assert rejected.text.startswith(f"{project.file}:1: ")
+    assert "newer content waits for your trust" in rejected.text
+    if change != "hooks: [":
+        project.accept()
+        assert project.now().rejected == ()
+        assert project.commands() == (["worse"] if "worse" in change else [])
+
+
+def test_a_deleted_file_keeps_its_rules_until_the_trust_is_taken_back(project: Project) -> None:
+    project.accept()
+    project.file.unlink()
+    assert trusted_file(project.script.parent, project.store) == project.file
+    assert project.commands() == ["scripts/check.sh"]
+    assert "the file is gone" in project.now().rejected[0].text
+    (project.folder / "fleethook.json").write_text("{}")
+    assert trusted_file(project.folder, project.store) == project.file, "one of another name takes nothing away"
+    assert take_back(project.file, project.store, project.kept)
+    assert project.commands() == []
+    assert trusted_file(project.folder, project.store) == project.folder / "fleethook.json"
+    assert not kept_file(project.kept, project.file).exists()
+
+
+def test_a_new_file_of_another_name_takes_the_place_once_it_is_trusted(project: Project) -> None:
+    project.accept()
+    project.file.unlink()
+    project.file = project.folder / "fleethook.json"
+    project.file.write_text('{"hooks": []}')
+    project.accept()
+    assert trusted_file(project.folder, project.store) == project.file
+    assert project.commands() == []
+
+
+async def run(project: Project) -> tuple[str, str]:
+    """The decision and failure of the hook that is in force."""
+    (hook,) = project.now().file.hooks
+    event = Event(type=EVENT.type, tool="bash", input=EVENT.input, host="h", cwd=str(project.folder))
+    outcome = await CommandRunner().run(hook, event, 5.0)
+    return outcome.decision, outcome.failure
+
+
+async def test_a_changed_script_is_not_run(project: Project) -> None:
+    """Its hook falls to its failure policy, with the reason; as it was, it runs again."""
+    project.accept()
+    assert await run(project) == ("deny", "")
+    was = project.script.read_text()
+    project.script.write_text(was.replace("exit 2", "exit 0"))
+    decision, failure = await run(project)
+    assert decision == "abstain"
+    assert failure.startswith(f"{project.script} changed since hook 'check'")
+    project.script.unlink()
+    assert "is gone since" in (await run(project))[1]
+    project.script.write_text(was)
+    project.script.chmod(0o755)
+    assert await run(project) == ("deny", "")
+    assert project.now().rejected == ()
+
+
+async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:
+    """What was not there when the hook was trusted was not trusted."""
+    text = project.script.read_text()
+    project.script.unlink()
+    project.accept()
+    project.script.write_text(text)
+    project.script.chmod(0o755)
+    assert "is new since" in (await run(project))[1]
+    project.accept()
+    assert await run(project) == ("deny", "")
+
+
+def test_what_was_trusted_is_kept_for_this_user_alone(project: Project) -> None:
+    project.accept()
+    assert stat.S_IMODE(kept_file(project.kept, project.file).stat().st_mode) == 0o600
+
+
+def test_trust_of_before_is_kept_at_the_first_look(project: Project) -> None:
+    """A version that kept nothing wrote that list; while the content is the same, it is kept now."""
+    trust(project.file, project.store)
+    assert project.commands() == ["scripts/check.sh"]
+    project.file.write_text("hooks: []\n")
+    assert project.commands() == ["scripts/check.sh"]
+    shutil.rmtree(project.kept)
+    assert project.commands() == [], "what was trusted is not known any more"
+
+
+def test_what_cannot_be_read_is_not_trusted(project: Project) -> None:
+    project.file.write_text("hooks: [")
+    with pytest.raises(ConfigError):
+        project.accept()
+    assert project.commands() == []
