@@ -4,30 +4,109 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from bus.shell.inner import Arg, Inner, Unwrap
-from bus.shell.words import Output
+from bus.shell.inner import Arg, Inner, Unwrap, names
+from bus.shell.python_code import python_calls
+from bus.shell.scanned_code import scanned_calls
+from bus.shell.words import UNKNOWN, UNSET, Output
 
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|osascript|pwsh)[\d.]*")
-_CODE_OPTIONS: Final = frozenset({"-c", "-e", "-r", "-p", "-E", "--eval", "--print", "--run"})
+_INTERPRETER: Final = re.compile(
+    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|php|luajit|lua|osascript)[\d.]*(?:\.exe)?"
+)
+_CODE: Final = {
+    "python": "c", "pypy": "c", "ipython": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "bun": "ep",
+    "tsx": "ep", "php": "rBRE", "lua": "e", "luajit": "e", "osascript": "e", "deno": "",
+}  # fmt: skip
+"""By language, the letters of the options whose value is code; they may end a cluster (`perl -lne`)."""
+_LONG: Final = names("--eval --print --run -eval")
+_VALUES: Final = {
+    "python": names("-W -X -m --check-hash-based-pycs"),
+    "perl": names("-I -M -m"),
+    "ruby": names("-I -r -E -C"),
+    "node": names("-r --require --import --loader --env-file --conditions -C"),
+    "php": names("-d -c -f -z"),
+}
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
+_HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
+"""Stand for what is not known while code is parsed, which refuses control characters."""
 
 
 def find_interpreter(program: str) -> Unwrap | None:
     """The reader of a program's arguments where it is an interpreter."""
-    return _interpreter if _INTERPRETER.fullmatch(program) else None
+    match = _INTERPRETER.fullmatch(program)
+    return partial(_interpreter, match[1]) if match else None
 
 
-def _interpreter(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """Python and its like: only where their code comes from is known, not what it does."""
-    for place, arg in enumerate(args):
-        if arg.text in _CODE_OPTIONS:
-            yield Inner(sources=tuple(source for one in args[place : place + 2] for source in one.sources))
+def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    letters, values = _CODE[language], _VALUES.get(language, frozenset())
+    found = False
+    place = 0
+    if language == "deno":
+        if args[:1] and args[0].text == "eval":
+            yield from _code(language, args[1:2])
+        elif len(args) > 1 and args[0].text == "run" and args[-1].text == "-":
+            yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
+        elif args:
+            yield Inner(sources=tuple(source for arg in args for source in arg.sources))
+        return
+    if language == "bun" and args[:1] and args[0].text == "x":
+        yield Inner(argv=tuple(args[1:]))
+        return
+    while place < len(args):
+        text, sources = args[place]
+        place += 1
+        if text in _STDIN:
+            yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
             return
-        if arg.text == "-m":
+        if text == "-m" and language in ("python", "pypy"):
+            if args[place:]:
+                yield Inner(argv=tuple(args[place:]))
             return
-        if not arg.text.startswith("-") or arg.text == "-":
-            yield Inner(sources=stdin.programs if arg.text in ("-", "/dev/stdin") else arg.sources)
+        if not text.startswith("-"):
+            if not found:
+                yield Inner(sources=sources)
             return
-    if not args:
-        yield Inner(sources=stdin.programs)
+        name, equals, value = text.partition("=")
+        if name in _LONG or (text[1:2] != "-" and text[-1] in letters and text[:2] not in values):
+            yield from _code(language, [Arg(value, sources)] if equals else args[place : place + 1])
+            found = True
+            place += 0 if equals else 1
+            if language in ("python", "pypy", "ipython"):
+                return
+        elif text[1:2] in letters and text[1:2] and text[1:2] != "-" and len(text) > 2:
+            yield from _code(language, [Arg(text[2:], sources)])  # `-e'code'`
+            found = True
+        elif text in values:
+            place += 1
+    if not found:
+        yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
+
+
+def _code(language: str, given: Sequence[Arg]) -> Iterator[Inner]:
+    """What a text of code runs; its own sources are the programs that wrote the text."""
+    for text, sources in given:
+        yield Inner(sources=sources)
+        held = text
+        for sign, stand_in in _HELD.items():
+            held = held.replace(sign, stand_in)
+        if language in ("python", "pypy", "ipython"):
+            try:
+                calls = list(python_calls(held))
+            except SyntaxError:
+                calls = []
+        else:
+            calls = list(scanned_calls(language, held))
+        for one in calls:
+            yield one._replace(
+                argv=tuple(Arg(_released(arg.text)) for arg in one.argv),
+                script=_released(one.script) if one.script is not None else None,
+                directory=_released(one.directory),
+            )
+
+
+def _released(text: str) -> str:
+    for sign, stand_in in _HELD.items():
+        text = text.replace(stand_in, sign)
+    return text

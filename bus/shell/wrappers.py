@@ -139,7 +139,6 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "pnpm": _wrapper("--package --filter -F", verbs="exec dlx", directory="-C --dir"),
     "yarn": _wrapper("-p --package", verbs="exec dlx", directory="--cwd"),
     "bunx": _PLAIN,
-    "bun": _wrapper(verbs="x"),
     "uvx": _wrapper(_PYTHON_RUN + " --from"),
     "pipx": _wrapper("--spec --python", verbs="run"),
     "start-stop-daemon": _wrapper("-p -u -c -g -n --pidfile --user --chuid --name", directory="-d --chdir"),

