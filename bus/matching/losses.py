@@ -9,7 +9,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal
 
-from bus.matching.paths import Place, located
+from bus.matching.paths import Place, is_outside, located, within
 from bus.shell.commands import Command
 from bus.shell.paths import changed
 
@@ -32,10 +32,13 @@ def loses(what: Lost, command: Command, place: Place) -> bool:
     Git is asked with a time limit of 0.3 s and runs nothing that the repository names: no hook, monitor, filter or pager.
     """
     directory = located(command.directory, place)
-    if not place.here or directory is None or not os.path.isdir(directory):
+    known = place.here and directory is not None and os.path.isdir(directory)
+    if what == "contents" and not known:
+        return any(_is_kept(word, place, command) for word in _emptied(command))
+    if directory is None or not known:
         return True
     if what == "contents":
-        return any(_holds_something(path, place, command) for path in _emptied(command))
+        return any(_holds_something(word, place, command) for word in _emptied(command))
     ignored = what == "untracked" and any(
         word[:1] == "-" and word[:2] != "--" and ("x" in word or "X" in word) for word in command.words
     )
@@ -48,10 +51,18 @@ def _emptied(command: Command) -> tuple[str, ...]:
     return redirected + changed(command)[len(command.writes) :]
 
 
+def _is_kept(word: str, place: Place, command: Command) -> bool:
+    """Whether a path is no harmless device and not below a directory for temporary files."""
+    path = located(word, place, command.directory)
+    return path is None or within(path, place.project) or is_outside(path, place)
+
+
 def _holds_something(word: str, place: Place, command: Command) -> bool:
     path = located(word, place, command.directory)
     if path is None:
         return True
+    if not _is_kept(word, place, command):
+        return False
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
