@@ -23,8 +23,8 @@ log = logging.getLogger("fleethook.chain")
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
 """Runs one hook within so many seconds; never raises for what the hook does."""
 
-Elsewhere = Callable[[float, Mapping[str, Any]], Awaitable[Verdict]]
-"""What the lower layers say that only the event's own host has: within so many seconds, given the changes so far."""
+Elsewhere = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
+"""What the lower layers say of the event that only its own host has: within so many seconds, given the changes so far."""
 
 Refit = Callable[[Event], Sequence[Hook]]
 """The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
@@ -34,6 +34,15 @@ CONTEXT_BUDGET: Final = 10_000
 
 TOGETHER: Final = frozenset({"claude", "ion"})
 """Dialects whose neighbouring hooks start together, as Claude Code starts them."""
+
+_NO_CHANGES: Final[dict[str, Any]] = {
+    "updated_input": None,
+    "updated_output": None,
+    "halt": "",
+    "permissions": (),
+    "interrupt": False,
+}
+"""What is left of an outcome that does not count."""
 
 _OPINIONS_ONLY: Final = frozenset({"project", "session"})
 """Layers whose `allow` counts as abstain: a cloned repository cannot switch off the user's own prompts."""
@@ -64,24 +73,29 @@ async def evaluate(
             ran = await asyncio.gather(*(_run(hook, event, run, deadline, policy) for hook in together))
         for hook, outcome, part in ran:
             tally.add(hook, outcome, part)
+            event = tally.event
             stopped = stopped or (hook.stop_on_failure and bool(outcome.failure))
         if stopped or tally.decision == "deny":
             break
     if elsewhere is not None and tally.decision != "deny":
-        below = await elsewhere(max(0.0, deadline - time.monotonic()), tally.rewrite)
+        below = await elsewhere(event, max(0.0, deadline - time.monotonic()), tally.rewrite)
         tally.join(below)
         layers = (*layers, *(layer for layer in below.layers if layer not in layers))
         version = f"{version} {below.version}" if below.version else version
     if tally.rewrite and tally.decision != "deny":
         changed = changed_event(event, tally.rewrite)
         await _look_again(changed, refit(changed) if refit else hooks, run, tally, deadline, policy)
+    await _redact_again(hooks, run, tally, deadline, policy, ended=stopped or tally.decision == "deny")
     if again:
         tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
+    tally.conclude()
     contexts = tally.told()  # which may add a note
     return Verdict(
         decision=tally.decision, event=event.id, reason=tally.reason, instead=tally.instead,
         contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
-        parts=tuple(tally.parts), silent={place: rules for place, rules in tally.silent.items() if rules},
+        updated_output=tally.updated_output, halt=tally.halt, permissions=tuple(tally.permissions),
+        interrupt=tally.interrupt, parts=tuple(tally.parts),
+        silent={place: rules for place, rules in tally.silent.items() if rules},
         ms=round((time.monotonic() - start) * 1000, 3),
         version=version, layers=tuple(layers), notes=tuple(tally.notes), waiting=tally.waiting, repeated=again,
     )  # fmt: skip
@@ -105,7 +119,12 @@ class _Tally:
     """What has been said so far."""
 
     def __init__(self, event: Event, changes: Mapping[str, Any]) -> None:
-        self._event = event
+        self.event = event
+        """With the output as hooks have changed it so far: the next one reads that, as the model will."""
+        self._output = event.output
+        self.halt = ""
+        self.permissions: list[dict[str, Any]] = []
+        self.interrupt = False
         self.decision: Decision = "abstain"
         self.reason = ""
         self.instead = ""
@@ -137,7 +156,7 @@ class _Tally:
             self.allowers.append(hook)
         if decision != self.decision and strictest(decision, self.decision) == decision:
             self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
-        elif decision == "deny" and self._event.type in STOPS and part.reason not in self.reason:
+        elif decision == "deny" and self.event.type in STOPS and part.reason not in self.reason:
             # Hooks that ran together each want something done before the agent stops: the model reads all of it.
             self.reason = f"{self.reason}\n\n{part.reason}"
         if part.fallback:
@@ -148,9 +167,38 @@ class _Tally:
             self.notes.append(outcome.note)
         if not again:
             self.contexts.extend(outcome.contexts)
+            self.halt = self.halt or outcome.halt
+            self.interrupt = self.interrupt or outcome.interrupt
+            self.permissions.extend(outcome.permissions if decision == "allow" else ())
+        if outcome.updated_output is not None:
+            self.change_output(outcome.updated_output)
+
+    @property
+    def updated_output(self) -> Any:  # noqa: ANN401 - anything that JSON can say
+        """The output as it is now; None where nobody changed it."""
+        return self.event.output if self.event.output is not self._output else None
+
+    def change_output(self, output: object) -> None:
+        """Take over a changed output."""
+        if output != self.event.output:
+            self.event = msgspec.structs.replace(self.event, output=output)
+
+    def conclude(self) -> None:
+        """Let a halt win over hooks that want a stopping agent to go on, and permissions go without their allow."""
+        if self.halt and self.event.type in STOPS and self.decision == "deny":
+            self.notes.append(f"the agent may stop: a hook said so ({self.halt}), although another wanted it to go on")
+            self.decision, self.reason, self.instead = "abstain", "", ""
+        if self.decision != "allow":
+            self.permissions.clear()
+        self.interrupt = self.interrupt and self.decision == "deny"
 
     def join(self, below: Verdict) -> None:
         """Count in what the layers below said together, on the event's own host."""
+        self.halt = self.halt or below.halt
+        self.permissions.extend(below.permissions)
+        self.interrupt = self.interrupt or below.interrupt
+        if below.updated_output is not None:
+            self.change_output(below.updated_output)
         self.parts.extend(below.parts)
         for place, rules in below.silent.items():
             self.silent.setdefault(place, {}).update(rules)
@@ -172,7 +220,7 @@ class _Tally:
         refused = False
         for key, value in changes.items():
             # Hooks run from the highest layer down, so whoever set a field first is never below the one who asks now.
-            field = next(iter(native_input(self._event.source, self._event.native_tool, {key: value}, {})), key)
+            field = next(iter(native_input(self.event.source, self.event.native_tool, {key: value}, {})), key)
             setter = self.setters.get(field)
             if setter is not None and setter.layer != hook.layer:
                 self.notes.append(f"hook {hook.id!r} may not change {key!r}: a higher layer set it")
@@ -237,11 +285,12 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         own = "allow" if event.type in STOPS else hook.on_failure or find_hooks(hook.dialect).policy or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
-        outcome = msgspec.structs.replace(outcome, contexts=(), updated_input=None)
-    if hook.observe and (decision != "abstain" or outcome.updated_input or outcome.contexts):
+        outcome = msgspec.structs.replace(outcome, contexts=(), **_NO_CHANGES)
+    changes = outcome.updated_input or outcome.updated_output is not None or outcome.halt or outcome.contexts
+    if hook.observe and (decision != "abstain" or changes):
         note = f"observed only: hook {hook.id!r} would have said {_said(decision, reason, outcome)}"
         decision, reason = "abstain", ""
-        outcome = msgspec.structs.replace(outcome, updated_input=None, contexts=(), instead="", note=note)
+        outcome = msgspec.structs.replace(outcome, contexts=(), instead="", note=note, **_NO_CHANGES)
     part = Part(
         hook=hook.id, decision=decision, layer=hook.layer, version=hook.version, reason=reason,
         ms=round((time.monotonic() - start) * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure,
@@ -252,8 +301,22 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
 
 def _said(decision: Decision, reason: str, outcome: Outcome) -> str:
     more = ["changed " + ", ".join(sorted(outcome.updated_input))] if outcome.updated_input else []
+    more += ["changed the output"] if outcome.updated_output is not None else []
+    more += [f"ended the agent's work ({outcome.halt})"] if outcome.halt else []
     more += ["given context"] if outcome.contexts else []
     return " and ".join([f"{decision}: {reason}" if reason else decision, *more])
+
+
+async def _redact_again(
+    hooks: Sequence[Hook], run: Run, tally: _Tally, deadline: float, policy: Policy, *, ended: bool
+) -> None:
+    """Show the output to redaction rules that a deny kept from it, or below which a hook has changed it."""
+    if tally.event.output is None or not (ended or tally.updated_output is not None):
+        return
+    for hook in (hook for hook in hooks if hook.rule is not None and hook.rule.redact):
+        _, outcome, part = await _run(hook, tally.event, run, deadline, policy)
+        if outcome.updated_output is not None or outcome.failure:
+            tally.add(hook, outcome, part, again=True)
 
 
 async def _look_again(

@@ -130,7 +130,8 @@ def decode_body(raw: bytes) -> bytes | Event:
 
 def encode_verdict(verdict: Verdict) -> bytes:
     """The reply to a canonical request, and the form in which events keep their verdict."""
-    if verdict.updated_input is None:  # else there may be values in it that only the long way can write
+    # A changed input or output may hold values that only the long way can write.
+    if verdict.updated_input is None and verdict.updated_output is None:
         try:
             raw = _WRITE(verdict)
         except (UnicodeEncodeError, OverflowError):
@@ -144,7 +145,9 @@ def encode_verdict(verdict: Verdict) -> bytes:
 def decode_verdict(raw: bytes) -> Verdict:
     """The verdict in a reply; raises DecodeError."""
     verdict = _quickly(raw, _READ_VERDICT)
-    if verdict is not None and _checked(verdict.updated_input, verdict.ms, *[part.ms for part in verdict.parts]):
+    if verdict is not None and _checked(
+        verdict.updated_input, verdict.updated_output, verdict.permissions, verdict.ms, *[p.ms for p in verdict.parts]
+    ):
         return verdict
     return _convert(unpack(raw), Verdict)
 

@@ -211,7 +211,29 @@ def redact(value: object) -> object:
     Dicts, lists, tuples (as lists), bytes (as text) and strings are followed; numbers, booleans and None stay unless
     a key names them; anything else becomes its redacted text, so that no object carries a secret past in its repr.
     """
-    return _redact(value, 0)
+    return _redact(value, 0, redact_text)
+
+
+def redact_whole(value: object) -> object:
+    """Return a copy of JSON-like data as `redact` does, but with long texts kept to their end.
+
+    They are read in windows that end with a line; only a single line longer than TEXT_LIMIT is cut.
+    """
+    return _redact(value, 0, _redact_long)
+
+
+def _redact_long(text: str) -> str:
+    if len(text) <= TEXT_LIMIT:
+        return redact_text(text)
+    if "PRIVATE KEY" in text:  # the one form that may be longer than a line
+        text = _RULES[0].pattern.sub(_RULES[0].replace, text)
+    windows, start = [], 0
+    while start < len(text):
+        end = len(text) if len(text) - start <= TEXT_LIMIT else text.rfind("\n", start, start + TEXT_LIMIT) + 1
+        end = end if end > start else text.find("\n", start) + 1 or len(text)
+        windows.append(redact_text(text[start:end]))
+        start = end
+    return "".join(windows)
 
 
 def redact_texts(texts: Mapping[str, str]) -> dict[str, str]:
@@ -270,34 +292,34 @@ def _redact_name(name: str) -> str:
     return redact_text(name)
 
 
-def _redact(value: object, depth: int) -> object:
+def _redact(value: object, depth: int, text: Callable[[str], str]) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return redact_text(value)
+        return text(value)
     if depth >= _DEPTH_LIMIT:
         return "[redacted:too-deep]"
     if isinstance(value, Mapping):
-        return _redact_mapping(value, depth + 1)
+        return _redact_mapping(value, depth + 1, text)
     if isinstance(value, list | tuple):
-        return _redact_items(value, depth + 1)
+        return _redact_items(value, depth + 1, text)
     if isinstance(value, bytes | bytearray | memoryview):
         return redact_text(bytes(value[: TEXT_LIMIT + 1]).decode("utf-8", "replace"))
     return redact_text(str(value))
 
 
-def _redact_mapping(mapping: Mapping[object, object], depth: int) -> dict[object, object]:
+def _redact_mapping(mapping: Mapping[object, object], depth: int, text: Callable[[str], str]) -> dict[object, object]:
     shown: dict[object, object] = {}
     label = mapping.get("name", mapping.get("key"))
     labelled = isinstance(label, str) and is_secret_name(label)  # {"name": "API_TOKEN", "value": "..."}
     for key, value in mapping.items():
         name = _redact_name(key) if isinstance(key, str) else key
         secret = isinstance(key, str) and (is_secret_name(key) or (labelled and key.lower() == "value"))
-        shown[name] = _whole(value) if secret else _redact(value, depth)
+        shown[name] = _whole(value) if secret else _redact(value, depth, text)
     return shown
 
 
-def _redact_items(items: list[object] | tuple[object, ...], depth: int) -> list[object]:
+def _redact_items(items: list[object] | tuple[object, ...], depth: int, text: Callable[[str], str]) -> list[object]:
     shown: list[object] = []
     previous = ""
     for position, item in enumerate(items):
@@ -305,7 +327,7 @@ def _redact_items(items: list[object] | tuple[object, ...], depth: int) -> list[
         flagged = previous.startswith("-") and is_secret_name(previous)
         paired = position == 1 and len(items) == 2 and previous.lower() in _HEADERS
         hidden = isinstance(item, str) and ((flagged and not item.startswith("-")) or paired)
-        shown.append(REDACTED if hidden else _redact(item, depth))
+        shown.append(REDACTED if hidden else _redact(item, depth, text))
         previous = item if isinstance(item, str) and "=" not in item else ""
     return shown
 

@@ -69,6 +69,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do instead, told to the model beside the reason."""
     contexts: tuple[str, ...] = ()
     updated_input: dict[str, Any] | None = None
+    updated_output: Any = None
+    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    halt: str = ""
+    """Why the agent's work ends here, beyond a deny; empty where it goes on."""
+    permissions: tuple[dict[str, Any], ...] = ()
+    """Changes of the agent's permissions that an allow brings along."""
+    interrupt: bool = False
+    """A deny that also ends what the agent does now."""
     parts: tuple[Part, ...] = ()
     """What each hook said, in order; those of `silent` are not among them."""
     silent: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)

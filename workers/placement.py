@@ -42,10 +42,10 @@ class Placement:
         """How the part of `hooks` that is not ours to run is answered; None where there is none."""
         if not await self.needs_host(event, hooks):
             return None
-        return partial(self._ask, event, [hook for hook in hooks if hook.on_host], policy, deadline)
+        return partial(self._ask, [hook for hook in hooks if hook.on_host], policy, deadline)
 
     async def _ask(
-        self, event: Event, there: Sequence[Hook], policy: Policy, deadline: int, seconds: float,
+        self, there: Sequence[Hook], policy: Policy, deadline: int, event: Event, seconds: float,
         changes: Mapping[str, Any],
     ) -> Verdict:  # fmt: skip
         try:

@@ -38,6 +38,15 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     """What a changed input becomes where the agent takes none: a call that a hook did not want as it is must not run."""
     elsewhere: frozenset[Literal["ask", "rewrite"]] = frozenset()
     """What another event of the same call carries: it is left out here, and nothing is lost."""
+    output: Literal["", "field", "mcp", "block"] = ""
+    """How a changed output is carried: by a field of its own, for MCP tools only, or as the reason of a block that takes
+    the output's place; empty where the agent shows its model what the tool gave."""
+    halts: bool = False
+    """The agent's work can be ended here (`continue: false`)."""
+    grants: bool = False
+    """An allow can change the agent's permissions."""
+    interrupts: bool = False
+    """A deny can end what the agent does now."""
     context: bool = False
     context_limit: int = 0
     """The longest context that this event takes, where it is shorter than the agent's own limit."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from bus.answers import Answer
 from bus.dialects import Capability
 from bus.dialects.claude_family import Family, block, can, permission, pre_tool
@@ -23,16 +25,16 @@ def _own(name: str) -> str:
     return native_type(NAME, name)
 
 
-CAPABILITIES: Final[dict[str, Capability]] = {
+_TABLE: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context"),
     "Setup": can(_own("Setup"), "context"),
     "InstructionsLoaded": can(_own("InstructionsLoaded")),
     "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", timeout=30.0),
     "UserPromptExpansion": can(EventType.USER_PROMPT_EXPAND, "block", "before", "context"),
     "PreToolUse": can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", "context"),
-    "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite"),
+    "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite", "grant", "interrupt"),
     "PermissionDenied": can(EventType.PERMISSION_DENIED),
-    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context", "output"),
     "PostToolUseFailure": can(EventType.TOOL_ERROR, "block", "context"),
     "PostToolBatch": can(EventType.TOOL_BATCH, "block"),
     "Notification": can(EventType.NOTIFICATION),
@@ -58,6 +60,12 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "Elicitation": can(_own("Elicitation"), "block", "asks"),
     "ElicitationResult": can(_own("ElicitationResult"), "block"),
     "SessionEnd": can(EventType.SESSION_END, timeout=1.5),
+}
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    # `continue: false` counts wherever Claude Code waits for an answer.
+    native: msgspec.structs.replace(can, halts=can.waits)
+    for native, can in _TABLE.items()
 }
 """Every event of Claude Code, November 2026; what each honours is its hooks reference and our observation."""
 

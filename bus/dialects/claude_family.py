@@ -91,12 +91,17 @@ class Family:
         case = settle(self.agent, native, can, verdict, event, _original(event))
         if native in self.alone | self.by_exit_code and case.decision == "deny" and case.context:
             case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
-        if native in self.by_exit_code and case.decision == "deny":
+        if native in self.by_exit_code and case.decision == "deny" and not case.halt:
             return Answer(2, b"", stderr(case.reason), case.lost)
         said = self.form(native, case)
         specific = said.pop("hookSpecificOutput", {})
         if case.context:
             specific["additionalContext"] = case.context
+        if case.output is not None and event is not None:
+            mcp = event.tool.startswith("mcp__")
+            specific["updatedMCPToolOutput" if mcp else "updatedToolOutput"] = case.output
+        if case.halt:
+            said |= {"continue": False, "stopReason": case.halt}
         if specific:
             said["hookSpecificOutput"] = {"hookEventName": native, **specific}
         if native in self.wordless and case.decision == "deny" and verdict.reason:
@@ -112,8 +117,9 @@ def can(
     """What an event carries, in a few words; the agents wait for every hook, but the bus is asked only where some
     answer would change something.
 
-    `block`, `ask`, `rewrite` and `context` are what can be said. An ask that cannot be asked denies what has not
-    happened yet (`before`), and is dropped elsewhere; `asks` marks where no answer means that the person is asked.
+    `block`, `ask`, `rewrite`, `context`, `output` (or `output as block`), `halt`, `grant` and `interrupt` are what can be
+    said. An ask that cannot be asked denies what has not happened yet (`before`), and is dropped elsewhere; `asks` marks
+    where no answer means that the person is asked.
     """
     call = type_ in (EventType.TOOL_PRE_EXECUTE, EventType.PERMISSION_REQUEST)
     return Capability(
@@ -124,6 +130,10 @@ def can(
         ask_else="deny" if "before" in answers else "abstain",
         asks_anyway="asks" in answers,
         rewrite="rewrite" in answers,
+        output="field" if "output" in answers else "block" if "output as block" in answers else "",
+        halts="halt" in answers,
+        grants="grant" in answers,
+        interrupts="interrupt" in answers,
         rewrite_as="deny" if "asks" in answers else "ask",
         rewrite_else="deny" if call else "drop",
         context="context" in answers,
@@ -136,10 +146,12 @@ def can(
 def permission(case: Case) -> dict[str, Any]:
     """PermissionRequest's own form of a decision; nothing where the person is to be asked."""
     if case.decision == "allow":
-        changed = {} if case.rewrite is None else {"updatedInput": case.rewrite}
-        return {"hookSpecificOutput": {"decision": {"behavior": "allow", **changed}}}
+        changed: dict[str, Any] = {} if case.rewrite is None else {"updatedInput": case.rewrite}
+        granted = {"updatedPermissions": list(case.permissions)} if case.permissions else {}
+        return {"hookSpecificOutput": {"decision": {"behavior": "allow", **changed, **granted}}}
     if case.decision == "deny":
-        return {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": case.reason}}}
+        ends = {"interrupt": True} if case.interrupt else {}
+        return {"hookSpecificOutput": {"decision": {"behavior": "deny", "message": case.reason, **ends}}}
     return {}
 
 

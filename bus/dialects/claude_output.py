@@ -29,8 +29,6 @@ _STAYS: Final[Mapping[str, str]] = {
     "watchPaths": "paths to watch",
     "reloadSkills": "reloading skills",
     "suppressOriginalPrompt": "hiding the prompt",
-    "updatedToolOutput": "a changed tool output",
-    "updatedMCPToolOutput": "a changed tool output",
     "classifierContext": "context for the classifier",
     "retry": "another try",
     "displayContent": "changed screen text",
@@ -58,7 +56,7 @@ class _Permission(msgspec.Struct, frozen=True):
     behavior: str
     message: str | None = None
     updated: dict[str, Any] | None = msgspec.field(default=None, name="updatedInput")
-    permissions: list[Any] | None = msgspec.field(default=None, name="updatedPermissions")
+    permissions: list[dict[str, Any]] | None = msgspec.field(default=None, name="updatedPermissions")
     interrupt: bool | None = None
 
 
@@ -72,6 +70,8 @@ class _Specific(msgspec.Struct, frozen=True):
     context: str | None = msgspec.field(default=None, name="additionalContext")
     decision: _Permission | None = None
     action: str | None = None
+    output: Any = msgspec.field(default=None, name="updatedToolOutput")
+    mcp_output: Any = msgspec.field(default=None, name="updatedMCPToolOutput")
 
 
 class _Said:
@@ -82,6 +82,10 @@ class _Said:
         self.reason = ""
         self.context = ""
         self.updated: dict[str, Any] | None = None
+        self.output: Any = None
+        self.halt = ""
+        self.permissions: tuple[dict[str, Any], ...] = ()
+        self.interrupt = False
         self.notes: list[str] = []
 
 
@@ -176,10 +180,12 @@ def _decide(name: str, answer: _Answer, specific: _Specific, said: _Said) -> Non
             said.decision = "deny"
         else:
             said.notes.append("an answer to the server's question (action) is not carried by the bus")
+    if name == "PostToolUse":
+        said.output = specific.output if specific.output is not None else specific.mcp_output
     if specific.updated is not None and name == "PreToolUse":
         said.updated = specific.updated
     if answer.continue_ is False:
-        _stop(name, can.type if can is not None else "", answer, said)
+        _stop(can.type if can is not None else "", answer, said)
     if said.decision == "deny" and not blocks:
         said.notes.append(f"it wanted to block, which {name} does not: {said.reason or 'no reason given'}")
         said.decision, said.reason = "abstain", ""
@@ -194,22 +200,19 @@ def _permit(decision: _Permission, said: _Said) -> None:
     said.decision = _DECISIONS[decision.behavior]
     said.reason = decision.message or ""
     said.updated = decision.updated
-    if decision.permissions:
-        said.notes.append("changed permissions (updatedPermissions) are not carried by the bus")
-    if decision.interrupt:
-        said.notes.append("interrupting the agent (interrupt) is not carried by the bus")
+    if said.decision == "allow":
+        said.permissions = tuple(decision.permissions or ())
+    else:
+        said.interrupt = bool(decision.interrupt)
 
 
-def _stop(name: str, kind: str, answer: _Answer, said: _Said) -> None:
-    """`continue: false` ends the agent's work and wins over everything; the bus can only deny what is about to happen."""
-    why = answer.stop_reason or "a hook stopped the agent"
-    if kind in STOPS:
-        # There a block makes the agent go on, which is the opposite.
+def _stop(kind: str, answer: _Answer, said: _Said) -> None:
+    """`continue: false` ends the agent's work and wins over everything; what is about to happen is denied as well."""
+    said.halt = answer.stop_reason or "a hook stopped the agent"
+    if kind in STOPS:  # there a block makes the agent go on, which is the opposite
         said.decision, said.reason = "abstain", ""
-        said.notes.append(f"continue: false ({why}): the agent may stop")
-        return
-    said.decision, said.reason = "deny", why
-    said.notes.append(f"continue: false at {name} became a deny: the bus cannot end an agent's session")
+    else:
+        said.decision, said.reason = "deny", said.halt
 
 
 def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, said: _Said) -> Outcome:
@@ -234,7 +237,15 @@ def _outcome(hook: Hook, answer: _Answer, said: _Said, updated: dict[str, Any] |
     notes = [f"hook {hook.id!r}: {note}" for note in (*((message,) if message else ()), *said.notes)]
     contexts = (said.context,) if said.context else ()
     return Outcome(
-        decision=said.decision, reason=reason, contexts=contexts, updated_input=updated, note="; ".join(notes)
+        decision=said.decision,
+        reason=reason,
+        contexts=contexts,
+        updated_input=updated,
+        note="; ".join(notes),
+        updated_output=said.output,
+        halt=said.halt,
+        permissions=said.permissions,
+        interrupt=said.interrupt,
     )
 
 

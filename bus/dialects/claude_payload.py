@@ -100,6 +100,8 @@ def read_rewrite(event: Event, tool: str, updated: Mapping[str, Any]) -> Rewrite
 
 
 def _as_it_came(given: dict[str, Any], event: Event) -> dict[str, Any]:
+    if "tool_response" in given and given["tool_response"] != event.output:  # a hook before this one changed it
+        given = {**given, "tool_response": event.output}
     original = _original(event)
     if original is None or not event.native_tool:
         return given

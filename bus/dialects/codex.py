@@ -23,20 +23,20 @@ TEXT_LIMIT: Final = 9_999
 _AGENT: Final = Agent(NAME, "Codex CLI", TEXT_LIMIT, unit="utf-8", strict=True)
 
 CAPABILITIES: Final[dict[str, Capability]] = {
-    "SessionStart": can(EventType.SESSION_START, "context"),
-    "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
+    "SessionStart": can(EventType.SESSION_START, "context", "halt"),
+    "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", "halt"),
     # It has an allow only as the envelope of a changed input, after which its own approval rules still decide.
     "PreToolUse": msgspec.structs.replace(
         can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"), allow=False, rewrite_as="alone"
     ),
     "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks"),
-    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block", "halt"),
     # It can only end the turn here, and the compaction with it.
     "PreCompact": can(EventType.CONTEXT_PRE_COMPACT, "block", "before"),
     "PostCompact": can(EventType.CONTEXT_POST_COMPACT),
-    "SubagentStart": can(EventType.SUBAGENT_START, "context"),
-    "SubagentStop": can(EventType.SUBAGENT_STOP, "block"),
-    "Stop": can(EventType.AGENT_STOP, "block"),
+    "SubagentStart": can(EventType.SUBAGENT_START, "context", "halt"),
+    "SubagentStop": can(EventType.SUBAGENT_STOP, "block", "halt"),
+    "Stop": can(EventType.AGENT_STOP, "block", "halt"),
     "Interrupt": can(EventType.USER_INTERRUPT, timeout=1.0),
     "SessionEnd": can(EventType.SESSION_END, timeout=1.0),
 }

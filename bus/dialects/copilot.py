@@ -14,6 +14,7 @@ from bus.answers import Answer
 from bus.codec import write_json
 from bus.dialects import Capability
 from bus.dialects.claude_family import can as family_can
+from bus.dialects.facts import output_text
 from bus.dialects.payloads import mapping, opened, text, unpacked, without
 from bus.dialects.settling import Agent, Case, settle, told
 from bus.errors import DecodeError
@@ -37,8 +38,10 @@ def _can(type_: str, *answers: str, deny_else: str = "abstain", closed: bool = F
 
 # It fails closed where a hook before a tool crashes, and open where that hook is too slow.
 _PRE_TOOL: Final = _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", closed=True)
-_PERMISSION: Final = _can(EventType.PERMISSION_REQUEST, "block", "asks")
-_POST_TOOL: Final = _can(EventType.TOOL_POST_EXECUTE, "context", deny_else="context")
+_PERMISSION: Final = _can(EventType.PERMISSION_REQUEST, "block", "asks", "interrupt")
+_POST_TOOL: Final = msgspec.structs.replace(
+    _can(EventType.TOOL_POST_EXECUTE, "context", deny_else="context"), output="field"
+)
 _FAILURE: Final = _can(EventType.TOOL_ERROR, "context", deny_else="context")
 _PROMPT: Final = _can(EventType.USER_PROMPT_SUBMIT)  # it drops what a hook of a settings file answers here
 
@@ -146,6 +149,9 @@ class _Dialect:
             said["modifiedTransformedPrompt" if changes else "additionalContext"] = (
                 f"{prompt}\n\n{case.context}" if changes else case.context
             )
+        if case.output is not None and event is not None:
+            kind = text(mapping(event.output), "resultType") or "success"
+            said["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
         if not said and case.notes:
             said = {"type": "progress", "message": told(_AGENT, case, verdict, event)}
         return Answer(0, write_json(said) if said else b"", b"", case.lost)
@@ -162,7 +168,7 @@ def _decision(can: Capability, case: Case) -> dict[str, Any]:
     if can.type == EventType.PERMISSION_REQUEST and case.decision == "allow":
         return {"behavior": "allow"}
     if can.type == EventType.PERMISSION_REQUEST and case.decision == "deny":
-        return {"behavior": "deny", "message": case.reason}
+        return {"behavior": "deny", "message": case.reason, **({"interrupt": True} if case.interrupt else {})}
     return {"decision": "block", "reason": case.reason} if case.decision == "deny" else {}
 
 

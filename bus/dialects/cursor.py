@@ -57,7 +57,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "sessionEnd": _can(EventType.SESSION_END),
     "beforeSubmitPrompt": _can(EventType.USER_PROMPT_SUBMIT, "block", "before"),
     "preToolUse": _can(_PRE, "block", "before", "rewrite"),
-    "postToolUse": _can(_POST, "context", deny_else="context"),
+    "postToolUse": msgspec.structs.replace(_can(_POST, "context", deny_else="context"), output="mcp"),
     "postToolUseFailure": _can(EventType.TOOL_ERROR),
     "beforeShellExecution": _can(_PRE, "block", "ask", elsewhere="rewrite"),
     "afterShellExecution": _can(_POST),
@@ -163,6 +163,8 @@ class _Dialect:
                 message = case.reason if case.decision == "ask" else told(_AGENT, case, verdict, event)
             if case.rewrite is not None:
                 said["updated_input"] = case.rewrite
+        if case.output is not None:
+            said["updated_mcp_tool_output"] = case.output
         if case.decision in ("abstain", "allow"):
             message = told(_AGENT, case, verdict, event)
         if message and (native in _PERMISSION or native == "beforeSubmitPrompt"):

@@ -97,9 +97,12 @@ def error_text(event: Event) -> str:
     return ""
 
 
-def output_text(event: Event) -> str:
-    """What a tool printed or returned, as text; of an output with many fields the one that the model reads, else all."""
-    text = _text(event.output)
+def output_text(event: Event, changed: object = None) -> str:
+    """What a tool printed or returned, as text; of an output with many fields the one that the model reads, else all.
+
+    `changed` takes the place of the event's own output where it is given.
+    """
+    text = _text(event.output if changed is None else changed)
     return text or error_text(event)
 
 

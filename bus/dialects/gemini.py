@@ -36,15 +36,15 @@ def _can(type_: str, *answers: str) -> Capability:
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": _can(EventType.SESSION_START, "context"),
     "SessionEnd": _can(EventType.SESSION_END),
-    "BeforeAgent": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
+    "BeforeAgent": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", "halt"),
     "AfterAgent": _can(EventType.AGENT_STOP, "block"),
     "BeforeModel": _can(EventType.LLM_PRE_REQUEST, "block", "before"),
-    "AfterModel": _can(EventType.LLM_POST_RESPONSE, "block"),
+    "AfterModel": _can(EventType.LLM_POST_RESPONSE, "block", "halt"),
     "BeforeToolSelection": _can(EventType.TOOL_SELECT),
     "BeforeTool": msgspec.structs.replace(
-        _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite"), allow=False, rewrite_as="alone"
+        _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", "halt"), allow=False, rewrite_as="alone"
     ),
-    "AfterTool": _can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    "AfterTool": _can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block", "halt"),
     "PreCompress": _can(EventType.CONTEXT_PRE_COMPACT),
     "Notification": _can(EventType.NOTIFICATION),
 }

@@ -26,7 +26,18 @@ _FIELDS: Final = frozenset(Event.__struct_fields__)
 
 
 CAPABILITIES: Final[dict[str, Capability]] = {
-    kind.value: Capability(type=kind.value, waits=waits, block=waits, ask=waits, rewrite=waits, context=waits)
+    kind.value: Capability(
+        type=kind.value,
+        waits=waits,
+        block=waits,
+        ask=waits,
+        rewrite=waits,
+        context=waits,
+        output="field" if waits else "",
+        halts=waits,
+        grants=waits,
+        interrupts=waits,
+    )
     for kind in EventType
     if kind not in OWN
     for waits in (kind.value in _WAITING,)

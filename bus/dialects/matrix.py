@@ -11,7 +11,7 @@ import msgspec
 from bus.dialects import Capability, find
 from bus.events import GATES, SOURCES, EventType
 
-HEAD: Final = ("EVENT", "TYPE", "DENY", "ASK", "ALLOW", "CHANGED INPUT", "CONTEXT", "TIMEOUT")
+HEAD: Final = ("EVENT", "TYPE", "DENY", "ASK", "ALLOW", "CHANGED INPUT", "CHANGED OUTPUT", "CONTEXT", "TIMEOUT")
 
 COMMAND: Final = "fleethook hooks agents --markdown"
 """What writes the page."""
@@ -36,6 +36,8 @@ counted, and shown by `fleethook trace`.
 - **allow**: `said`; `silence`, where there is no form for it and the agent's own rules decide.
 - **changed input**: `applied`; `applied, or asks` and `applied, or denies`, where a change without an allow becomes an ask
   with it or a deny that names it; `denies`, naming it, where the agent takes none; `elsewhere`; `-`, lost.
+- **changed output**: `applied`; `of MCP tools` only; `as a block`, whose reason takes the place of the output; `-`, lost:
+  the model reads what the tool gave.
 - **context**: `taken`, with the limit where it is a short one; `-`, lost.
 - **timeout**: what the agent gives a hook by itself, in the unit of its settings.
 
@@ -63,6 +65,7 @@ def row(native: str, can: Capability) -> tuple[str, ...]:
         native, str(can.type), _deny(can), _ask(can),
         ("said" if can.allow else "silence") if call else _NO,
         _rewrite(can) if call or can.rewrite else _NO,
+        _output(can),
         (f"taken, up to {can.context_limit:,}" if can.context_limit else "taken") if can.context else _NO,
         f"{can.timeout * 1000:.0f} ms" if can.unit == "ms" else f"{can.timeout:g} s",
     )  # fmt: skip
@@ -128,6 +131,10 @@ def _ask(can: Capability) -> str:
     if can.ask_else == "deny":
         return "denies"
     return "asks anyway" if can.asks_anyway else _NO
+
+
+def _output(can: Capability) -> str:
+    return {"field": "applied", "mcp": "of MCP tools", "block": "as a block", "": _NO}[can.output]
 
 
 def _rewrite(can: Capability) -> str:

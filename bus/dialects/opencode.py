@@ -2,7 +2,8 @@
 
 OpenCode runs no commands for its events. `opencode_plugin.js` beside this file does it for us: it runs the hook command
 with `{hook, directory, worktree, input, output}` on stdin, as OpenCode's own hooks are called, and reads
-`{deny?, args?, context?, allow?, note?}`: throw, change the arguments in place, tell the model, permit, tell the person.
+`{deny?, args?, output?, context?, allow?, note?}`: throw, change arguments or output in place, tell the model, permit, tell
+the person.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bus.answerfile import hook_command
 from bus.answers import Answer
 from bus.codec import write_json
 from bus.dialects import Capability
+from bus.dialects.facts import output_text
 from bus.dialects.payloads import mapping, opened, text, without
 from bus.dialects.settling import Agent, settle, told
 from bus.errors import DecodeError
@@ -50,6 +52,7 @@ def _can(type_: str, *answers: str) -> Capability:
         asks_anyway="asks" in answers,
         rewrite="rewrite" in answers,
         rewrite_as="alone",
+        output="field" if "output" in answers else "",
         context="context" in answers,
         timeout=TIMEOUT,
         silence="exit 0 and an empty stdout, read by our plugin",
@@ -73,7 +76,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "chat.params": _can(EventType.LLM_PRE_REQUEST),
     "experimental.text.complete": _can(EventType.LLM_POST_RESPONSE),
     "tool.execute.before": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"),
-    "tool.execute.after": _can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    "tool.execute.after": _can(EventType.TOOL_POST_EXECUTE, "block", "context", "output"),
     "message.part.updated": _can(EventType.TOOL_ERROR),  # the plugin sends failed calls of tools only
     "permission.asked": _can(EventType.PERMISSION_REQUEST, "block", "allow", "asks"),
     "permission.replied": _can(EventType.PERMISSION_GRANTED),
@@ -161,6 +164,8 @@ class _Dialect:
             said["allow"] = True
         if case.rewrite is not None:
             said["args"] = case.rewrite
+        if case.output is not None and event is not None:
+            said["output"] = output_text(event, case.output)
         if case.context:
             said["context"] = case.context
         if case.notes:

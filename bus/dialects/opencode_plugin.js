@@ -50,7 +50,7 @@ function run(event, payload) {
   })
 }
 
-// The answer: {deny?, args?, context?, allow?, note?}. Exit 2 denies with its stderr, any other but 0 is a failure.
+// The answer: {deny?, args?, output?, context?, allow?, note?}. Exit 2 denies with its stderr, any other but 0 is a failure.
 function read({ code, out, err }) {
   if (code === 2) return { deny: err.trim() || "Fleethook blocks this and gives no reason." }
   if (code !== 0) return {}
@@ -78,6 +78,13 @@ function replace(args, wanted) {
 function append(output, text) {
   if (typeof output.output === "string") output.output += `\n\n${text}`
   else if (Array.isArray(output.content)) output.content.push({ type: "text", text })
+}
+
+function replaceOutput(output, text) {
+  if (typeof output.output === "string") output.output = text
+  else if (Array.isArray(output.content)) output.content = [{ type: "text", text }]
+  // What the person sees of it is made of the metadata in some tools: a secret may not stay there either.
+  if (typeof output.metadata?.output === "string") output.metadata.output = text
 }
 
 const joined = (...texts) => texts.filter(Boolean).join("\n\n")
@@ -207,6 +214,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
       contexts.delete(call(input))
       const body = payload("tool.execute.after", input, output, server(input.tool))
       const said = wanted("tool.execute.after") ? await ask("tool.execute.after", body) : {}
+      if (typeof said.output === "string") replaceOutput(output, said.output)
       const text = joined(before, said.deny, said.context)
       if (text) append(output, text)
     },

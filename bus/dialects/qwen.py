@@ -40,9 +40,9 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "UserPromptExpansion": can(EventType.USER_PROMPT_EXPAND, "block", "before", "context"),
     # Its documents name updatedInput and additionalContext here; it drops both (observed).
     "PreToolUse": can(EventType.TOOL_PRE_EXECUTE, "block", "ask"),
-    "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite"),
+    "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite", "grant", "interrupt"),
     "PermissionDenied": can(EventType.PERMISSION_DENIED),
-    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context"),
+    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block"),
     "PostToolUseFailure": can(EventType.TOOL_ERROR, "context"),
     "PostToolBatch": can(EventType.TOOL_BATCH, "block", "context", timeout=15.0),
     "Notification": can(EventType.NOTIFICATION),

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from bus.codec import write_json
 from bus.dialects import Capability
+from bus.dialects.facts import output_text
 from bus.events import GATES, Event
 from bus.tools import lost_fields, native_input
 from bus.verdicts import Decision, Part, Verdict
@@ -44,6 +45,14 @@ class Case(NamedTuple):
     rewrite: dict[str, Any] | None
     """The whole changed input, in the agent's own fields."""
     context: str
+    output: Any
+    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    halt: str
+    """Why the agent's work ends; empty where it goes on."""
+    permissions: tuple[dict[str, Any], ...]
+    """Changes of the agent's permissions that come with the allow."""
+    interrupt: bool
+    """The deny also ends what the agent does now."""
     notes: list[str]
     """For the person at the terminal."""
     lost: tuple[str, ...]
@@ -76,6 +85,9 @@ def settle(
             rewrite = None
         elif decision == "abstain" and can.rewrite_as == "ask":
             decision, extra = "ask", "A hook changed the input of this call"
+    output, extra_output = _output(can, native, verdict, event, lost)
+    if extra_output and decision in ("abstain", "allow"):
+        decision, extra = "deny", extra_output
     if decision == "ask" and not can.ask:
         decision = can.ask_else
         if decision == "deny":
@@ -105,10 +117,33 @@ def settle(
             lost.append(f"{cut} characters of context were cut")
     elif any(verdict.contexts):
         lost.append(f"context was dropped: {native} takes none")
+    halt = clean(verdict.halt) if can.halts else ""
+    if verdict.halt and not can.halts:
+        lost.append(f"a hook wanted to end the agent's work ({verdict.halt}), which {native} cannot")
+    permissions = verdict.permissions if can.grants and decision == "allow" else ()
+    interrupt = verdict.interrupt and can.interrupts and decision == "deny"
+    if verdict.permissions and not permissions:
+        lost.append(f"a change of permissions was dropped: {native} carries none here")
+    if verdict.interrupt and not interrupt:
+        lost.append(f"an interrupt was dropped: {native} carries none here")
     reason = _reason(agent, decision, verdict, event, extra) if decision != "abstain" else ""
-    notes = [*_told(decision, verdict, rewritten=rewrite is not None), *lost]
+    shown = verdict.decision if extra_output and extra == extra_output else decision
+    notes = [*_told(shown, verdict, rewritten=rewrite is not None), *lost]
+    if output is not None or extra_output:
+        notes.append("the tool's output was changed")
     losses = tuple(clean(text) for text in (*quiet, *lost))
-    return Case(decision, reason, rewrite, context, [clean(note) for note in notes], losses)
+    return Case(
+        decision=decision,
+        reason=reason,
+        rewrite=rewrite,
+        context=context,
+        output=output,
+        halt=fit(agent, halt)[0],
+        permissions=permissions,
+        interrupt=interrupt,
+        notes=[clean(note) for note in notes],
+        lost=losses,
+    )
 
 
 def told(agent: Agent, case: Case, verdict: Verdict, event: Event | None) -> str:
@@ -145,6 +180,19 @@ def clean(text: str) -> str:
 def stderr(text: str) -> bytes:
     """A reason as the one line that an agent reads from stderr."""
     return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _output(can: Capability, native: str, verdict: Verdict, event: Event | None, lost: list[str]) -> tuple[Any, str]:
+    """The changed output for its own field, or as the text that a block puts in the output's place."""
+    changed = verdict.updated_output
+    if changed is None or event is None or changed == event.output:
+        return None, ""
+    if can.output == "block":
+        return None, f"A hook changed the output of this call. It is now: {output_text(event, changed)}"
+    if can.output == "field" or (can.output == "mcp" and event.tool.startswith("mcp__")):
+        return changed, ""
+    lost.append(f"a changed output was dropped: {native} carries none{' for this tool' if can.output else ''}")
+    return None, ""
 
 
 def _rewritten(

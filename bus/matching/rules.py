@@ -47,6 +47,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Regular expressions (RE2) of which any one is found in the command's text."""
     path: tuple[str, ...] = ()
     """Path patterns (`bus.matching.globs`) of which any one fits the event's path, as it is written or with links resolved."""
+    redact: bool = False
+    """Secrets of the known formats in the tool's output are replaced before the model reads it, where the agent takes a
+    changed output (X-11); such a rule decides nothing. For `tool:post_execute`."""
     outside_project: bool = False
     """The event's path lies outside the project (`bus.matching.paths`)."""
 

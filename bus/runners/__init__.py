@@ -19,6 +19,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     instead: str = ""
     contexts: tuple[str, ...] = ()
     updated_input: dict[str, Any] | None = None
+    updated_output: Any = None
+    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    halt: str = ""
+    """Why the agent's work ends here, beyond a deny (Claude Code's `continue: false`); empty where it goes on."""
+    permissions: tuple[dict[str, Any], ...] = ()
+    """Changes of the agent's permissions that an allow brings along (Claude Code's `updatedPermissions`)."""
+    interrupt: bool = False
+    """A deny that also ends what the agent does now (Claude Code's `interrupt`)."""
     failure: str = ""
     """Why the hook gave no answer: timeout, spawn error, signal, crash, unreadable output; empty where it did."""
     note: str = ""

@@ -20,11 +20,13 @@ class _Reply(msgspec.Struct, frozen=True):
     instead: str | None = None
     context: str | list[str] | None = None
     updated_input: dict[str, Any] | None = None
+    updated_output: Any = None
 
 
 def read_reply(raw: bytes, hook: str) -> Outcome:
-    """The outcome in `{decision?, reason?, context?, updated_input?, instead?}`; raises DecodeError, which says why.
+    """The outcome in `{decision?, reason?, instead?, context?, updated_input?, updated_output?}`.
 
+    Raises DecodeError, which says why.
     `continue` and no decision at all are abstain; a deny or ask without a reason gets one that names `hook`.
     """
     value = read_json(raw)
@@ -42,4 +44,5 @@ def read_reply(raw: bytes, hook: str) -> Outcome:
     return Outcome(
         decision=decision, reason=reason, instead=(reply.instead or "").strip(),
         contexts=tuple(text for text in contexts if text.strip()), updated_input=reply.updated_input,
+        updated_output=reply.updated_output,
     )  # fmt: skip

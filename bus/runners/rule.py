@@ -6,6 +6,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.rules import judge
+from bus.redaction import redact_whole
 from bus.runners import NOTHING, Outcome
 
 
@@ -25,6 +26,8 @@ class RuleRunner:
             return Outcome(failure=f"rule {hook.id!r} broke on this event: {type(error).__name__}")
         if match is None:
             return NOTHING
+        if rule.redact:
+            return _redacted(event)
         if match.doubt:
             named = f"it names `{match.what}`, which rule {hook.id!r} looks for"
             return Outcome(decision=rule.decision, reason=f"{match.doubt} ({named})")
@@ -32,3 +35,11 @@ class RuleRunner:
         if match.what:
             reason = f"{reason.rstrip('.')} (matched: `{match.what}`)"
         return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)
+
+
+def _redacted(event: Event) -> Outcome:
+    """The output without its secrets; nothing to say where it holds none."""
+    clean = redact_whole(event.output)
+    if clean == event.output:
+        return NOTHING
+    return Outcome(updated_output=clean, note="secrets in the output were replaced before the model read it")

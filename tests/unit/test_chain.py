@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from bus.chain import CONTEXT_BUDGET, Run, changed_event, evaluate
 from bus.events import Event
 from bus.hooks import LAYERS, Hook
+from bus.matching.rules import Rule
 from bus.runners import NOTHING, Outcome
+from bus.runners.rule import RuleRunner
 from bus.verdicts import DECISIONS, POLICIES, Decision, Verdict, fallback_decision
 
 EVENT = Event(type="tool:pre_execute", id="e1", tool="bash", input={"command": "ls"})
@@ -58,6 +60,64 @@ def says(decision: Decision, reason: str = "", **more: Any) -> Outcome:
 def changes(**changed: Any) -> Outcome:
     """An outcome that only changes the input."""
     return Outcome(updated_input=changed)
+
+
+AFTER = Event(type="tool:post_execute", id="e1", tool="bash", output="a ghp_0123456789abcdefghij b")
+REDACTS = Hook(id="redacts", on=("*",), layer="fleet", rule=Rule(redact=True), position=9)
+
+
+def output(changed: object) -> Outcome:
+    """An outcome that only changes the output."""
+    return Outcome(updated_output=changed)
+
+
+@pytest.mark.req("X-11")
+def test_a_changed_output_goes_from_hook_to_hook_and_into_the_verdict() -> None:
+    read: list[object] = []
+
+    async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
+        read.append(event.output)
+        return output(f"{event.output}{hook.id}") if hook.id != "quiet" else Outcome()
+
+    after = Event(type="tool:post_execute", id="e1", output="")
+    verdict = judge([hook("a"), hook("b"), hook("quiet"), hook("c", "user")], run, after)
+    assert (read, verdict.updated_output) == (["", "a", "ab", "ab"], "abc")
+    assert judge([hook("quiet")], run, after).updated_output is None
+
+
+@pytest.mark.req("X-11")
+@pytest.mark.parametrize("said", [Outcome(decision="deny", reason="no"), output("fresh ghp_0123456789abcdefghij")])
+def test_no_deny_and_no_later_change_brings_a_secret_past_a_redaction_rule(said: Outcome) -> None:
+    rules = RuleRunner()
+
+    async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
+        return await rules.run(hook, event, seconds) if hook.rule else said
+
+    for hooks in ([hook("other"), REDACTS], [REDACTS, hook("other", "user")]):
+        verdict = judge(hooks, run, AFTER)
+        assert "[redacted:github-token]" in verdict.updated_output
+        assert "ghp_" not in verdict.updated_output
+        assert verdict.decision == said.decision
+
+
+@pytest.mark.req("I-03")
+def test_a_halt_wins_over_a_hook_that_wants_a_stopping_agent_to_go_on() -> None:
+    run = Said(a=says("deny", "run the tests"), b=Outcome(halt="enough"))
+    hooks = [hook(name, dialect="claude") for name in ("a", "b")]
+    verdict = judge(hooks, run, Event(type="agent:stop", id="e1"))
+    assert (verdict.decision, verdict.reason, verdict.halt) == ("abstain", "", "enough")
+    assert "although another wanted it to go on" in verdict.notes[0]
+
+
+@pytest.mark.req("I-03")
+def test_permissions_come_with_their_allow_only() -> None:
+    rules = ({"type": "setMode", "mode": "acceptEdits", "destination": "session"},)
+    allows = says("allow", permissions=rules)
+    assert judge([hook("a")], Said(a=allows)).permissions == rules
+    assert judge([hook("a", "project")], Said(a=allows)).permissions == (), "a repository grants nothing"
+    assert judge([hook("a"), hook("b")], Said(a=allows, b=says("ask"))).permissions == ()
+    assert judge([hook("a", observe=True)], Said(a=allows)).permissions == ()
+    assert judge([hook("a")], Said(a=says("deny", "no", interrupt=True))).interrupt
 
 
 @pytest.mark.req("I-03")

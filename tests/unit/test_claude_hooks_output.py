@@ -63,6 +63,34 @@ def test_the_decisions_before_a_tool(answer: dict[str, Any], decision: str, reas
     assert said(ended(answer)) == (decision, reason)
 
 
+@pytest.mark.req("I-03", "X-11")
+def test_a_changed_output_is_read_in_both_spellings() -> None:
+    for name in ("updatedToolOutput", "updatedMCPToolOutput"):
+        got = ended(specific("PostToolUse", **{name: {"stdout": "clean"}}), on="PostToolUse")
+        assert (got.updated_output, got.note) == ({"stdout": "clean"}, "")
+    assert ended(specific("PreToolUse", updatedToolOutput="x")).updated_output is None, "there is no output yet"
+
+
+@pytest.mark.req("I-03")
+def test_a_permission_answer_brings_its_changes_and_its_interrupt() -> None:
+    rules = [{"type": "addRules", "rules": [{"toolName": "Bash"}], "behavior": "allow", "destination": "session"}]
+    allow = specific("PermissionRequest", decision={"behavior": "allow", "updatedPermissions": rules})
+    assert ended(allow, on="PermissionRequest").permissions == tuple(rules)
+    deny = specific("PermissionRequest", decision={"behavior": "deny", "interrupt": True, "updatedPermissions": rules})
+    got = ended(deny, on="PermissionRequest")
+    assert (got.decision, got.interrupt, got.permissions) == ("deny", True, ())
+
+
+@pytest.mark.req("I-03")
+def test_continue_false_ends_the_agents_work() -> None:
+    stop = {"continue": False, "stopReason": "enough"}
+    got = ended(stop)
+    assert (got.decision, got.reason, got.halt) == ("deny", "enough", "enough")
+    got = ended({**stop, "decision": "block", "reason": "r"}, on="Stop")
+    assert (got.decision, got.halt) == ("abstain", "enough"), "a block would make it go on"
+    assert ended(stop, on="SessionStart").halt == "enough"
+
+
 @pytest.mark.req("I-03")
 def test_defer_becomes_ask_and_says_so() -> None:
     got = ended(specific(permissionDecision="defer"))
@@ -106,7 +134,7 @@ def test_the_decisions_of_other_moments(on: str, answer: dict[str, Any], decisio
     got = ended(answer, on=on)
     assert (got.decision, got.failure) == (decision, "")
     if decision == "abstain" and "approve" not in str(answer):
-        assert got.note
+        assert got.note or got.halt
 
 
 @pytest.mark.req("I-03")
@@ -257,11 +285,4 @@ def test_what_the_bus_does_not_carry_is_named() -> None:
     assert got.note.startswith("hook 'h': hello; ")
     for word in ("sessionTitle", "watchPaths"):
         assert word in got.note
-    got = ended(specific("PostToolUse", updatedToolOutput={"stdout": ""}), on="PostToolUse")
-    assert "updatedToolOutput" in got.note
-    answer = specific("PermissionRequest", decision={"behavior": "deny", "message": "m", "interrupt": True,
-                                                     "updatedPermissions": [{}]})  # fmt: skip
-    got = ended(answer, on="PermissionRequest")
-    assert "interrupt" in got.note
-    assert "updatedPermissions" in got.note
     assert "async" in ended({"async": True}).note

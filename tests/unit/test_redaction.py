@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bus.redaction import REDACTED, TEXT_LIMIT, is_secret_name, redact, redact_text, redact_url
+from bus.redaction import REDACTED, TEXT_LIMIT, is_secret_name, redact, redact_text, redact_url, redact_whole
 
 pytestmark = pytest.mark.req("F-15")
 
@@ -164,6 +164,16 @@ def test_secrets_known_by_their_place_never_survive(template: str) -> None:
 )
 def test_a_file_error_is_no_secret(text: str) -> None:
     assert redact_text(text) == text
+
+
+def test_a_long_text_is_redacted_to_its_end() -> None:
+    lines = [f"{number} token={WORD}" for number in range(10_000)]
+    shown = redact_whole({"stdout": "\n".join(lines)})
+    assert isinstance(shown, dict)
+    assert shown["stdout"].count("\n") == len(lines) - 1
+    assert "hunter2" not in shown["stdout"]
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "A" * 70 + ("\n" + "B" * 70) * 2_000 + "\n-----END RSA PRIVATE KEY-----"
+    assert "B" * 70 not in str(redact_whole("x" * 100_000 + f"\n{key}\ndone"))
 
 
 def test_basic_credentials_are_recognised_by_what_they_decode_to() -> None:

@@ -133,6 +133,13 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     if verdict.updated_input is not None:
         changed = json.dumps(verdict.updated_input, ensure_ascii=False, default=str)
         yield f"  changed input: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.updated_output is not None:
+        from bus.redaction import redact
+
+        changed = json.dumps(redact(verdict.updated_output), ensure_ascii=False, default=str)
+        yield f"  changed output: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.halt:
+        yield f"  ends the agent's work: {fleet.style(plain(verdict.halt, _TEXT), 'yellow')}"
     for one in verdict.lost:
         yield f"  lost: {fleet.style(plain(one, _TEXT), 'yellow')}"
     again = ("the evaluator that had it first died: its hooks may have run twice",) if verdict.repeated else ()
