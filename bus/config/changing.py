@@ -53,7 +53,9 @@ def without_item(text: str, file: str, path: Path, number: int) -> str:
         return rewrite(text, after)
     found = spans(text)
     span = found[(*path, number)]
-    if not rest:
+    if not rest and found[path].flow:
+        text = text[: found[path].begin] + "[]" + text[found[path].end :]
+    elif not rest:
         held = found[path]
         text = text[: held.key_end] + ": []" + text[_line_end(text, _stop(found, path)) :]
     elif found[path].flow:

@@ -58,6 +58,14 @@ def test_a_rule_is_found_by_its_id_with_or_without_its_pack() -> None:
          f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n"),
         (f"guards:\n  {PACK}: {{disable: [{RULE.name}, force-push]}}\n", RULE, True,
          f"guards:\n  {PACK}: {{disable: [force-push]}}\n"),
+        (f"guards:\n  {PACK}: {{disable: [recursive-delete]}}   # most of it\n", RULE, True,
+         f"guards:\n  {PACK}: true   # most of it\n"),
+        (f"guards:\n  {PACK}:\n    disable:\n      - recursive-delete\n    decision: ask  # softer\n", RULE, True,
+         f"guards:\n  {PACK}:\n    decision: ask  # softer\n"),
+        (f"guards: {{{PACK}: {{disable: [recursive-delete], decision: ask}}}}\n", RULE, True,
+         f"guards: {{{PACK}: {{decision: ask}}}}\n"),
+        (f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n", Switch(PACK), False,
+         f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n    enabled: false\n"),
         (f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n", RULE, False,
          f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n    - recursive-delete\r\n"),
         (f'{{"guards": {{"{PACK}": true}}}}', RULE, False,
@@ -173,3 +181,24 @@ def test_an_agent_may_not_switch_a_guard_off(here: Path, monkeypatch: pytest.Mon
         refused = fleethook("guards", "disable", name, "--yes")
         assert (refused.code, "A person has to run it" in refused.err) == (1, True)
     assert here.read_text() == f"guards: {{{PACK}: true}}\n"
+
+
+@pytest.mark.req("X-07")
+@pytest.mark.parametrize("comment", ["", "  # why"])
+@pytest.mark.parametrize("value", ["true", "{}", "{decision: ask}", "{disable: [force-push]}", "\n    decision: ask",
+                                   "\n    disable:\n    - force-push\n    observe: false",
+                                   "\n    observe: false\n    disable: [ force-push ]"])  # fmt: skip
+@pytest.mark.parametrize("after", ["", "\n\nhooks: []\n", "\n# the end\n"])
+def test_off_and_on_again_says_what_it_said_before(tmp_path: Path, value: str, comment: str, after: str) -> None:
+    path = tmp_path / "fleethook.yaml"
+    path.write_text(f"# mine\nguards:\n  {PACK}: {value}{comment}{after}")
+    before = parse_hook_file(path.read_text(), "user", file="x").guards
+    for switch in (RULE, Switch(PACK)):
+        for on in (False, True):
+            edited = file_switched(path, "user", switch, on)
+            assert is_on(edited.read.guards, switch) is on
+            path.write_text(edited.after)
+    assert edited.read.guards == before
+    assert ("# why" in edited.after) == bool(comment)
+    assert edited.after.startswith("# mine\n")
+    assert edited.after.rstrip().endswith(after.strip())

@@ -108,10 +108,11 @@ def _text_switched(text: str, file: str, settings: GuardSettings | None, switch:
     document: dict[str, Any] = whole if isinstance(whole, dict) else {}
     guards = document.get("guards")
     raw = guards.get(switch.pack) if isinstance(guards, dict) else None
-    if isinstance(raw, dict) and isinstance(raw.get("disable"), list) and switch.rule:
-        return _item_switched(text, file, raw["disable"], switch, on)
-    if isinstance(raw, dict):
-        return with_values(text, file, ("guards", switch.pack), _mapping(raw, wanted))
+    listed = raw.get("disable") if isinstance(raw, dict) and switch.rule else None
+    if isinstance(listed, list) and wanted.disable:
+        return _item_switched(text, file, listed, switch, on)
+    if isinstance(raw, dict) and (mapping := _mapping(raw, wanted)):
+        return with_values(text, file, ("guards", switch.pack), mapping)
     value: Any = wanted.enabled if _is_plain(wanted) else msgspec.json.decode(msgspec.json.encode(wanted))
     if isinstance(guards, dict):
         return with_values(text, file, ("guards",), {**guards, switch.pack: value})
@@ -132,12 +133,13 @@ def _item_switched(text: str, file: str, listed: list[Any], switch: Switch, on: 
 
 
 def _mapping(raw: dict[str, Any], wanted: GuardSettings) -> dict[str, Any]:
-    """The mapping as it was written, with what the settings now say otherwise."""
+    """The mapping as it was written, with what the settings now say otherwise; empty where nothing is left to say."""
     changed = dict(raw)
     if changed.get("enabled", True) != wanted.enabled:
         changed["enabled"] = wanted.enabled
-    if wanted.disable or "disable" in changed:
-        changed["disable"] = list(wanted.disable)
+    changed["disable"] = list(wanted.disable)
+    if not wanted.disable:
+        del changed["disable"]
     return changed
 
 
