@@ -83,6 +83,10 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
     Key("told:*", "hash", DAY, "evaluators", "evaluators", "what a session's user has been told of content that is not in force"),
     Key("announced:*", "string", DONE_MS, "workers", "workers", "something that is announced once is announced"),
+    Key("fresh:*", "stream", MINUTE, "workers", "workers", "the copy of a stream whose last id is made up, until it takes its place"),
+    Key("moved:*", "hash", 2 * KEPT_MS, "workers", "workers", "new ids of entries whose own were made up, for whoever had read them before"),
+    Key("late", "stream", "entries leave when the event stream is repaired", "evaluators", "workers", "events that could not be added to their stream, since nobody could"),
+    Key("repaired", "hash", "kept", "workers", "status, doctor", "by stream: when its last id was found to be made up, how often"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 

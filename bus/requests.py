@@ -57,10 +57,12 @@ def read_request(entry: Entry, keys: Keys) -> Request:
     An entry without a usable id gets one from its entry's, the same at every reading. A deadline is believed only where
     an evaluator put the request aside: elsewhere it would be by an agent's clock.
     """
-    aside, added = entry.stream == keys("waiting"), entry.ms
+    aside = entry.stream == keys("waiting")
     said = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
     reply, prefix = said(b"reply", ""), keys("reply", "")
     writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
+    # An entry that was moved says when it was sent; what says so by itself can only lose time.
+    added = min(entry.ms, _number(said(b"sent", "")) if b"sent" in entry.fields else entry.ms)
     name, parent = said(b"id", ""), said(b"parent", "")
     return Request(
         entry=entry,
@@ -193,7 +195,7 @@ def answer_call(
         "answer",
         (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
          keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id),
-         keys("first", request.id)),
+         keys("first", request.id), keys("moved", request.entry.stream.rpartition(":")[2]), keys("late")),
         (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
          place, owner, len(fields), SENT_MS if request.spooled else 0, *fields, *report),
     )  # fmt: skip

@@ -177,6 +177,8 @@ class Consumer:
         *replies, reply = await self._exchange(link, calls, [reading], block + MARGIN_SECONDS)
         if any(isinstance(one, Exception) for one in replies):
             self.doubtful = True
+        if _says(reply, "UNBLOCKED"):  # a repair has put another stream in its place
+            return []
         if _says(reply, "NOGROUP"):
             log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
             await self.create()
@@ -224,7 +226,7 @@ class Consumer:
                 if _says(rows, "NOGROUP"):
                     continue
                 counts = {row[0].decode(): int(row[3]) for row in checked(rows, f"looking through {stream}")}
-                ids = [name for name in counts if (stream, name) not in held]
+                ids = await self._not_moved(link, stream, [n for n in counts if (stream, n) not in held], held)
                 replies = await link.exchange([("XRANGE", stream, name, name) for name in ids]) if ids else []
                 for name, reply in zip(ids, replies, strict=True):
                     if entries := checked(reply, f"looking for {name}"):
@@ -235,6 +237,16 @@ class Consumer:
         if found:
             log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
         return found
+
+    async def _not_moved(
+        self, link: Link, stream: str, ids: list[str], held: Container[tuple[str, str]]
+    ) -> list[str]:  # fmt: skip
+        """The ids without those that a repair gave to entries which are under way by the id that they had."""
+        if not ids:
+            return ids
+        (reply,) = await link.exchange([("HGETALL", self.keys("moved", stream.removeprefix(self.keys.prefix)))])
+        old = {new: was for was, new in flat(checked(reply, "looking for moved entries")).items()}
+        return [one for one in ids if (stream, old.get(one.encode(), b"").decode()) not in held]
 
     async def adopt(self, most: int = 64) -> list[Entry]:
         """Entries of members whose heartbeat is gone, now ours; at most every half second, else nothing."""

@@ -27,6 +27,7 @@ from workers.carrier import TURN_SECONDS, gather
 from workers.deadletters import poison_call
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
 from workers.loops import lineage, loop_text
+from workers.repairs import Repairs
 from workers.spooled import counts
 
 log = logging.getLogger("fleethook.dispatcher")
@@ -88,6 +89,7 @@ class Dispatcher:
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
         self._hosts = Hosts(links, keys)
+        self._repairs = Repairs(links, keys, self.name)
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
@@ -145,6 +147,7 @@ class Dispatcher:
 
     async def _turn(self) -> None:
         await self._watcher.refresh()
+        await self._repairs.keep()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.strays()
         entries += await self._consumer.adopt()

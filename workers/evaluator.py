@@ -42,6 +42,7 @@ from workers.notices import Notices
 from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import drained
+from workers.repairs import Repairs
 from workers.running import Runners
 
 log = logging.getLogger("fleethook.evaluator")
@@ -92,6 +93,7 @@ class Evaluator:
         self._reconnect = False
         self._warmed: HookSet | None = None
         self._clock = ServerClock(links)
+        self._repairs = Repairs(links, keys, self.name)
         self._stats: Counter[str] = Counter()
         self._stats_sent = 0.0
 
@@ -166,6 +168,7 @@ class Evaluator:
                 self._answers = answers + self._answers
                 raise
         await self._clock.keep()
+        await self._repairs.keep()
         await self._watcher.refresh()
         await self._warm()
         await self._notices.announce(self._watcher.rejected())

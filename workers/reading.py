@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,6 +25,7 @@ from bus.streams import Backoff, Entry, checked, flat
 from bus.tools import tool_names
 from bus.verdicts import Verdict
 from workers.deliveries import unpack_fields
+from workers.repairs import AHEAD_MS
 from workers.spooled import Repeats
 
 BLOCK_SECONDS: Final = 1.0
@@ -222,6 +224,10 @@ async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
                     (reply,) = await link.exchange([("XREVRANGE", stream, "+", "-", "COUNT", 1)])
                     newest = checked(reply, "reading events")
                     last = newest[0][0].decode() if newest else "0-0"
+                elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
+                    # A made-up id: when its stream is repaired its entry gets another one, and nothing follows this one.
+                    (moved,) = await link.exchange([("HGET", keys("moved", "events"), last)])
+                    last = moved.decode() if isinstance(moved, bytes) else last
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
                 (reply,) = await link.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
             rows = [row for _, some in checked(reply, "reading events") or () for row in some]

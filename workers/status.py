@@ -20,6 +20,7 @@ from bus.keys import Keys
 from bus.redaction import redact_url
 from bus.spool import spool_status
 from bus.streams import checked, flat
+from workers.repairs import Repair, read_repairs
 
 Health = Literal["ok", "missing", "off", "unknown"]
 """`off`: nobody is there and the settings want nobody; `unknown`: it could not be seen."""
@@ -100,6 +101,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     stats: dict[str, int]
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
 
 
 async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places: Directories) -> Status:
@@ -117,7 +120,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         namespace=settings.namespace, server=server, roles=roles, streams=streams,
         due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
         parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
-        problems=tuple(_problems(roles, spools)),
+        problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
     )  # fmt: skip
 
 

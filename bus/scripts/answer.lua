@@ -1,19 +1,29 @@
 -- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
---       8 first:<id>
+--       8 first:<id>  9 moved:<stream of the entry>  10 late
 -- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written
 --       7 '1' when the call has a name  8 which of these is the verdict
 --       9 consumer whose answer counts only while the entry is its own ('' for whoever's)  10 how many fields the
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
 --       12.. the event's fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
-if ARGV[9] ~= '' then
-  -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.
-  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-  if #pending == 0 or pending[1][2] ~= ARGV[9] then return 0 end
+-- A server that is full takes no writes: it says so here, while nothing has been done (an empty piece changes nothing).
+redis.call('SETRANGE', KEYS[3], 0, '')
+
+local entry = ARGV[2]
+local function acknowledged()
+  if ARGV[9] ~= '' then
+    -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.
+    local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry, entry, 1)
+    if #pending == 0 or pending[1][2] ~= ARGV[9] then return false end
+  end
+  return redis.call('XACK', KEYS[1], ARGV[1], entry) == 1
 end
-if redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
-redis.call('XDEL', KEYS[1], ARGV[2])
+if not acknowledged() then
+  entry = redis.call('HGET', KEYS[9], entry)  -- its id was made up, and the repair has given it another
+  if not entry or not acknowledged() then return 0 end
+end
+redis.call('XDEL', KEYS[1], entry)
 
 local function give(reply, answer)
   redis.call('RPUSH', reply, answer)
@@ -23,11 +33,19 @@ end
 local verdict = ARGV[tonumber(ARGV[8])]
 local answer, last = ARGV[3] ~= '' and ARGV[3] or verdict, 11 + ARGV[10]
 
+-- One more event: where nobody can add one just now (bogus ids, see repairs.py) it waits, and the answer does not.
+local function add(...)
+  local added = redis.pcall('XADD', KEYS[2], '*', ...)
+  if type(added) == 'string' then return added end
+  redis.call('XADD', KEYS[10], '*', ...)
+  return 'late'
+end
+
 -- The event, unless its agent's spool has brought it before: then its verdict, where it has one, comes in that place.
 local function write_down(...)
   local before = redis.call('GET', KEYS[8])
   if not before then
-    local entry = redis.call('XADD', KEYS[2], '*', ...)
+    local entry = add(...)
     if ARGV[11] ~= '0' then redis.call('SET', KEYS[8], entry, 'PX', ARGV[11]) end
   elseif ARGV[11] == '0' then
     local row, more = string.find(before, '^%d') and redis.call('XRANGE', KEYS[2], before, before)[1], {'dispatched', '1'}
@@ -36,7 +54,7 @@ local function write_down(...)
     end
     if row then redis.call('XDEL', KEYS[2], before) end
     for _, part in ipairs({...}) do more[#more + 1] = part end
-    local entry = redis.call('XADD', KEYS[2], '*', unpack(more))
+    local entry = add(unpack(more))
     redis.call('SET', KEYS[8], entry, 'PX', math.max(1, redis.call('PTTL', KEYS[8])))
   end
 end
@@ -46,7 +64,7 @@ if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
   -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
   local told = ARGV[11] ~= '0' and not redis.call('SET', KEYS[8], 'answered', 'NX', 'PX', ARGV[11])
-  if #ARGV > last and not told then redis.call('XADD', KEYS[2], '*', unpack(ARGV, last + 1)) end
+  if #ARGV > last and not told then add(unpack(ARGV, last + 1)) end
 else
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then

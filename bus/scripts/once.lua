@@ -25,6 +25,6 @@ if ARGV[7] ~= '1' then
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
   redis.call('XDEL', KEYS[1], ARGV[2])
   -- Its verdict is on record; that its agent fell back all the same is news.
-  if answered and #ARGV > 7 then redis.call('XADD', KEYS[1], '*', unpack(ARGV, 8)) end
+  if answered and #ARGV > 7 then redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 8)) end
 end
 return 0

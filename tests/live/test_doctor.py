@@ -19,6 +19,8 @@ from workers.doctor.agents import agent_checks
 from workers.doctor.default_user import default_user_check
 from workers.doctor.rights import rights_checks
 from workers.doctor.server import server_checks
+from workers.repairs import Repairs
+from workers.status import status
 
 SETTINGS = Settings(chores=0)
 POOR = "reset on >p ~* &* +@all"
@@ -56,8 +58,8 @@ def user(server: Server, name: str, *rules: str) -> str:
 async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None:
     """Whatever should be there and is not, is found; nobody is missed where nobody was wanted."""
     assert await statuses(poor.url, Keys("t-doctor")) == {
-        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "default-user": "ok", "evaluator": "fail",
-        "dispatcher": "fail",
+        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "default-user": "ok", "streams": "ok",
+        "evaluator": "fail", "dispatcher": "fail",
         "host": "warn", "carrier": "fail", "chores": "warn", "hooks": "ok",
     }  # fmt: skip
 
@@ -104,6 +106,20 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
         await tcp.close()
     finally:
         one.stop()
+
+
+@pytest.mark.req("X-09")
+async def test_a_stream_that_was_repaired_is_said(poor: Server) -> None:
+    keys, links = Keys("t-repaired"), Links(poor.url, connect=1.0)
+    with sync_client(poor.url) as client:
+        client.execute_command("XADD", keys("events"), f"{2**64 - 1}-{2**64 - 1}", "id", "x")
+    assert await Repairs(links, keys, "tester").keep()
+    (found,) = [one for one in await server_checks(links, links, keys, SETTINGS) if one.id == "streams"]
+    told = await status(links, links, keys, SETTINGS, directories())
+    await links.close()
+    assert found.status == "warn"
+    assert "events had a last id from the future" in found.what
+    assert [one.text for one in told.repairs] == [found.what]
 
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"version": 1, "hooks": 7}'])

@@ -92,7 +92,7 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
 
 
 def _show(fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState]) -> None:
-    from workers.cli.showing import plain, standing_text
+    from workers.cli.showing import plain, standing_text, when
     from workers.status import read_spools
 
     spools = found.spools if found is not None else read_spools(fleet.directories())
@@ -119,6 +119,8 @@ def _show(fleet: Context, found: Status | None, here: State | None, endpoints: l
     for spool in spools:
         waiting = f"{spool.records} events ({spool.bytes} bytes) wait on this disk, {spool.dropped} lost"
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
+    for repair in found.repairs if found is not None else ():
+        fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
     for problem in found.problems if found is not None else ():
         fleet.data(fleet.style(f"!!          {problem}", "red"))
     if found is not None and any(one.health == "missing" for one in found.roles) and here is None:

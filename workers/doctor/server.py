@@ -8,9 +8,11 @@ from bus.config.settings import Settings
 from bus.connections import Links
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.published import current_version, load_version
-from bus.keys import Keys
+from bus.keys import DAY, Keys
+from bus.streams import server_now
 from workers.doctor import Check, State
 from workers.doctor.default_user import default_user_check
+from workers.repairs import read_repairs
 from workers.status import read_roles, server_facts
 
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
@@ -38,6 +40,7 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
     found += await _config_checks(links)
     found.append(await default_user_check(links, keys))
+    found.append(await _repairs_check(links, keys))
     for role in await read_roles(links, rq, keys, settings):
         state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
@@ -77,6 +80,20 @@ async def _config_checks(links: Links) -> list[Check]:
             bad: State = "fail" if state == "fail" else "warn"
             found.append(Check(id=name, status=bad, what=f"{name} is {value}", fix=why))
     return found
+
+
+async def _repairs_check(links: Links, keys: Keys) -> Check:
+    """Whether somebody made ids up of late; the stream goes on, but whoever did it may do it again."""
+    try:
+        since = await server_now(links) - DAY
+        recent = [one for one in await read_repairs(links, keys) if one.ms >= since]
+    except FleethookError as error:
+        return Check(id="streams", status="unknown", what=f"whether streams were repaired cannot be seen: {error}")
+    if not recent:
+        return Check(id="streams", status="ok", what="no stream has an id from the future")
+    text = "; ".join(one.text for one in recent)
+    fix = "find who it is (`fleethook events list`); hosts that must not trust each other use the gateway"
+    return Check(id="streams", status="warn", what=text, fix=fix)
 
 
 async def _set_check(links: Links, keys: Keys) -> Check:

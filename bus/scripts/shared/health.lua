@@ -13,7 +13,7 @@ local function announce(type, data)
   local digest = redis.sha1hex(type .. data.endpoint .. now .. prefix)
   local id = string.format('e%012x%s', now, string.sub(digest, 1, 20))
   local body = cmsgpack.pack({v = 1, type = type, id = id, source = 'fleethook', time = now, data = data})
-  redis.call('XADD', prefix .. 'events', '*', 'id', id, 'source', 'fleethook', 'event', type, 'host', '', 'body', body)
+  redis.pcall('XADD', prefix .. 'events', '*', 'id', id, 'source', 'fleethook', 'event', type, 'host', '', 'body', body)
 end
 
 local function disable(target, by, reason, data)

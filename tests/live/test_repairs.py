@@ -1,0 +1,248 @@
+"""An id that somebody made up ends no verdicts: the stream is moved to a fresh one, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bus.connections import Links, sync_client
+from bus.ids import event_id
+from bus.keys import Keys
+from bus.streams import Consumer, server_now
+from tests.support.delivering import dispatching, publish, settled, turn_end
+from tests.support.fleet import fleet
+from tests.support.running import (
+    NO_RM,
+    bash,
+    command_hook,
+    do,
+    evaluating,
+    lines,
+    member,
+    publish_hooks,
+    put,
+    stream,
+    until_true,
+    verdict,
+)
+from tests.support.servers import Server
+from tests.support.waiting import until, wait_until
+from workers.reading import Filters, find_event, follow, recent
+from workers.repairs import AHEAD_MS, Repairs, read_repairs
+
+pytestmark = [pytest.mark.live, pytest.mark.req("X-09")]
+
+LAST = "18446744073709551615"
+MADE_UP = [f"{LAST}-{LAST}", f"{LAST}-1", f"{LAST[:-1]}0-7", "in an hour", "MAXLEN 0"]
+ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example", events: "turn:*"}\n'
+
+
+async def poison(links: Links, keys: Keys, how: str, name: str = "requests") -> None:
+    """Add an entry with an id of somebody's own choice, as the role `shim` may."""
+    entry = f"{await server_now(links) + 3_600_000}-5" if how == "in an hour" else how
+    entry = f"{LAST}-{LAST}" if how == "MAXLEN 0" else entry
+    trim = ("MAXLEN", "0") if how == "MAXLEN 0" else ()
+    added = await do(links, "XADD", keys(name), *trim, entry, "id", "x")
+    assert isinstance(added, bytes), added
+
+
+async def sane(links: Links, keys: Keys, name: str = "requests") -> bool:
+    """Whether anybody can add to the stream, and gets an id of today."""
+    facts = await do(links, "XINFO", "STREAM", keys(name))
+    last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
+    return int(last.split(b"-")[0]) <= await server_now(links) + AHEAD_MS
+
+
+def repairs_of(links: Links, keys: Keys) -> Repairs:
+    return Repairs(links, keys, "tester")
+
+
+@asynccontextmanager
+async def reader(links: Links, keys: Keys, name: str = "one") -> AsyncIterator[Consumer]:
+    made = member(links, keys, name)
+    await made.create()
+    yield made
+
+
+@pytest.mark.parametrize("how", MADE_UP)
+async def test_verdicts_go_on_within_two_seconds(server: Server, keys: Keys, links: Links, how: str) -> None:
+    await publish_hooks(links, keys, NO_RM)
+    async with evaluating(server.url, keys):
+        await poison(links, keys, how)
+        began = time.monotonic()
+        await until(lambda: sane(links, keys), "the stream is repaired")
+        took = time.monotonic() - began
+        _, reply = await put(links, keys, bash("rm x"))
+        assert (await verdict(links, reply)).decision == "deny"
+    assert took < 10, "a loaded machine is forgiven what a promise of two seconds is not"
+    (one,) = await read_repairs(links, keys)
+    assert (one.stream, one.times) == ("requests", 1)
+    (said,) = await recent(links, keys, Filters(types=("bus:repaired",)))
+    assert said.event.data["stream"] == "requests"
+
+
+@pytest.mark.parametrize("name", ["requests", "events"])
+async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
+    server: Server, keys: Keys, links: Links, name: str
+) -> None:
+    """Order, ids of before, fields, who has what how often, up to where each group has read."""
+    stream_name = keys(name)
+    ids = [str((await do(links, "XADD", stream_name, "*", "id", event_id(), "n", str(n))).decode()) for n in range(9)]
+    await do(links, "XGROUP", "CREATE", stream_name, "evaluators", "0")
+    await do(links, "XGROUP", "CREATE", stream_name, "archive", "$")
+    for who, count in (("one", 3), ("other", 2)):
+        await do(links, "XREADGROUP", "GROUP", "evaluators", who, "COUNT", count, "STREAMS", stream_name, ">")
+    await do(links, "XCLAIM", stream_name, "evaluators", "other", 0, ids[1])
+    await do(links, "XACK", stream_name, "evaluators", ids[0])
+    for n in (9, 10):
+        await do(links, "XADD", stream_name, f"{LAST}-{n}", "id", event_id(), "n", str(n))
+    before = await do(links, "XPENDING", stream_name, "evaluators", "-", "+", 100)
+
+    assert await repairs_of(links, keys).keep()
+
+    rows = await stream(links, keys, name)
+    left = [one for one in rows if b"n" in one.fields]
+    assert [one.fields[b"n"] for one in left] == [b"%d" % n for n in range(11)], "in order, each once"
+    assert [one.id for one in left[:9]] == ids
+    now = await server_now(links)
+    assert all(one.ms <= now for one in left)
+    after = await do(links, "XPENDING", stream_name, "evaluators", "-", "+", 100)
+    assert [(row[0], row[1], row[3]) for row in after] == [(row[0], row[1], row[3]) for row in before]
+    assert all(later[2] >= earlier[2] for later, earlier in zip(after, before, strict=True))
+    got = await do(links, "XREADGROUP", "GROUP", "evaluators", "one", "STREAMS", stream_name, ">")
+    new = [dict(zip(fields[::2], fields[1::2], strict=True)).get(b"n") for _, fields in got[0][1]]
+    assert [n for n in new if n is not None] == [b"%d" % n for n in range(5, 11)]
+    got = await do(links, "XREADGROUP", "GROUP", "archive", "one", "STREAMS", stream_name, ">")
+    new = [dict(zip(fields[::2], fields[1::2], strict=True)).get(b"n") for _, fields in got[0][1]]
+    assert [n for n in new if n is not None] == [b"9", b"10"]
+    assert await do(links, "TTL", stream_name) == -1
+    assert await do(links, "EXISTS", keys("fresh", name)) == 0
+
+
+async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """The stream is repaired while a hook runs for an entry that gets another id."""
+    ran, go = tmp_path / "ran", tmp_path / "go"
+    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
+    async with evaluating(server.url, keys) as evaluator:
+        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        _, reply = await put(links, keys, bash())  # what honest agents add meanwhile has such an id too
+        await until_true(lambda: lines(ran), "the hook runs")
+        await until(lambda: sane(links, keys), "the stream is repaired")
+        evaluator._consumer.doubtful, evaluator._consumer._searched = True, 0.0
+        go.touch()
+        said = await verdict(links, reply)
+        assert (said.decision, said.repeated) == ("deny", False)
+    assert lines(ran) == ["x"]
+    assert await do(links, "XLEN", keys("requests")) == 0
+
+
+@pytest.mark.parametrize("looked", [True, False])
+async def test_no_request_gets_a_new_life(server: Server, keys: Keys, links: Links, looked: bool) -> None:
+    """What was sent while nobody looked says itself when: its hooks do not run an hour later."""
+    await publish_hooks(links, keys, NO_RM)
+    worker = repairs_of(links, keys)
+    async with reader(links, keys):
+        if looked:
+            assert not await worker.keep()
+        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        now = await server_now(links)
+        old = f"e{now - 3_600_000:012x}{'a' * 20}"
+        await put(links, keys, bash("rm x"), id=old, budget=10_000, sent=str(now * 10))
+        young, reply = await put(links, keys, bash("rm x"))
+        worker._looked = float("-inf")
+        assert await worker.keep()
+    sent = {one.fields.get(b"id"): int(one.fields.get(b"sent", b"0")) for one in await stream(links, keys, "requests")}
+    assert now - 10_000 < sent[young.encode()] <= await server_now(links)
+    assert (sent[old.encode()] < now - 3_000_000) is not looked, "only whoever has looked knows that it is new"
+    async with evaluating(server.url, keys):
+        assert (await verdict(links, reply)).decision == "deny"
+        await until(lambda: _recorded(links, keys, old), "it is on record")
+    seen = await find_event(links, keys, old)
+    assert (seen.decision == "deny") is looked
+    assert ("budget was used up" in seen.fell_back) is not looked
+
+
+async def _recorded(links: Links, keys: Keys, name: str) -> bool:
+    return any(one.fields.get(b"id") == name.encode() for one in await stream(links, keys))
+
+
+@pytest.mark.parametrize("how", MADE_UP)
+async def test_events_go_on_and_verdicts_are_given_meanwhile(
+    server: Server, keys: Keys, links: Links, how: str
+) -> None:
+    await publish_hooks(links, keys, NO_RM + ENDPOINT)
+    before = turn_end()
+    await publish(links, keys, before)
+    await poison(links, keys, how, "events")
+    async with evaluating(server.url, keys) as evaluator:
+        evaluator._repairs._looked = time.monotonic() + 3600  # it sees to something else
+        name, reply = await put(links, keys, bash("rm x"))
+        assert (await verdict(links, reply)).decision == "deny", "its record waits, its agent does not"
+        async with dispatching(server.url, keys):
+            await until(lambda: sane(links, keys, "events"), "the stream is repaired")
+            await until(lambda: _recorded(links, keys, name), "what waited is on record")
+            after = turn_end()
+            await publish(links, keys, after)
+            await settled(links, keys, after.id, "ready")
+            if how != "MAXLEN 0":  # which has trimmed it away: no ACL can forbid that
+                await settled(links, keys, before.id, "ready")
+    assert await do(links, "EXISTS", keys("late")) == 0
+    assert (await find_event(links, keys, name)).decision == "deny"
+
+
+@pytest.mark.parametrize("seconds", [-30, -5, 30])
+async def test_a_clock_set_by_seconds_is_no_such_case(server: Server, keys: Keys, links: Links, seconds: int) -> None:
+    for name in ("requests", "events"):
+        await do(links, "XADD", keys(name), f"{await server_now(links) + seconds * 1000}-0", "id", "x")
+    assert not await repairs_of(links, keys).keep()
+    assert await read_repairs(links, keys) == []
+
+
+async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(server: Server, keys: Keys, links: Links) -> None:
+    with links.link() as link:
+        for start in range(0, 6_000, 500):
+            await link.exchange(
+                [("XADD", keys("events"), "*", "id", f"i{start + n}", "body", b"x" * 1_000) for n in range(500)]
+            )
+    await do(links, "XADD", keys("events"), f"{LAST}-{LAST}", "id", "x", *[str(n) for n in range(9_000)])
+    two = [Repairs(links, keys, who) for who in ("one", "other")]
+    assert sorted(await asyncio.gather(*[one.keep() for one in two])) == [False, True]
+    rows = await stream(links, keys)
+    assert [one.fields[b"id"].decode() for one in rows[:-2]] == [f"i{n}" for n in range(6_000)]
+    assert [one.times for one in await read_repairs(links, keys)] == [1]
+
+
+async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, links: Links) -> None:
+    await publish(links, keys, turn_end())
+    following = follow(links, keys)
+    first = asyncio.ensure_future(anext(following))
+    while not first.done():  # the reader's look at the end of the stream comes before what it follows
+        await publish(links, keys, turn_end())
+        await asyncio.sleep(0)
+    made_up = await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    while (await anext(following)).id != made_up.decode():
+        pass
+    assert await repairs_of(links, keys).keep()
+    after = await publish(links, keys, turn_end())
+    seen = [(await anext(following)).fields for _ in range(2)]
+    assert [one[b"id"].decode() for one in seen][1] == after
+    assert seen[0][b"event"] == b"bus:repaired"
+
+
+def test_an_agents_credentials_are_enough_and_a_workers_too(tmp_path: Path) -> None:
+    """The attack and the repair with the rights that the roles really have."""
+    with fleet(tmp_path, "evaluator", hooks=NO_RM) as world:
+        with sync_client(world.url("shim")) as shim:
+            shim.execute_command("XADD", world.keys("requests"), f"{LAST}-{LAST}", "id", "x")
+            shim.execute_command("XADD", world.keys("events"), f"{LAST}-{LAST}", "id", "x")
+        wait_until(lambda: len(world.ask(lambda links: read_repairs(links, world.keys))) == 2, "both are repaired")
+        payload = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "cwd": "/"}
+        said = world.agent().hook("PreToolUse", {"hook_event_name": "PreToolUse", **payload})
+        assert b'"deny"' in said.stdout
