@@ -10,7 +10,8 @@ Text, one line a fact, tab-separated, free bytes in hex; the first line names th
     prefix   fh:default:{0}:
     host     laptop
     spool    PATH
-    event    NAME MODE DEADLINE-MS EXIT HEX-OF-STDOUT HEX-OF-STDERR POLICY   (NAME `*`: any other event)
+    name     HOST                                                      (looked up again where connecting fails)
+    event    NAME MODE DEADLINE-MS EXIT HEX-OF-STDOUT HEX-OF-STDERR POLICY PATIENCE-MS   (NAME `*`: any other event)
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Path of a unix socket, or an IPv4 or IPv6 address."""
     port: int = 0
     name: str = ""
-    """What a TLS certificate must be for."""
+    """The host's name where the URL has one: looked up again where connecting fails, and what a certificate is for."""
     cafile: str = ""
     """The authorities that TLS trusts; empty for the system's."""
     user: str = ""
@@ -65,6 +66,8 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     fallback: Answer = Answer()
     policy: str = "allow"
     """The failure policy that the fallback renders, for people and `doctor`."""
+    patience_ms: int = 0
+    """How long it waits for a hook that declares more than the deadline, as the agent grants; 0 for the deadline."""
 
 
 class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +108,7 @@ def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
             agent=_text(plan.agent),
             server=Server(
                 kind=cast("Kind", kind), address=address, port=int(rest[0]) if rest else 0,
-                name=rest[1] if len(rest) > 1 else "", cafile=rest[2] if len(rest) > 2 else "",
+                name=rest[1] if len(rest) > 1 else _text(plan.name), cafile=rest[2] if len(rest) > 2 else "",
                 user=user, password=password, db=plan.db,
             ),
             prefix=_text(plan.prefix), host=_text(plan.host), spool=_text(plan.spool),
@@ -129,13 +132,15 @@ def format_answers(answers: AnswerFile) -> bytes:
         ("agent", answers.agent), ("server", *where), ("auth", _hex(server.user), _hex(server.password)),
         ("db", str(server.db)), ("prefix", answers.prefix), ("host", answers.host), ("spool", answers.spool),
     ]  # fmt: skip
+    if server.name:
+        rows.append(("name", server.name))
     for event in answers.events:
         if event.mode not in get_args(Mode) or event.deadline_ms <= 0 or not 0 <= event.fallback.exit_code <= 255:
             raise ConfigError(f"event {event.name!r}: mode, deadline or exit code that no hook command can keep")
         code, out, err = event.fallback[:3]
-        rows.append(
-            ("event", event.name, event.mode, str(event.deadline_ms), str(code), out.hex(), err.hex(), event.policy)
-        )
+        more = (str(event.patience_ms),) if event.patience_ms else ()
+        what = (event.name, event.mode, str(event.deadline_ms), str(code), out.hex(), err.hex(), event.policy)
+        rows.append(("event", *what, *more))
     for row in rows:
         if any(mark in part for part in row for mark in "\t\n"):
             raise ConfigError(f"the line {row[0]!r} of an answer file cannot hold a tab or a line break")
@@ -157,7 +162,8 @@ def hook_command(
 def compile_shim() -> None:
     """Writes the bytecode that the launcher looks for; without it every hook call costs 3 ms more. Raises OSError."""
     # By time stamp whatever the environment asks for: the launcher does not read the hashed form.
-    py_compile.compile(shim.__file__, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+    for path in Path(shim.__file__).parent.glob("*.py"):
+        py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
 
 
 def server_from_url(url: str) -> Server:
@@ -191,7 +197,8 @@ def server_from_url(url: str) -> Server:
     host = parts.hostname or "localhost"
     kind: Kind = "tls" if parts.scheme == "rediss" else "tcp"
     return Server(
-        kind=kind, address=_resolve(host, port), port=port, name=host if kind == "tls" else "",
+        kind=kind, address=(address := _resolve(host, port)), port=port,
+        name=host if kind == "tls" or host != address else "",
         cafile=query.get("ssl_ca_certs", "") if kind == "tls" else "", user=user, password=password, db=db,
     )  # fmt: skip
 
@@ -222,6 +229,7 @@ def _event(fields: list[bytes]) -> EventLine:
     return EventLine(
         name=name, mode=cast("Mode", mode), deadline_ms=int(deadline), policy=policy,
         fallback=Answer(int(code), bytes.fromhex(out), bytes.fromhex(err)),
+        patience_ms=int(fields[7]) if fields[7:8] and fields[7].isdigit() else 0,
     )  # fmt: skip
 
 

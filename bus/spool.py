@@ -1,20 +1,23 @@
-"""Events kept on the agent's disk while Redis is away, and the drainer that sends them on: in order, each once.
+"""Events kept on the agent's disk while Redis is away, and how they are sent on: in the order of writing.
 
 A spool is one file of RESP arrays, each `stream, field, value, …` with the entry's id as first field, appended under
-flock by `bus/shim.py` and by `append`. The drainer renames it to `.draining`, sends it, and deletes it when Redis has
-acknowledged all of it; a drainer that died is followed by one that sends the whole file again, and the mark that Redis
-keeps per id (`sent`) lets nothing in twice. Only C-level modules and os: a drainer starts beside a busy agent.
+flock by the hook command (`bus/shim/outage.py`) and by `append`. Who drains it renames it to `.draining`, sends it, and
+deletes it when Redis has acknowledged all of it. One that died is followed by one that sends the whole file again; what
+comes twice is marked `spooled`, and the workers drop it by its id before it is matched or shown. The workers of a host
+drain its spools (`workers/spools.py`); on a host that has none a hook command starts `drain`, which therefore needs only
+C-level modules and os: it runs beside a busy agent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from bus import shim
 
@@ -24,7 +27,11 @@ REPLY_S: Final = 10.0
 PAUSE_S: Final = 5.0
 """After a drain that failed no shim starts another one for so long."""
 
-_STREAMS: Final = frozenset({b"requests", b"events"})
+_ASKING: Final = frozenset({b"reply", b"budget", b"patience"})
+"""Fields of a request that mean nothing once it fell back."""
+ENDS: Final = (".draining", ".drain.lock", ".dropped.full", ".dropped", ".away")
+"""Ends of the names of what lies beside a spool; `.away` is the mark of a server that does not answer."""
+
 _START: Final = re.compile(rb"\*\d{1,4}\r\n\$(?:8\r\nrequests|6\r\nevents)\r\n\$2\r\nid\r\n")
 _ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 
@@ -55,6 +62,17 @@ def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | byt
     return shim.keep(os.fsencode(path), shim.pack(*parts), time.monotonic() + wait_s)
 
 
+def spools(folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The paths of the spools in a folder, by what is there of each."""
+    try:
+        names = [name for name in os.listdir(folder) if not name.startswith(".")]
+    except OSError:
+        return ()
+    for end in ENDS:
+        names = [name.removesuffix(end) for name in names]
+    return tuple(os.path.join(folder, name) for name in sorted(set(names)))
+
+
 def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
     """What waits in a spool, the part under way included; reads it whole."""
     name = os.fsencode(path)
@@ -70,6 +88,8 @@ def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
         dropped = int(_content(name + b".dropped") or b"0")
     except ValueError:
         dropped = 0
+    with contextlib.suppress(FileNotFoundError):
+        dropped += os.stat(name + b".dropped.full").st_size
     return SpoolStatus(records, size, dropped, oldest)
 
 
@@ -79,30 +99,102 @@ def drain(answers: str) -> Drained | None:
     Raises OSError and `shim.NoAnswer` where Redis is away or refuses: what is not acknowledged stays.
     """
     plan = shim.Plan(answers)
-    draining = plan.spool + b".draining"
-    if not os.path.isdir(os.path.dirname(plan.spool)):
-        return Drained()  # nothing was ever kept
-    lock = os.open(plan.spool + b".drain.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    link: shim.Link | None = None
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-        total = Drained()
-        try:
-            while os.path.exists(draining) or _set_aside(plan.spool, draining):
-                done = _send(plan, _content(draining))
-                if done.skipped:
-                    shim.count_dropped(plan.spool, done.skipped)
-                os.unlink(draining)
-                total = Drained(total.sent + done.sent, total.skipped + done.skipped)
-        except (OSError, shim.NoAnswer, ValueError):
-            os.utime(lock, (time.time() + PAUSE_S,) * 2)
-            raise
-        os.utime(lock)
+        with Draining(plan.spool) as draining:
+            for batch in draining.batches():
+                link = link or shim.Link(plan, time.monotonic() + REPLY_S)
+                link.until = time.monotonic() + REPLY_S
+                words = ((b"XADD", plan.prefix + stream, b"*", *fields) for stream, fields in batch)
+                link.send(*(shim.pack(*command) for command in words))
+                for _ in batch:
+                    link.read()
+            return draining.done
+    except BlockingIOError:
+        return None
     finally:
-        os.close(lock)
-    return total
+        if link:
+            link.sock.close()
+
+
+class Entry(NamedTuple):
+    """One entry to be added: the stream's name without its prefix, and the fields and values in turn."""
+
+    stream: bytes
+    fields: list[bytes]
+
+
+class Draining:
+    """One drainer at work on one spool; as a context it holds the right to, or raises BlockingIOError.
+
+    Whatever ends it before its time keeps what is left for the next one, and no hook command tries for a while.
+    """
+
+    def __init__(self, spool: str | bytes | os.PathLike[str], wait_s: float = REPLY_S) -> None:
+        self._spool, self._wait_s = os.fsencode(spool), wait_s
+        self._lock = -1
+        self.done = Drained()
+
+    def __enter__(self) -> Self:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._lock = os.open(self._spool + b".drain.lock", flags, 0o600)
+        except FileNotFoundError:
+            return self  # nothing was ever kept: there is not even a folder
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._lock >= 0:
+            os.utime(self._lock, (time.time() + PAUSE_S,) * 2 if error else None)
+            os.close(self._lock)
+
+    def batches(self) -> Iterator[list[Entry]]:
+        """What waits, in order; to ask for the next one says that Redis has acknowledged the last."""
+        draining = self._spool + b".draining"
+        while self._lock >= 0 and (os.path.exists(draining) or self._set_aside(draining)):
+            skipped = 0
+            raw, batch, begin = _content(draining), list[Entry](), 0
+            for record, end in _records(raw):
+                if record:
+                    batch.append(_entry(record))
+                else:
+                    skipped += 1
+                if batch and (end >= len(raw) or len(batch) >= BATCH_RECORDS or end - begin >= BATCH_BYTES):
+                    yield batch
+                    self.done = self.done._replace(sent=self.done.sent + len(batch))
+                    batch, begin = [], end
+            if skipped:
+                shim.count_dropped(self._spool, skipped)
+                self.done = self.done._replace(skipped=self.done.skipped + skipped)
+            os.unlink(draining)
+
+    def _set_aside(self, draining: bytes) -> bool:
+        """Renames the spool for sending, while nobody appends to it; whether there was anything."""
+        try:
+            if not os.stat(self._spool).st_size:
+                return False
+        except FileNotFoundError:
+            return False
+        fd = shim.lock(self._spool, time.monotonic() + self._wait_s)
+        try:
+            os.rename(self._spool, draining)
+        finally:
+            os.close(fd)
+        return True
+
+
+def _entry(record: list[bytes]) -> Entry:
+    """The entry of a record: a request that fell back is an event by now (older versions kept it as a request)."""
+    stream, *fields = record
+    if stream == b"requests":
+        pairs = zip(fields[::2], fields[1::2], strict=True)
+        fields = [part for name, value in pairs if name not in _ASKING for part in (name, value)]
+    return Entry(b"events", [*fields, b"spooled", b"1"])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -113,49 +205,6 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"fleethook: the spool was not drained: {type(error).__name__}: {error}\n")
         return 3
     return 0
-
-
-def _set_aside(spool: bytes, draining: bytes) -> bool:
-    """Renames the spool for sending, while nobody appends to it; whether there was anything."""
-    try:
-        if not os.stat(spool).st_size:
-            return False
-    except FileNotFoundError:
-        return False
-    fd = shim.lock(spool, time.monotonic() + REPLY_S)
-    try:
-        os.rename(spool, draining)
-    finally:
-        os.close(fd)
-    return True
-
-
-def _send(plan: shim.Plan, raw: bytes) -> Drained:
-    """Sends the records in order, in batches of one write; returns when Redis has acknowledged every one."""
-    link: shim.Link | None = None
-    sent = skipped = size = 0
-    batch: list[bytes] = []
-    try:
-        for record, end in _records(raw):
-            if record:
-                # What was published and lost only its acknowledgement may be there already: whoever reads it looks.
-                batch.append(shim.once(plan.prefix, record[0], [*record[1:], b"spooled", b"1"]))
-                size += len(batch[-1])
-            else:
-                skipped += 1
-            if not batch or (end < len(raw) and len(batch) < BATCH_RECORDS and size < BATCH_BYTES):
-                continue
-            link = link or shim.Link(plan, time.monotonic() + REPLY_S)
-            link.until = time.monotonic() + REPLY_S
-            link.send(*batch)
-            for _ in batch:
-                link.read()
-                sent += 1
-            batch, size = [], 0
-    finally:
-        if link:
-            link.sock.close()
-    return Drained(sent, skipped)
 
 
 def _records(raw: bytes) -> Iterator[tuple[list[bytes], int]]:

@@ -27,12 +27,10 @@ from bus.keys import Keys
 from bus.manifest import Plan, apply
 from bus.server import bus_url, credentials
 from bus.shim import NoAnswer
-from bus.spool import drain, spool_status
+from bus.spool import ENDS, drain, spool_status
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
-
-_SPOOL_PARTS: Final = ("", ".draining", ".drain.lock", ".dropped")
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +152,6 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
             drain(str(answer_file))
     left = spool_status(spool).records
     if not left:
-        for part in _SPOOL_PARTS:
+        for part in ("", *ENDS):
             spool.with_name(spool.name + part).unlink(missing_ok=True)
     return left

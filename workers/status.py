@@ -18,7 +18,7 @@ from bus.hosts import GROUP as HOSTS
 from bus.ids import host_name
 from bus.keys import Keys
 from bus.redaction import redact_url
-from bus.spool import spool_status
+from bus.spool import spool_status, spools
 from bus.streams import checked, flat
 from workers.repairs import Repair, read_repairs
 
@@ -161,7 +161,7 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
     """What waits on this machine's disk, by agent; empty spools are left out."""
     folder = places.spool("claude").parent
     found = []
-    for path in sorted(_spool_files(folder)):
+    for path in map(Path, spools(folder)):
         kept = spool_status(path)
         if kept.records or kept.dropped or kept.bytes:
             found.append(
@@ -169,16 +169,6 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
                       oldest_ms=kept.oldest_ms)
             )  # fmt: skip
     return tuple(found)
-
-
-def _spool_files(folder: Path) -> set[Path]:
-    if not folder.is_dir():
-        return set()
-    ends = (".drain.lock", ".draining", ".dropped", ".lock")
-    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    for end in ends:
-        names = {name.removesuffix(end) for name in names}
-    return {folder / name for name in names}
 
 
 def _role(role: str, who: Sequence[str] | None, wanted: int) -> Role:

@@ -25,6 +25,7 @@ from bus.answerfile import (
 )
 from bus.answers import Answer, pack_answer
 from bus.errors import ConfigError, Unreachable
+from bus.shim import main
 
 FILE = AnswerFile(
     agent="claude",
@@ -159,7 +160,7 @@ def test_the_installed_command_names_everything_by_absolute_path(tmp_path: Path)
 
 def test_the_launcher_finds_what_install_compiled() -> None:
     compile_shim()
-    names = launcher.shim(shim.__file__)
+    names = launcher.load(main.__file__, "bus.shim.main")
     assert names["HEADER"] == shim.HEADER
     assert callable(names["main"])
 

@@ -1,32 +1,29 @@
 """The hook command that agents run: raw stdin goes to the bus, the answer's bytes come back.
 
 Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
-imports nothing of bus and only C-level modules of the standard library; whatever it must know stands in the answer
-file (`bus/answerfile.py`). It exits 2 only where an answer or a fallback says so; what it cannot do at all, it raises.
+imports only C-level modules of the standard library, and what is beside it only where it is needed (`outage`, `tls`);
+all that it must know is in the answer file (`bus/answerfile.py`). It exits 2 only where an answer or a fallback says
+so; what it cannot do at all, it raises.
 """
 
 import _socket
 import posix
 import select
-import sys
 import time
 
 MAX_STDIN = 16 * 1024 * 1024 - 5
 """Bytes of payload that are sent; with its msgpack head it is the largest body that the bus takes."""
-SPOOL_LIMIT = 64 * 1024 * 1024
 CONNECT_S = 0.25
 ACK_S = 1.0
 """How long Redis may take to say that it has a request, before its word counts as lost on the wire."""
+OUTAGE_S = 2.0
+OUTAGE_PART = 0.2
+"""How long a call tries to reach a server that is away: at most so many seconds, and so much of its deadline."""
+MARKED_S = 0.25
+"""How long a call tries while the mark says that the server did not answer the last one."""
+MARK = b".away"  # the end of its name, after the spool's
+RETURNS = ("LOADING", "BUSY", "MASTERDOWN")  # error codes of a server that will answer soon
 HEADER = b"fleethook-answers 1"
-ONCE = (
-    b"if redis.call('ZADD',KEYS[1],'XX','INCR',0,ARGV[2]) then return 0 end "
-    b"redis.call('XADD',KEYS[2],'*',unpack(ARGV,3)) return redis.call('ZADD',KEYS[1],'NX',ARGV[1],ARGV[2])"
-)
-"""Adds an entry once per id: KEYS sent, stream; ARGV now in ms, id, then fields. The mark comes last, since an XADD
-that is refused must leave none; ZADD INCR 0 is the look that the shim's rights allow."""
-KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
-DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.spool import main;sys.exit(main(sys.argv[1:2]))"
-"""Finds `bus` where this file stands, however it was installed."""
 
 
 class NoAnswer(Exception):
@@ -36,7 +33,7 @@ class NoAnswer(Exception):
 class Plan:
     """What the answer file says: the server, and what to do at each event."""
 
-    __slots__ = ("agent", "auth", "db", "events", "host", "path", "prefix", "server", "spool")
+    __slots__ = ("agent", "auth", "db", "events", "host", "name", "path", "prefix", "server", "spool")
 
     def __init__(self, path: str) -> None:
         """Reads the file and skips unknown lines; raises OSError, and ValueError for one that is none or cut short."""
@@ -51,7 +48,7 @@ class Plan:
             facts = [known[name][0] for name in (b"agent", b"prefix", b"host", b"spool")]
             self.agent, self.prefix, self.host, self.spool = facts
             self.auth, self.db = [bytes.fromhex(part.decode()) for part in known[b"auth"]], int(known[b"db"][0])
-            self.server = known[b"server"]
+            self.server, self.name = known[b"server"], known.get(b"name", [b""])[0]
             if len(self.auth) != 2 or len(self.server) != {b"unix": 2, b"tcp": 3, b"tls": 5}[self.server[0]]:
                 raise ValueError("answer file has a line that is cut short")
         except (KeyError, IndexError) as error:
@@ -82,13 +79,10 @@ class Link:
                 self.sock.close()
                 raise
         if kind == b"tls":
-            import socket  # 30 ms that only TLS pays
-            import ssl
+            from bus.shim.tls import wrap
 
-            context = ssl.create_default_context(cafile=rest[2].decode("utf-8", "surrogateescape") or None)
-            plain = socket.socket(fileno=self.sock.detach())
-            plain.settimeout(min(CONNECT_S, left(until)))  # from here on: the imports are no fault of the wire
-            self.sock = context.wrap_socket(plain, server_hostname=rest[1].decode())
+            # The time begins here: the imports are no fault of the wire.
+            self.sock = wrap(self.sock, rest[2], rest[1], min(CONNECT_S, left(until)))
 
     def send(self, *commands: bytes) -> None:
         """Sends the commands in one write; raises OSError, and NoAnswer where the credentials are refused."""
@@ -97,6 +91,12 @@ class Link:
         while self.greeting:
             self.greeting.pop()
             self.read()
+
+    def exchange(self, seconds: float, *command: bytes) -> "int | bytes | None":
+        """Sends one command and returns its reply, which may take so many seconds."""
+        self.until = time.monotonic() + seconds
+        self.send(pack(*command))
+        return self.read()
 
     def read(self) -> "int | bytes | None":
         """The next reply (a status reads as bytes); raises NoAnswer for an error, OSError where none came."""
@@ -129,21 +129,21 @@ def main(argv: list[str]) -> int:
     """Does one hook call and returns its exit code; raises only where the answer file gives no answer for it."""
     start, agent, event = time.monotonic(), *[name.encode("utf-8", "surrogateescape") for name in argv[1:3]]
     plan = Plan(argv[3])
-    _, mode, deadline, code, out, err, policy = plan.events.get(event, plan.events.get(b"*", []))[:7]
+    _, mode, deadline, code, out, err, policy, *more = plan.events.get(event, plan.events.get(b"*", []))
     fallback = int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode())
     if mode == b"skip":
         return 0
-    call = Call(plan, (agent, event, policy), end := start + int(deadline) / 1000, mode == b"publish")
+    call = Call(plan, [agent, event, policy], start, int(deadline) / 1000, mode == b"publish")
+    if more and more[0].isdigit():
+        call.hard = max(call.end, start + int(more[0]) / 1000)
     try:
         answer = call.send() or fallback  # of a publish it is what some agents want to hear even then
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
-        call.why, answer = reason(error, call.acked), fallback
-    status = emit(answer, end)
+        call.failed(error)
+        answer = fallback
+    status = emit(answer, call.end)
     try:
-        if call.why:
-            call.record()
-        if call.reached:
-            drain_later(plan)
+        call.finish()
     except BaseException:  # noqa: BLE001, S110 - the answer is given, and its exit code must hold
         pass
     return status
@@ -152,72 +152,152 @@ def main(argv: list[str]) -> int:
 class Call:
     """One hook call on its way: what is known of it so far, so that a failure anywhere can be put on record."""
 
-    __slots__ = ("acked", "end", "fields", "id", "plan", "publish", "reached", "soft", "tail", "why")
+    __slots__ = (
+        "acked", "away", "body", "end", "fields", "hard", "id", "marked", "plan", "publish", "reached", "soft", "start",
+        "waits", "why",
+    )  # fmt: skip
 
-    def __init__(self, plan: Plan, what: "tuple[bytes, bytes, bytes]", end: float, publish: bool) -> None:
-        now = time.monotonic()
+    def __init__(self, plan: Plan, what: "list[bytes]", start: float, most: float, publish: bool) -> None:
         # Of the deadline a part is kept back: for the fallback, and for putting it on record.
-        self.plan, self.end, self.soft, self.publish = plan, end, end - min(0.15, (end - now) * 0.2), publish
-        self.id, self.why, self.acked, self.reached = new_id(), "", False, False
-        self.tail = [b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
-        self.fields: list[bytes] = []
+        now, end = time.monotonic(), start + most
+        self.plan, self.start, self.end, self.hard = plan, start, end, end
+        self.soft = end - min(0.15, (end - now) * 0.2)
+        self.id, self.publish, self.why, self.body = new_id(), publish, "", b""
+        self.acked = self.reached = self.away = self.waits = False
+        self.fields = [b"id", self.id, b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
+        self.marked = is_there(plan.spool + MARK)
 
     def send(self) -> "tuple[int, bytes, bytes] | None":
-        """The answer as exit code, stdout, stderr; None for a publish. Raises NoAnswer, OSError."""
-        body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
-        wait = [] if self.publish else [b"reply", reply, b"budget", b"1"]
-        self.fields = [b"id", self.id, *wait, *self.tail, b"body", body, *parent()]
-        link, spare = Link(self.plan, self.soft), (self.end - self.soft) / 3
+        """The answer as exit code, stdout, stderr; None for a publish. Raises NoAnswer, OSError.
+
+        A server that is away for a moment is tried again: a restart must let no call pass.
+        """
+        self.body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
+        window = MARKED_S if self.marked else min(OUTAGE_S, (self.end - self.start) * OUTAGE_PART)
+        until, spare, pause, broken = time.monotonic() + window, (self.end - self.soft) / 3, 0.01, 0
+        while True:
+            link = None
+            try:
+                link = Link(self.plan, until if self.marked else self.soft + spare * (1 + broken))
+                if self.marked:
+                    self.look(link)
+                    link.until = self.soft + spare
+                return self.ask(link, reply, broken)
+            except (OSError, NoAnswer) as error:
+                broke = link is not None and isinstance(error, (ConnectionError, TimeoutError))
+                if broke and self.acked:
+                    until = time.monotonic() + window
+                if broke and not (broken or self.publish or self.marked):
+                    broken = 1  # what broke the wire may have taken an answer with it
+                    continue
+                if not self.returns(error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
+                    raise
+                self.acked = False  # a server that was started anew may have lost the request; its id is asked once
+                if self.plan.name and isinstance(error, OSError):
+                    from bus.shim.outage import resolve
+
+                    seconds = min(until, self.soft) - time.monotonic()
+                    self.plan.server = resolve(self.plan.server, self.plan.name, seconds)
+            time.sleep(pause)
+            pause = min(0.1, pause * 2)
+
+    def returns(self, error: Exception, connected: bool) -> bool:
+        """Whether an error may be over soon: nobody listens, the wire broke, or the server still reads its data."""
+        if self.publish and not self.marked:
+            return False  # nobody waits for its answer: the spool has it at once, and marks it for the workers
+        if isinstance(error, NoAnswer):
+            return str(error).endswith(RETURNS) or (self.away and str(error) == "no evaluator")
+        self.away = isinstance(error, (ConnectionError, FileNotFoundError)) or (
+            isinstance(error, TimeoutError) and not connected
+        )  # and neither a wrong certificate, nor a reply that is late
+        return self.away
+
+    def look(self, link: Link) -> None:
+        """Asks a server that did not answer the last call whether it does now, and takes the mark away."""
+        link.send(pack(b"PING"))
+        link.read()
+        self.marked = False
+        try:
+            posix.unlink(self.plan.spool + MARK)
+        except FileNotFoundError:
+            pass  # another call was quicker
+
+    def ask(self, link: Link, reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
+        """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
+        last = [b"body", self.body, *parent()]
         if self.publish:
-            link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *self.fields))
+            link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *self.fields, *last))
             link.read()
             self.reached = True
             return None
-        try:
-            return self._ask(link, reply, self.soft + spare, ACK_S)
-        except (ConnectionError, TimeoutError):  # what broke the wire may have taken an answer with it
-            until = self.soft + 2 * spare
-            return self._ask(Link(self.plan, until), reply, until, left(until))
-
-    def _ask(self, link: Link, reply: bytes, until: float, patience: float) -> "tuple[int, bytes, bytes]":
-        """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
-        link.until, seconds = until, max(0.001, self.soft - time.monotonic())
-        self.fields[5] = b"%d" % max(1, seconds * 1000)
+        now, until, more = time.monotonic(), link.until, self.hard > self.end or self.waits
+        seconds = 0.001 if self.waits else max(0.001, self.soft - now)
+        wait = [b"reply", reply, b"budget", b"%d" % max(1, (self.soft - now) * 1000)]
+        wait += [b"patience", b"%d" % ((self.hard - now) * 1000)] if more else []
+        fields = [*self.fields[:2], *wait, *self.fields[2:], *last]
         link.send(
             pack(b"EXISTS", self.plan.prefix + b"alive:evaluator"),
-            *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *self.fields)]),
+            *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *fields)]),
             pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % seconds),
         )
-        link.until = min(until, time.monotonic() + patience)
+        link.until = min(until, now + (2 * ACK_S if self.waits else left(until) if broken else ACK_S))
         alive = link.read()
         if not self.acked:
             link.read()
-        self.acked, link.until = True, until
+        self.acked, link.until = True, time.monotonic() + seconds + ACK_S if more else until
         if not alive:
             raise NoAnswer("no evaluator")
         raw = link.read()
         self.reached = True
+        if more and not isinstance(raw, bytes):
+            from bus.shim.slow import wait_longer
+
+            self.waits, self.soft, self.end = True, self.hard - 0.15, self.hard
+            raw = wait_longer(link.exchange, reply, self.soft)
         if not isinstance(raw, bytes):
             raise NoAnswer("no answer in time")
         return unpack_answer(raw)
 
+    def failed(self, error: Exception) -> None:
+        """Notes why there is no answer, and whether the server is away."""
+        self.why = reason(error, self.acked)
+        # A publish is not tried again, so the next call that waits for an answer may.
+        known = isinstance(error, TimeoutError if self.publish else OSError) or str(error).endswith(RETURNS)
+        self.away = not self.acked and bool(self.body) and known
+
+    def finish(self) -> None:
+        """Puts a fallback on record, sets the mark, and sends on what is spooled; the agent has its answer by now."""
+        if self.why:
+            self.record()
+        if self.away and not self.marked and not self.reached:
+            from bus.shim.outage import set_mark
+
+            set_mark(self.plan.spool + MARK)
+        if self.reached and (is_there(self.plan.spool) or is_there(self.plan.spool + b".draining")):
+            from bus.shim.outage import drain_later
+
+            drain_later(self.plan.spool, self.plan.path)
+
     def record(self) -> None:
-        """Puts a fallback on record: told to Redis where it has the request, else kept in the spool."""
-        why = self.why.encode("utf-8", "replace")
-        if self.fields and not self.acked:
-            stream, said = (b"events", []) if self.publish else (b"requests", [b"fallback", why])
-            keep(self.plan.spool, pack(stream, *self.fields, *said), self.end)
-            return
-        fields = [b"id", new_id(), b"of", self.id, b"fallback", why, *self.tail]
-        try:
-            # On a connection of its own: the first one still waits for the answer. Once per id, since a copy is
-            # spooled where only Redis' word is late.
-            link = Link(self.plan, time.monotonic() + (self.end - time.monotonic()) / 2)
-            link.send(once(self.plan.prefix, b"events", fields))
-            link.read()
-            self.reached = True
-        except (OSError, NoAnswer, ValueError):  # ValueError: what answers there is not Redis
-            keep(self.plan.spool, pack(b"events", *fields), self.end)
+        """Says that the agent fell back: to Redis where it has the request, else in the spool."""
+        fallback = [b"fallback", self.why.encode("utf-8", "replace")]
+        fields = [*self.fields, *([] if self.publish else fallback), b"body", self.body, *parent()]
+        if self.acked or not self.body:
+            fields, now = [b"id", new_id(), b"of", self.id, *fallback, *self.fields[2:]], time.monotonic()
+            try:
+                # On a connection of its own: the first one still waits for the answer. Marked as one of which a copy
+                # may be spooled, since Redis' word may come too late.
+                link = Link(self.plan, now + (self.end - now) / 2)
+                link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *fields, b"spooled", b"1"))
+                link.read()
+                self.reached = True
+            except (OSError, NoAnswer, ValueError):  # ValueError: what answers there is not Redis
+                self.away = self.end - now > 0.05  # else it had no time to answer
+            else:
+                return
+        from bus.shim.outage import keep
+
+        keep(self.plan.spool, pack(b"events", *fields), self.end)
 
 
 def read_stdin(until: float) -> bytes:
@@ -261,12 +341,6 @@ def pack(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
-def once(prefix: bytes, stream: bytes, fields: list[bytes]) -> bytes:
-    """The command that adds an entry, whose second field is its id, once."""
-    now = b"%d" % (time.time() * 1000)
-    return pack(b"EVAL", ONCE, b"2", prefix + b"sent", prefix + stream, now, fields[1], *fields)
-
-
 def new_id() -> bytes:
     """An event id in the form of `bus/ids.py`."""
     return b"e%012x%b" % (int(time.time() * 1000), posix.urandom(10).hex().encode())
@@ -296,6 +370,15 @@ def reason(error: Exception, acked: bool) -> str:
     return str(error) if isinstance(error, NoAnswer) else "shim failed: " + type(error).__name__
 
 
+def is_there(path: bytes) -> bool:
+    """Whether there is such a file."""
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
+
+
 def emit(answer: "tuple[int, bytes, bytes]", end: float) -> int:
     """Writes stdout and stderr and returns the exit code; a reader that is gone or does not read stops nothing."""
     for fd, data in ((1, answer[1]), (2, answer[2])):
@@ -308,93 +391,3 @@ def emit(answer: "tuple[int, bytes, bytes]", end: float) -> int:
         except OSError:
             continue  # nobody reads: the exit code still counts
     return answer[0]
-
-
-def keep(path: bytes, record: bytes, until: float) -> bool:
-    """Appends a record to the spool under its lock; False where it was dropped (full, no space), which is counted."""
-    fd, kept = -1, False
-    try:
-        fd = lock(path, until)
-        size = posix.fstat(fd).st_size
-        if size + len(record) <= SPOOL_LIMIT:
-            kept = posix.write(fd, record) == len(record)
-            if not kept:
-                posix.ftruncate(fd, size)  # no space: half a record would only be in the way
-    except OSError:
-        pass  # counted below
-    if not kept:
-        count_dropped(path)
-    if fd >= 0:
-        posix.close(fd)
-    return kept
-
-
-def lock(path: bytes, until: float) -> int:
-    """The spool, open to append and locked; made with its directory where missing. Raises OSError."""
-    import fcntl  # only where something is spooled
-
-    flags = posix.O_RDWR | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
-    while True:
-        try:
-            fd = posix.open(path, flags, 0o600)
-        except FileNotFoundError:
-            try:
-                posix.mkdir(path.rpartition(b"/")[0], 0o700)
-            except FileExistsError:
-                left(until)  # another hook made it just now
-            continue
-        try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    time.sleep(min(0.001, left(until)))
-            mine, there = posix.fstat(fd), posix.stat(path)
-            if (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev):
-                return fd
-        except FileNotFoundError:
-            pass  # a drainer took the file away while this process waited for its lock
-        except BaseException:
-            posix.close(fd)
-            raise
-        posix.close(fd)
-
-
-def count_dropped(path: bytes, more: int = 1) -> None:
-    """Counts lost records beside the spool (a decimal)."""
-    try:
-        with open(path + b".dropped", "a+b") as file:
-            file.seek(0)
-            known = int(file.read(32) or b"0")
-            file.truncate(0)
-            file.write(b"%d\n" % (known + more))
-    except (OSError, ValueError):
-        pass  # a full disk cannot take the count either
-
-
-def drain_later(plan: Plan) -> None:
-    """Starts a drainer where something is spooled: own session, no pipe of the agent's, nothing of its environment."""
-    spool, draining, last = [_stat(plan.spool + name) for name in (b"", b".draining", b".drain.lock")]
-    # The lock file's time is when a drain may be tried: later than now after one that failed.
-    if not ((spool and spool.st_size) or draining) or (last and last.st_mtime > time.time()) or posix.fork():
-        return
-    try:
-        null = posix.open(b"/dev/null", posix.O_RDWR)
-        for fd in (0, 1, 2):
-            posix.dup2(null, fd)
-        posix.closerange(3, 65536)
-        posix.setsid()
-        if posix.fork() == 0:
-            environ = {name: value for name, value in posix.environ.items() if name in KEPT_ENV}
-            house = __file__.rpartition("/")[0].rpartition("/")[0]
-            posix.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DRAINER, plan.path, house], environ)
-    finally:
-        posix._exit(0)  # noqa: SLF001 - its name in every Python; what the agent holds must not be flushed twice
-
-
-def _stat(path: bytes) -> "posix.stat_result | None":
-    try:
-        return posix.stat(path)
-    except FileNotFoundError:
-        return None

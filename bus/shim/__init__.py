@@ -1,0 +1,19 @@
+"""The agent's side: the hook command (`main`), what it loads only when Redis is away (`outage`), and TLS (`tls`).
+
+The launcher loads `main` without this file; programs that know the hook command's form import it from here.
+"""
+
+from bus.shim.main import HEADER as HEADER
+from bus.shim.main import MAX_STDIN as MAX_STDIN
+from bus.shim.main import Link as Link
+from bus.shim.main import NoAnswer as NoAnswer
+from bus.shim.main import Plan as Plan
+from bus.shim.main import left as left
+from bus.shim.main import new_id as new_id
+from bus.shim.main import pack as pack
+from bus.shim.main import unpack_answer as unpack_answer
+from bus.shim.outage import SPOOL_LIMIT as SPOOL_LIMIT
+from bus.shim.outage import count_dropped as count_dropped
+from bus.shim.outage import drain_later as drain_later
+from bus.shim.outage import keep as keep
+from bus.shim.outage import lock as lock

@@ -1,0 +1,176 @@
+"""What the hook command does while Redis is away: the mark, the server's address, the spool, and its drainer.
+
+`bus/shim/main.py` loads this only then, so its start does not pay for it. Like it, this imports nothing of bus and only
+C-level modules. Mark and spool lie in the same folder, below the names that the answer file gives.
+"""
+
+import posix
+import sys
+import time
+
+SPOOL_LIMIT = 64 * 1024 * 1024
+KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
+DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.spool import main;sys.exit(main(sys.argv[1:2]))"
+"""Finds `bus` where this file is, however it was installed."""
+
+
+def set_mark(path: bytes) -> None:
+    """Says on the disk that Redis did not answer: an empty file (0600), by whose time one sees since when."""
+    for _ in range(2):
+        try:
+            posix.close(posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600))
+        except FileNotFoundError:
+            _make_folder(path)
+        except OSError:
+            return  # a full disk: the next call takes its whole time again
+        else:
+            return
+
+
+def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:
+    """The server's line with another address of its name, where it has one; else the line as it is.
+
+    Waits `seconds` at most.
+    """
+    import _socket
+    import _thread
+
+    found: list[bytes] = []
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def ask() -> None:
+        try:
+            rows = _socket.getaddrinfo(name, int(server[2]), 0, _socket.SOCK_STREAM)
+            found.extend(str(row[4][0]).encode() for row in rows)
+        except (OSError, ValueError):
+            pass  # no address: the old one is tried again
+        done.release()
+
+    # The resolver has no time limit of its own; this thread ends with the process.
+    _thread.start_new_thread(ask, ())
+    done.acquire(timeout=max(0.0, seconds))
+    new = next((address for address in found if address != server[1]), server[1])
+    return [server[0], new, *server[2:]]
+
+
+def keep(path: bytes, record: bytes, until: float) -> bool:
+    """Appends a record to the spool under its lock; False where it was dropped (full, no space), which is counted."""
+    fd, kept = -1, False
+    try:
+        fd = lock(path, until)
+        size = posix.fstat(fd).st_size
+        if size + len(record) <= SPOOL_LIMIT:
+            try:
+                kept = posix.write(fd, record) == len(record)
+            finally:
+                if not kept:
+                    posix.ftruncate(fd, size)  # no space: half a record would only be in the way
+    except OSError:
+        pass  # counted below
+    if not kept:
+        count_dropped(path)
+    if fd >= 0:
+        posix.close(fd)
+    return kept
+
+
+def lock(path: bytes, until: float) -> int:
+    """The spool, open to append and locked; made with its directory where missing. Raises OSError."""
+    import fcntl
+
+    flags = posix.O_RDWR | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
+    while True:
+        try:
+            fd = posix.open(path, flags, 0o600)
+        except FileNotFoundError:
+            if not _make_folder(path):
+                _left(until)  # another hook made it just now
+            continue
+        try:
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    time.sleep(min(0.001, _left(until)))
+            mine, there = posix.fstat(fd), posix.stat(path)
+            if (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev):
+                return fd
+        except FileNotFoundError:
+            pass  # a drainer took the file away while this process waited for its lock
+        except BaseException:
+            posix.close(fd)
+            raise
+        posix.close(fd)
+
+
+def count_dropped(path: bytes, more: int = 1) -> None:
+    """Counts lost records beside the spool: a decimal in `.dropped`, and what did not fit there as a file's length.
+
+    A full disk has no room for a number, but it still lets a file without any blocks become longer.
+    """
+    import fcntl
+
+    flags = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
+    for name in (b".dropped", b".dropped.full"):
+        try:
+            fd = posix.open(path + name, flags, 0o600)
+        except OSError:
+            continue  # not even an empty file can be made
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if name == b".dropped":
+                total = b"%d\n" % (int(posix.read(fd, 32) or b"0") + more)
+                if posix.pwrite(fd, total, 0) != len(total):
+                    continue
+            else:
+                posix.ftruncate(fd, posix.fstat(fd).st_size + more)
+        except (OSError, ValueError):
+            continue
+        finally:
+            posix.close(fd)
+        return
+
+
+def drain_later(spool: bytes, answers: str) -> None:
+    """Starts a drainer where something is spooled: own session, no pipe of the agent's, nothing of its environment."""
+    kept, draining, last = [_stat(spool + name) for name in (b"", b".draining", b".drain.lock")]
+    # The lock file's time is when a drain may be tried: later than now after one that failed.
+    if not ((kept and kept.st_size) or draining) or (last and last.st_mtime > time.time()) or posix.fork():
+        return
+    try:
+        null = posix.open(b"/dev/null", posix.O_RDWR)
+        for fd in (0, 1, 2):
+            posix.dup2(null, fd)
+        posix.closerange(3, 65536)
+        posix.setsid()
+        if posix.fork() == 0:
+            environ = {name: value for name, value in posix.environ.items() if name in KEPT_ENV}
+            house = __file__.rpartition("/")[0].rpartition("/")[0].rpartition("/")[0]
+            posix.execve(sys.executable, [sys.executable, "-I", "-S", "-c", DRAINER, answers, house], environ)
+    finally:
+        posix._exit(0)  # noqa: SLF001 - its name in every Python; what the agent holds must not be flushed twice
+
+
+def _make_folder(path: bytes) -> bool:
+    """Makes the spool's folder; False where it is there."""
+    try:
+        posix.mkdir(path.rpartition(b"/")[0], 0o700)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _left(until: float) -> float:
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+def _stat(path: bytes) -> "posix.stat_result | None":
+    try:
+        return posix.stat(path)
+    except FileNotFoundError:
+        return None

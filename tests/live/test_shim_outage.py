@@ -1,0 +1,171 @@
+"""The hook command and a server that is away for a moment, stands still, or has moved: no guarded call passes."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bus.answerfile import Server
+from bus.spool import spool_status
+from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server, wait_until
+
+pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
+
+
+def begin(world: World, event: str = "PreToolUse") -> subprocess.Popen[bytes]:
+    """A hook call under way; its stdin has ended."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(world.command(event), stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stdin is not None
+    process.stdin.write(b"{}")
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def mark(world: World) -> Path:
+    return world.spool.with_name(world.spool.name + ".away")
+
+
+@contextmanager
+def door(target: Path, refusals: int, words: bytes) -> Iterator[int]:
+    """A TCP port that says `words` to the first connections, and passes the later ones on; yields its number."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for _ in range(refusals):
+            client, _ = listener.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(words)
+                client.recv(65536)
+        client, _ = listener.accept()
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(str(target))
+
+            def back() -> None:
+                while data := server.recv(65536):
+                    client.sendall(data)
+
+            thread = threading.Thread(target=back)
+            thread.start()
+            while data := client.recv(65536):
+                server.sendall(data)
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        thread.join()
+        listener.close()
+
+
+def test_a_server_that_is_back_in_time_lets_no_call_pass(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with connect(path) as client:
+        world = World(tmp_path, path, client)
+        world.install(deadline_ms=60_000)
+        with begin(world) as asking, running_server(path), world.evaluator(always(DENY)) as seen:
+            out, err = asking.communicate(timeout=30)
+            assert (asking.returncode, out, err) == DENY[:3]
+            assert world.hook() == DENY, "and the next one neither"
+        assert len(seen) == 2
+        assert not mark(world).exists()
+        assert not world.spool.exists()
+
+
+@pytest.mark.parametrize("word", ["LOADING Redis is loading the dataset in memory", "BUSY Redis is busy"])
+def test_a_server_that_still_reads_its_data_is_asked_again(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "s"
+    refusal = f"-{word}\r\n".encode() * 3
+    with running_server(path), connect(path) as client, door(path, 3, refusal) as port:
+        world = World(tmp_path, path, client)
+        world.install(Server(kind="tcp", address="127.0.0.1", port=port), deadline_ms=60_000)
+        with world.evaluator(always(DENY)) as seen:
+            assert world.hook() == DENY
+        assert len(seen) == 1
+
+
+def test_a_server_killed_while_it_is_asked_is_asked_again_when_it_is_back(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with connect(path) as client:
+        world = World(tmp_path, path, client)
+        world.install(deadline_ms=60_000)
+        with running_server(path) as server:
+            world.alive()
+            asking = begin(world)
+            wait_until(lambda: world.entries("requests"))
+            server.kill()
+            server.wait()
+        with asking, running_server(path), world.evaluator(always(DENY)):
+            out, err = asking.communicate(timeout=30)
+            assert (asking.returncode, out, err) == DENY[:3], "it had forgotten the request, and has it again"
+
+
+def test_a_frozen_server_costs_the_deadline_once_and_a_moment_from_then_on(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with running_server(path) as server, connect(path) as client:
+        world = World(tmp_path, path, client)
+        world.install(deadline_ms=1_500)
+        server.send_signal(signal.SIGSTOP)
+        try:
+            assert world.hook() == FALLBACK
+            assert stat.S_IMODE(mark(world).stat().st_mode) == 0o600
+            world.install(deadline_ms=120_000)
+            start = time.monotonic()
+            assert world.hook() == FALLBACK
+            assert world.hook(event="PostToolUse") == QUIET
+            assert time.monotonic() - start < 60, "far from the deadline of either"
+            assert mark(world).exists()
+            assert spool_status(world.spool).records == 3
+        finally:
+            server.send_signal(signal.SIGCONT)
+        with world.evaluator(always(DENY)):
+            assert world.hook() == DENY
+        assert not mark(world).exists(), "it answers again, so the whole deadline counts again"
+
+
+def test_a_server_that_stays_away_marks_only_for_those_who_wait(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with connect(path) as client:
+        world = World(tmp_path, path, client)
+        world.install(deadline_ms=1_000)
+        assert world.hook(event="PostToolUse") == QUIET
+        assert not mark(world).exists(), "it was tried only once"
+        assert world.hook() == FALLBACK
+        assert mark(world).exists()
+
+
+def test_a_slow_answer_or_no_evaluator_is_no_outage(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with running_server(path), connect(path) as client:
+        world = World(tmp_path, path, client)
+        world.install(deadline_ms=600)
+        assert world.hook() == FALLBACK
+        world.alive()
+        assert world.hook() == FALLBACK
+        assert [fields[b"fallback"] for fields in world.entries("events")] == [b"no evaluator", b"no answer in time"]
+        assert not mark(world).exists()
+
+
+def test_a_server_that_moved_is_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with running_server(path), connect(path) as client, door(path, 0, b"") as port:
+        world = World(tmp_path, path, client)
+        # Nobody listens at the address that it had when it was installed.
+        world.install(Server(kind="tcp", address="127.0.0.2", port=port, name="localhost"), deadline_ms=60_000)
+        with world.evaluator(always(DENY)) as seen:
+            assert world.hook() == DENY
+        assert len(seen) == 1
