@@ -192,7 +192,8 @@ class Call:
                     continue
                 if not self.returns(error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
                     raise
-                self.acked = False  # a server that was started anew may have lost the request; its id is asked once
+                # A server that was started anew may have lost the request; an id that comes twice is evaluated once.
+                self.acked = self.acked and str(error) == "no evaluator"
                 if self.plan.name and isinstance(error, OSError):
                     from bus.shim.outage import resolve
 
