@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal
@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from bus.errors import PatternError
-from bus.matching.globs import PathMatcher, compile_path_glob, compile_text_glob
+from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
 from bus.matching.losses import Lost, loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_regex
@@ -115,7 +115,7 @@ def compile_command_match(match: CommandMatch) -> Fits:
     if match.destroys:
         targets = frozenset(match.destroys)
         checks.append(lambda command, _place: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
-    left_out = tuple(compile_path_glob(one) for one in match.paths_except)
+    left_out = compile_path_globs(match.paths_except)
     if match.redirects_to:
         checks.append(_path_check(match.redirects_to, left_out, lambda command: command.writes))
     if match.paths:
@@ -132,6 +132,27 @@ def compile_command_match(match: CommandMatch) -> Fits:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
     first, rest = checks[0], tuple(checks[1:])
     return lambda command, place: first(command, place) and all(check(command, place) for check in rest)
+
+
+def matchers_by_program(matches: Sequence[CommandMatch]) -> Callable[[str], tuple[Fits, ...]]:
+    """The predicates that may fit a command of a program, in the order of `matches`; PatternError as for each alone.
+
+    A condition on another program's name is left out: a rule may have fifty of them, and a command has one program.
+    """
+    each = [(_only_programs(one), compile_command_match(one)) for one in matches]
+    others = tuple(fits for programs, fits in each if programs is None)
+    known = {
+        name: tuple(fits for programs, fits in each if programs is None or name in programs)
+        for programs, _ in each
+        for name in programs or ()
+    }
+    return lambda program: known.get(program, others)
+
+
+def _only_programs(match: CommandMatch) -> frozenset[str] | None:
+    """The names of which a fitting command's program is one; None where they cannot be listed."""
+    exact = _exact(match.program)
+    return exact if exact and len(exact) == len(set(match.program)) else None
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:
@@ -276,16 +297,13 @@ def _has(flags: _Flags, name: str) -> bool:
     return name in flags.names or (name[:2] == "--" and any(name.startswith(one) for one in flags.beginnings))
 
 
-def _path_check(
-    globs: tuple[str, ...], left_out: tuple[PathMatcher, ...], of: Callable[[Command], tuple[str, ...]]
-) -> Fits:
-    matchers: tuple[PathMatcher, ...] = tuple(compile_path_glob(one) for one in globs)
+def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Command], tuple[str, ...]]) -> Fits:
+    matches = compile_path_globs(globs)
 
     def fits(command: Command, place: Place) -> bool:
         for word in of(command):
             for path in _both(word, place, command.directory, int(monotonic())):
-                found = any(matches(path, place) for matches in matchers)
-                if found and not any(matches(path, place) for matches in left_out):
+                if matches(path, place) and not left_out(path, place):
                     return True
         return False
 
@@ -299,7 +317,7 @@ def _both(word: str, place: Place, directory: str, _when: int) -> frozenset[str]
     return frozenset(path for path in both if path is not None)
 
 
-def _touches(command: Command, place: Place, where: Touched, left_out: tuple[PathMatcher, ...]) -> bool:
+def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
     words = operands(command)
     if where == "unset_variable":
         return any(word in (f"{UNSET}/", f"{UNSET}/*", f"{UNSET}/.", f"{UNSET}/.*") for word in words)
@@ -307,6 +325,6 @@ def _touches(command: Command, place: Place, where: Touched, left_out: tuple[Pat
     links: Links = "parents" if command.program in UNLINKING else "all"
     for word in words:
         path = located(word, place, command.directory, links=links)
-        if path is not None and test(path, place) and not any(matches(path, place) for matches in left_out):
+        if path is not None and test(path, place) and not left_out(path, place):
             return True
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from bus.errors import PatternError
@@ -26,14 +26,26 @@ def compile_path_glob(glob: str) -> PathMatcher:
     if glob == "~" or glob.startswith("~/"):
         regex = _regex("~" + glob[1:].rstrip("/"))
         return lambda path, place: within(path, place.home) and _fits(regex, "~" + path[len(place.home.rstrip("/")) :])
-    if glob.startswith("/"):
-        regex = _regex(glob)
-        return lambda path, _place: _fits(regex, path)
-    if glob.startswith("**/") or "/" not in glob.rstrip("/"):
-        regex = _regex("/**/" + glob.removeprefix("**/").rstrip("/"))
+    if anywhere := _anywhere(glob):
+        regex = _compiled(anywhere, glob)
         return lambda path, _place: _fits(regex, path)
     regex = _regex("/" + glob.removeprefix("./").rstrip("/"))
     return lambda path, place: within(path, place.project) and _fits(regex, path[len(place.project.rstrip("/")) :])
+
+
+def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
+    """A matcher for any of several path patterns; those that need no place are looked for at once."""
+    each = [(compile_path_glob(glob), _anywhere(glob)) for glob in globs]
+    others = tuple(fits for fits, anywhere in each if not anywhere)
+    expressions = [f"(?:{anywhere})" for _, anywhere in each if anywhere]
+    regex = compile_regex("|".join(expressions)) if expressions else None
+
+    def fits(path: str, place: Place) -> bool:
+        if regex is not None and _fits(regex, path):
+            return True
+        return any(matches(path, place) for matches in others)
+
+    return fits
 
 
 @lru_cache(maxsize=4096)
@@ -41,6 +53,9 @@ def compile_text_glob(glob: str) -> Callable[[str], bool]:
     """A matcher for one argument or program name: `*` is any text, `/` included; the whole text has to fit."""
     if not any(sign in glob for sign in "*?["):
         return lambda text: text == glob
+    if not any(sign in glob[:-1] for sign in "*?[") and glob[-1] == "*":  # most are `name*`, and this costs a tenth
+        beginning = glob[:-1]
+        return lambda text: text.startswith(beginning)
     regex = _regex(glob, anything=True)
     return lambda text: _fits(regex, text)
 
@@ -49,7 +64,29 @@ def _fits(regex: Regex, text: str) -> bool:
     return regex.fullmatch(text) is not None
 
 
+def _anywhere(glob: str) -> str:
+    """The expression for a path pattern that means the same from every place; empty for one that does not."""
+    if glob == "~" or glob.startswith("~/"):
+        return ""
+    if glob.startswith("/"):
+        return _expression(glob)
+    if glob.startswith("**/") or "/" not in glob.rstrip("/"):
+        return _expression("/**/" + glob.removeprefix("**/").rstrip("/"))
+    return ""
+
+
 def _regex(glob: str, *, anything: bool = False) -> Regex:
+    return _compiled(_expression(glob, anything=anything), glob)
+
+
+def _compiled(pattern: str, glob: str) -> Regex:
+    try:
+        return compile_regex(pattern)
+    except PatternError:
+        raise PatternError(f"{glob!r} is not a pattern", hint="write e.g. /etc/**, ~/.ssh/*, *.pem or src/**") from None
+
+
+def _expression(glob: str, *, anything: bool = False) -> str:
     pattern, place = "(?s)", 0
     while place < len(glob):
         rest = glob[place:]
@@ -69,7 +106,4 @@ def _regex(glob: str, *, anything: bool = False) -> Regex:
             place += end + 1
         else:
             pattern, place = pattern + re.escape(rest[0]), place + 1
-    try:
-        return compile_regex(pattern)
-    except PatternError:
-        raise PatternError(f"{glob!r} is not a pattern", hint="write e.g. /etc/**, ~/.ssh/*, *.pem or src/**") from None
+    return pattern

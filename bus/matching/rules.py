@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from bus.events import Event
-from bus.matching.command_rules import CommandMatch, compile_command_match, finder_of, marks_of
-from bus.matching.globs import PathMatcher, compile_path_glob
+from bus.matching.command_rules import CommandMatch, finder_of, marks_of, matchers_by_program
+from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
 from bus.matching.regexes import compile_regex
 from bus.shell import Commands, commands
@@ -99,7 +99,7 @@ def _compiled(rule: Rule) -> _Judge:
     if rule.command:
         steps.append(_text_step(rule.command))
     if rule.path:
-        steps.append(_path_step(tuple(compile_path_glob(one) for one in rule.path)))
+        steps.append(_path_step(compile_path_globs(rule.path)))
     if rule.outside_project:
         steps.append(_outside)
     if rule.commands:
@@ -133,14 +133,14 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
     return step
 
 
-def _path_step(matchers: tuple[PathMatcher, ...]) -> _Step:
+def _path_step(matches: PathMatcher) -> _Step:
     def step(event: Event) -> Match | None:
         place: Place | None = None
         for path in _paths(event):
             place = place or event_place(event)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
-                if found is not None and any(fits(found, place) for fits in matchers):
+                if found is not None and matches(found, place):
                     return Match(path)
         return None
 
@@ -164,7 +164,7 @@ def _paths(event: Event) -> list[str]:
 
 
 def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
-    matchers = tuple(compile_command_match(one) for one in conditions)
+    matchers = matchers_by_program(conditions)
     finders = tuple(finder_of(one) for one in conditions)
 
     def step(event: Event) -> Match | None:
@@ -174,9 +174,11 @@ def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
         line = commands(text)
         place = _place(event)
         for command in line.items:
-            for fits in matchers:
+            for fits in matchers(command.program):
                 if fits(command, place):
                     return Match(command.line)
+        if not line.unread:
+            return None
         return next((Match(name, _doubt(line)) for find in finders if (name := find(line.unread))), None)
 
     return step
