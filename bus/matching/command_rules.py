@@ -37,6 +37,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     by word). A word behind an option that is not known counts as its value and as a word of its own."""
     args: tuple[str, ...] = ()
     """Patterns for any one argument: `+*`; what is not known stands as `$…`, a literal star is written `[*]`."""
+    args_none: tuple[str, ...] = ()
+    """Patterns that no argument may fit: `help`."""
     line: tuple[str, ...] = ()
     """Regular expressions (RE2) over program and arguments with single blanks; what is not known stands as `$…`."""
     text: tuple[str, ...] = ()
@@ -106,6 +108,9 @@ def compile_command_match(match: CommandMatch) -> Fits:
     if match.args:
         patterns = tuple(compile_text_glob(one) for one in match.args)
         checks.append(lambda command, _place: any(fits(shown(word)) for word in command.words for fits in patterns))
+    if match.args_none:
+        absent = tuple(compile_text_glob(one) for one in match.args_none)
+        checks.append(lambda command, _place: not any(fits(shown(word)) for word in command.words for fits in absent))
     if match.line:
         regexes = tuple(compile_regex(one) for one in match.line)
         checks.append(lambda command, _place: _line_fits(regexes, command.line))
