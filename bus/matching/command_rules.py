@@ -13,9 +13,9 @@ from bus.errors import PatternError
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
 from bus.matching.losses import Lost, loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
-from bus.matching.regexes import Regex, compile_regex
+from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import Destroyed, destroyed
-from bus.shell.commands import CHANGES, FORK_BOMB, Command, code_mark
+from bus.shell.commands import CHANGES, FORK_BOMB, Command, code_mark, is_family
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
@@ -112,10 +112,10 @@ def compile_command_match(match: CommandMatch) -> Fits:
         absent = tuple(compile_text_glob(one) for one in match.args_none)
         checks.append(lambda command, _place: not any(fits(shown(word)) for word in command.words for fits in absent))
     if match.line:
-        regexes = tuple(compile_regex(one) for one in match.line)
+        regexes = compile_alternatives(match.line)
         checks.append(lambda command, _place: _line_fits(regexes, command.line))
     if match.text:
-        texts = tuple(compile_regex(one) for one in match.text)
+        texts = compile_alternatives(match.text)
         checks.append(lambda command, _place: any(_line_fits(texts, one) for one in _texts(command)))
     if match.destroys:
         targets = frozenset(match.destroys)
@@ -164,7 +164,8 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
     """The marks of which a command line that fits has one at least; empty where nothing can be said by names alone."""
     if match.program:
         exact = _exact(match.program)
-        return exact if len(exact) == len(set(match.program)) else frozenset()
+        families = frozenset(name for name in match.program if is_family(name))
+        return exact | families if len(exact | families) == len(set(match.program)) else frozenset()
     if match.fork_bomb:
         return frozenset([FORK_BOMB])
     if match.code_from:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from bus.errors import PatternError
 from bus.matching.paths import Place, within
-from bus.matching.regexes import Regex, compile_regex
+from bus.matching.regexes import Regex, compile_alternatives, compile_regex
 
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""
@@ -37,13 +37,10 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
     """A matcher for any of several path patterns; those that need no place are looked for at once."""
     each = [(compile_path_glob(glob), _anywhere(glob)) for glob in globs]
     others = tuple(fits for fits, anywhere in each if not anywhere)
-    expressions = [f"(?:{anywhere})" for _, anywhere in each if anywhere]
-    regex = compile_regex("|".join(expressions)) if expressions else None
+    regexes = compile_alternatives(anywhere for _, anywhere in each if anywhere)
 
     def fits(path: str, place: Place) -> bool:
-        if regex is not None and _fits(regex, path):
-            return True
-        return any(matches(path, place) for matches in others)
+        return any(_fits(regex, path) for regex in regexes) or any(matches(path, place) for matches in others)
 
     return fits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -47,6 +48,34 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False) -> Regex:
         if allow_backtracking:
             return _backtracking(pattern)
         raise PatternError(f"bad regular expression {pattern!r}: {_said(error)}", hint=_hint(pattern)) from None
+
+
+def compile_alternatives(patterns: Iterable[str]) -> tuple[Regex, ...]:
+    """As few expressions as find together what any of `patterns` finds; PatternError for the one that is wrong.
+
+    A text is encoded and scanned once for each expression, so ten patterns in one cost little more than one.
+    """
+    compiled: list[Regex] = []
+    together: list[str] = []
+    for pattern in (*patterns, None):
+        if pattern is not None:
+            compile_regex(pattern)
+            if sum(map(len, together)) + len(pattern) + 5 * len(together) < MAX_PATTERN:
+                together.append(pattern)
+                continue
+        if together:
+            compiled.extend(_joined(together))
+        together = [] if pattern is None else [pattern]
+    return tuple(compiled)
+
+
+def _joined(patterns: list[str]) -> list[Regex]:
+    if len(patterns) == 1:
+        return [compile_regex(patterns[0])]
+    try:
+        return [compile_regex("|".join(f"(?:{pattern})" for pattern in patterns))]
+    except PatternError:  # each is sound, but together they need more memory than one may have
+        return [compile_regex(pattern) for pattern in patterns]
 
 
 def _backtracking(pattern: str) -> Regex:

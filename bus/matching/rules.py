@@ -12,7 +12,7 @@ from bus.events import Event
 from bus.matching.command_rules import CommandMatch, finder_of, marks_of, matchers_by_program
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
-from bus.matching.regexes import compile_regex
+from bus.matching.regexes import compile_alternatives
 from bus.shell import Commands, commands
 from bus.verdicts import Decision
 
@@ -120,7 +120,7 @@ def _compiled(rule: Rule) -> _Judge:
 
 
 def _text_step(patterns: tuple[str, ...]) -> _Step:
-    regexes = tuple(compile_regex(pattern) for pattern in patterns)
+    regexes = compile_alternatives(patterns)
 
     def step(event: Event) -> Match | None:
         text = event.input.get("command")

@@ -73,10 +73,18 @@ def marks(items: Iterable[Command]) -> frozenset[str]:
     found: set[str] = set()
     for one in items:
         found.add(one.program)
+        if "." in one.program:
+            found.add(f"{one.program.partition('.')[0]}.*")
         found.update(code_mark(name) for name in one.code_from)
         if one.fork_bomb:
             found.add(FORK_BOMB)
     return frozenset(found)
+
+
+def is_family(pattern: str) -> bool:
+    """Whether a program's pattern is the mark of a family such as `mkfs.*`, which `mkfs.ext4` has as well as its own."""
+    stem = pattern.removesuffix(".*")
+    return stem != pattern and stem.replace("-", "").replace("_", "").isalnum()
 
 
 def code_mark(program: str) -> str:

@@ -8,9 +8,10 @@ import pytest
 
 from bus.errors import PatternError
 from bus.guards import load_pack, packs
-from bus.matching.command_rules import compile_command_match, matchers_by_program
+from bus.matching.command_rules import CommandMatch, compile_command_match, marks_of, matchers_by_program
 from bus.matching.globs import compile_path_glob, compile_path_globs, compile_text_glob
 from bus.matching.paths import place_of
+from bus.matching.regexes import compile_alternatives, compile_regex
 from bus.shell import commands
 
 PLACE = place_of("/home/dev/app", here=False)
@@ -69,3 +70,32 @@ def test_conditions_grouped_by_program_fit_the_same_commands() -> None:
         for command in read[::7]:
             alone = any(fits(command, PLACE) for fits in each)
             assert any(fits(command, PLACE) for fits in grouped(command.program)) == alone, command.line
+
+
+def test_alternatives_find_what_each_finds_and_name_the_wrong_one() -> None:
+    patterns = ["^a+$", "(?i)drop table", "x|y", r"\bz\b", *(f"w{number}{'q' * 150}" for number in range(40))]
+    together = compile_alternatives(patterns)
+    assert 1 < len(together) < 10, "few, and none is longer than a pattern may be"
+    for text in ("aaa", "aab", "DROP TABLE x", "y", "a z b", "az", "", f"w7{'q' * 150}", f"w7{'q' * 149}"):
+        found = any(regex.search(text) is not None for regex in together)
+        assert found == any(compile_regex(one).search(text) is not None for one in patterns), text
+    assert compile_alternatives([]) == ()
+    with pytest.raises(PatternError, match="bad regular expression '\\("):
+        compile_alternatives(["a", "("])
+
+
+@pytest.mark.req("X-07", "F-05")
+def test_a_family_of_programs_is_told_from_the_marks_of_a_command() -> None:
+    match = CommandMatch(program=("mkfs.*", "mke2fs"))
+    assert marks_of(match) == {"mkfs.*", "mke2fs"}
+    for text, marked in (
+        ("mkfs.ext4 /dev/sdb", True),
+        ("sudo mkfs.x.y z", True),
+        ("mkfs /dev/sdb", False),
+        ("ls", False),
+    ):
+        line = commands(text)
+        fits = any(compile_command_match(match)(command, PLACE) for command in line.items)
+        assert not fits or marked
+        assert marks_of(match).isdisjoint(line.marks) is not marked, text
+    assert marks_of(CommandMatch(program=("python3*", "perl"))) == frozenset()
