@@ -158,9 +158,11 @@ class _Stoppable(SimpleWorker):
             thread.join()
 
     def register_birth(self) -> None:
-        """Say that this process is ready: from here on whoever counts RQ's workers finds it."""
+        """Say that this process is ready: from here on whoever counts RQ's workers finds it, and it has reached the bus."""
         super().register_birth()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
         if not _ready.is_set():
+            with sync_client(_PROCESS[0].url) as bus:  # RQ's server may be another one
+                bus.ping()
             _ready.set()
             _PROCESS[0].say_ready()
 

@@ -43,9 +43,8 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
         stop = stop_event()
         settings = process.settings
         evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
-        await _until_reached(evaluator.prepare, stop, "evaluator")
-        spare_the_collector()
-        process.say_ready()
+        if await _until_reached(evaluator.prepare, stop, "evaluator"):
+            process.say_ready()
         await evaluator.run(stop)
 
     return work
@@ -57,9 +56,8 @@ def _host(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]
 
         stop = stop_event()
         host = HostWorker(process.url, keys, watcher, links, slots=process.settings.slots)
-        await _until_reached(host.prepare, stop, "host worker")
-        spare_the_collector()
-        process.say_ready()
+        if await _until_reached(host.prepare, stop, "host worker"):
+            process.say_ready()
         await host.run(stop)
 
     return work
@@ -78,9 +76,8 @@ def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[
             return await asyncio.to_thread(enqueue, queues[name], name)
 
         dispatcher = Dispatcher(process.url, keys, watcher, links, ask)
-        await _until_reached(dispatcher.prepare, stop, "dispatcher")
-        spare_the_collector()
-        process.say_ready()
+        if await _until_reached(dispatcher.prepare, stop, "dispatcher"):
+            process.say_ready()
         try:
             await dispatcher.run(stop)
         finally:
@@ -90,8 +87,11 @@ def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[
     return work
 
 
-async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> None:
-    """Prepare, trying again while Redis is away or no hook set of the fleet can be read: a worker waits for both."""
+async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:
+    """Prepare, trying again while Redis is away or no hook set of the fleet can be read: a worker waits for both.
+
+    Whether it is prepared: the server has answered it. False where it was told to stop before.
+    """
     backoff = Backoff(who)
     while not stop.is_set():
         try:
@@ -99,4 +99,6 @@ async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.E
         except (Unreachable, ConfigError) as error:
             await backoff.wait(error)
         else:
-            return
+            spare_the_collector()
+            return True
+    return False

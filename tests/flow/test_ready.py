@@ -1,0 +1,53 @@
+"""A worker says that it is ready when the bus has answered it, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleet import Fleet
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-05")]
+
+KINDS = ("evaluator", "dispatcher", "host", "carrier", "chores")
+
+
+def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:
+    """RQ's own server is there all the while: it says nothing of the bus."""
+    world, queues = Fleet(tmp_path), Server()
+    world.home.mkdir(parents=True)
+    queues.start()
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    logs = {kind: tmp_path / f"{kind}.log" for kind in (*KINDS, "never")}
+
+    def said(kind: str, words: str) -> bool:
+        return words in logs[kind].read_text("utf-8")
+
+    try:
+        for kind, log in logs.items():
+            with log.open("wb") as output:
+                running[kind] = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind if kind != "never" else "evaluator"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**world.environment, "FLEETHOOK_RQ_URL": queues.url},
+                )
+        wait_until(lambda: all(said(kind, "trying again until it works") for kind in logs), "all of them try", 30)
+        assert not any(said(kind, " ready") for kind in logs)
+        running["never"].terminate()
+        assert running["never"].wait(20) == 0
+        world.server.start()
+        wait_until(lambda: all(said(kind, f"fleethook {kind} ready") for kind in KINDS), "all are ready", 30)
+        assert not said("never", " ready"), "whoever was told to stop before is not ready either"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+        queues.stop()
+        world.server.stop()
