@@ -1,9 +1,11 @@
 """Who may do what in Redis: one ACL user a role, as `fleethook acl` prints them and the embedded server has them.
 
-What an ACL cannot say (measured on Valkey 9.1.2, Redis 7.0.15 and 6.2.14): XADD's options are part of XADD, so whoever
-may add to a stream may also trim it with MAXLEN; whoever may EVAL may keep the server busy with a loop (admin has
-SCRIPT KILL); RQ's keys are not told apart by namespace. Redis 6.2 has no selectors: there a worker could write the hook
-set, and the shim could use each of its commands on each of its keys. These are walls against mistakes, not jails.
+Who sends events runs no scripts: one that has written and then loops could not be ended (SCRIPT KILL refuses), and
+what a spool sends twice the workers find (workers/spooled.py). What an ACL cannot say (measured on Valkey 9.1.2, Redis
+7.0.15 and 6.2.14): XADD's options are part of XADD, so whoever may add to a stream may also trim it with MAXLEN, flood it,
+or give an id of the future, which the workers repair (workers/repairs.py); RQ's keys are not told apart by namespace.
+Redis 6.2 has no selectors: there a worker could write the hook set, and the shim could use each of its commands on each of
+its keys. These are walls against mistakes, not jails; hosts that must not trust each other use the gateway.
 """
 
 from __future__ import annotations
@@ -74,13 +76,12 @@ def acl_file(namespace: str, passwords: Mapping[Role, str], *, selectors: bool =
 def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tuple[str, ...]:
     """Whoever adds requests and events: every command only on the keys that it is for.
 
-    Reading a reply is BLMOVE from the key to itself, which needs both rights on it; EVAL needs both on the keys that it
-    names, but what the script calls is checked again, call by call.
+    Reading a reply is BLMOVE from the key to itself, which needs both rights on it.
     """
     at = f"fh:{namespace}:{{*}}:"
     if not selectors:
-        names = ("requests", "events", "sent", "reply:*", "alive:evaluator")
-        commands = ("+xadd", "+zadd", "+blmove", "+exists", "+eval", *on_reply)
+        names = ("requests", "events", "reply:*", "alive:evaluator")
+        commands = ("+xadd", "+blmove", "+exists", *on_reply)
         return ("resetchannels", *(f"~{at}{name}" for name in names), *_CONNECT, *commands)
     return (
         "resetchannels", *_CONNECT,
@@ -88,8 +89,6 @@ def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tu
         f"(+blmove ~{at}reply:*)",
         *(f"({command} %R~{at}reply:*)" for command in on_reply),
         f"(+exists %R~{at}alive:evaluator)",
-        f"(+zadd %W~{at}sent)",
-        f"(+eval ~{at}requests ~{at}events ~{at}sent)",
     )  # fmt: skip
 
 

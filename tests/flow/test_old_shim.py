@@ -126,27 +126,36 @@ def test_it_falls_back_and_says_so_where_nobody_answers(tmp_path: Path) -> None:
         old.install()
         fell_back = json.loads(old.hook("PreToolUse", **bash("rm x")).stdout)
         assert "nothing blocked" in fell_back["systemMessage"]
+        # Its report would be a script, which its credentials may not run any more: it waits for today's drainer.
+        assert nobody.events() == []
+        assert spool_status(old.spool).records == 1
+        assert drain(str(old.answers)) is not None
         (report,) = nobody.events()
         assert report.fell_back == "no evaluator"
         nobody.start("evaluator")
         wait_until(lambda: [seen for seen in nobody.events() if not seen.of], "the late request is on record")
 
 
-@pytest.mark.parametrize("by", ["its own drainer", "today's drainer"])
-def test_what_it_spools_arrives(old: OldShim, world: Fleet, by: str) -> None:
-    session = f"spooled by {by}"
+@pytest.mark.req("X-09")
+def test_what_it_spools_arrives_though_it_may_run_no_scripts(old: OldShim, world: Fleet) -> None:
+    """Its own drainer is refused and loses nothing; today's sends everything, in order, and again, to no effect."""
+    session = "spooled"
     old.install(socket=str(old.house / "nowhere"))
     assert b"nothing blocked" in old.hook("PreToolUse", **bash("rm x", session)).stdout
     assert old.hook("Notification", session_id=session) == Answer()
     assert spool_status(old.spool).records == 2
 
     old.install()
-    if by == "today's drainer":
+    command = [sys.executable, "-m", "bus.spool", str(old.answers)]
+    refused = subprocess.run(command, cwd=old.house, capture_output=True, check=False, timeout=30)
+    assert (refused.returncode, b"NOPERM" in refused.stderr) == (3, True)
+    assert spool_status(old.spool).records == 2
+    kept = old.spool.with_name("claude.draining").read_bytes()
+    for _ in "twice":
+        old.spool.with_name("claude.draining").write_bytes(kept)
         done = drain(str(old.answers))
         assert done is not None
         assert done.sent == 2
-    else:
-        assert old.hook("Notification", session_id="another") == Answer()  # the first call that reaches the server
 
     wait_until(lambda: len(world.events(session=session)) == 2, "both have arrived")
     wait_until(lambda: spool_status(old.spool).records == 0, "the spool is empty")

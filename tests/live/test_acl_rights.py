@@ -5,6 +5,9 @@ Watched on Valkey 9.1.2, Redis 7.0.15 and Redis 6.2.14, whichever `find_binary` 
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,15 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from bus.acl import Role
+from bus.acl import ROLES, Role, acl_file, roles, user_name
 from bus.config.settings import Settings
-from bus.connections import sync_client
+from bus.connections import Links, sync_client
 from bus.directories import Directories, directories
 from bus.keys import DECLARED, Keys
 from bus.scripts import script
 from bus.server import bus_url, find_binary, start, stop
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -109,6 +114,14 @@ ATTACKS: dict[str, list[tuple[Any, ...]]] = {
         ("MODULE", "LIST"), ("SAVE",), ("MIGRATE", "127.0.0.1", 1, KEYS("events"), 0, 1),
         lua("'FLUSHALL'"), lua(f"'DEL', '{KEYS('requests')}'"), lua("'DEL', KEYS[1]", KEYS("requests")),
     ],
+    "run what cannot be ended": [
+        ("EVAL", "while true do end", 0), ("EVAL", "redis.call('XADD', KEYS[1], '*', 'a', 'b') while true do end", 1,
+                                           KEYS("events")),
+        ("EVAL", "return 1", 0), ("EVAL", "return 1", 1, KEYS("events")), ("EVAL", "return 1", 1, MINE),
+        ("EVALSHA", "0" * 40, 1, KEYS("events")), ("SCRIPT", "LOAD", "return 1"), ("SCRIPT", "EXISTS", "0" * 40),
+        ("SCRIPT", "KILL"), ("FCALL", "f", 1, KEYS("events")), ("FUNCTION", "LOAD", "#!lua name=x\n"),
+        ("ZADD", KEYS("sent"), 1, "a"), ("MULTI",), ("WAIT", 1, 1000), ("CLIENT", "PAUSE", 1000),
+    ],
     "reach beyond the bus": [
         ("XADD", "somebody:else", "*", "a", "b"), ("BLMOVE", "somebody", MINE, "LEFT", "LEFT", 0.01),
         ("ZADD", "sent", 1, "a"), ("EXISTS", "somebody"), ("EVAL", "return 1", 1, OTHERS),
@@ -121,7 +134,7 @@ SELECTORS = (binary := find_binary()).brand == "valkey" or binary.number >= (7, 
 def stopped_here(attack: tuple[Any, ...]) -> bool:
     """Redis 6.2 cannot say which command goes with which key, and knows no functions."""
     words = [str(word) for word in attack]
-    wider = words[0] in ("XADD", "ZADD", "EVAL") and "RPUSH" not in " ".join(words)
+    wider = words[0] == "XADD"
     named = any(word == OTHERS or "alive:evaluator" in word for word in words)
     return SELECTORS or not ((wider and named) or words[0] in ("FUNCTION", "FCALL"))
 
@@ -156,6 +169,39 @@ def test_the_shim_can_do_its_work(login: Any) -> None:
     assert shim.ping()  # a server that did not answer the last call is asked first
     assert shim.xadd(KEYS("events"), {"id": "e2", "source": "claude", "spooled": "1"})
     assert admin.xlen(KEYS("events")) == 1
+
+
+NEEDED = {"auth", "hello", "ping", "select", "xadd", "blmove", "exists"}
+ALWAYS = {"quit", "reset"}
+"""What servers let everybody do, whatever their rules say."""
+
+
+@pytest.mark.req("B-07", "X-09")
+@pytest.mark.skipif(not SELECTORS, reason="ACL DRYRUN came with Redis 7.0")
+@pytest.mark.parametrize(("role", "more"), [("shim", set[str]()), ("agent", {"lindex"})])
+async def test_every_other_command_of_the_server_is_refused(role: Role, more: set[str]) -> None:
+    """Each command that this server knows, on each of the keys that the role may name."""
+    one = Server()
+    one.start()
+    links = Links(one.url)
+    names = (KEYS("requests"), KEYS("events"), MINE, KEYS("alive", "evaluator"), KEYS("sent"), "x")
+    try:
+        with links.link() as link:
+            known, listed, _ = await link.exchange(
+                [("COMMAND",), ("COMMAND", "LIST"), ("ACL", "SETUSER", "who", "reset", "on", *roles("fleet")[role])]
+            )
+            arity = {row[0].decode(): abs(int(row[1])) for row in known}
+            tried: dict[tuple[str, ...], str] = {}
+            for command in map(bytes.decode, listed):
+                words = command.split("|")
+                least = arity[words[0]] if len(words) == 1 else 2
+                tried |= {(*words, *[key] * (least - len(words))): command for key in names}
+            replies = await link.exchange([("ACL", "DRYRUN", "who", *words) for words in tried])
+    finally:
+        await links.close()
+        one.stop()
+    assert len(tried) > 200
+    assert {tried[words] for words, said in zip(tried, replies, strict=True) if said == b"OK"} == NEEDED | ALWAYS | more
 
 
 @pytest.mark.req("B-01")
@@ -255,3 +301,33 @@ def test_what_an_acl_cannot_forbid_is_as_documented(login: Any) -> None:
     admin.xadd(KEYS("events"), {"id": "e1"})
     shim.execute_command("XADD", KEYS("events"), "MAXLEN", 1, "*", "id", "e2")
     assert [fields for _, fields in admin.xrange(KEYS("events"))] == [{b"id": b"e2"}]
+
+
+@pytest.mark.req("B-07")
+def test_the_containers_configuration_with_the_printed_users(tmp_path: Path) -> None:
+    """As docker/compose.yaml starts it, outside a container: with an aclfile the one password opens nothing."""
+    folder = Path(__file__).parents[2] / "docker"
+    passwords: dict[Role, str] = {role: f"secret of {role}" for role in ROLES}
+    (tmp_path / "users.acl").write_text(acl_file("fleet", passwords), "utf-8")
+    config = (folder / "redis.conf").read_text("utf-8").replace("dir /data", f"dir {tmp_path}")
+    config = config.replace("# aclfile /etc/fleethook/users.acl", f"aclfile {tmp_path}/users.acl")
+    (tmp_path / "redis.conf").write_text(config, "utf-8")
+    socket = Path(tempfile.mkdtemp(prefix="fh-")) / "s"
+    command = [str(find_binary().path), str(tmp_path / "redis.conf"), "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        process.stdin.write(f'requirepass "one"\nport 0\nunixsocket {socket}\n'.encode())
+        process.stdin.close()
+        try:
+            wait_until(socket.exists, "the server listens")
+            with sync_client(f"unix://{user_name('worker', 'fleet')}:secret%20of%20worker@{socket}") as worker:
+                assert worker.ping()
+            for login in ("", ":one@", "default:one@"):
+                with (
+                    sync_client(f"unix://{login}{socket}") as client,
+                    pytest.raises((AuthenticationError, ResponseError)),
+                ):
+                    client.ping()
+        finally:
+            process.terminate()
+    shutil.rmtree(socket.parent)

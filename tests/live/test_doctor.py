@@ -154,10 +154,10 @@ async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> 
     write_answer_file(path, made)
     (wide,) = await rights_checks("claude", places)
     assert (wide.status, wide.what) == (
-        "warn", "claude: its hook commands may also read hook sets, read events, read counters"
+        "warn", "claude: its hook commands may also run scripts, read hook sets, read events, read counters"
     )  # fmt: skip
     for url, says in (
-        (user(poor, "mute", "-xadd", "-eval"), "may not add requests, add events, drain the spool"),
+        (user(poor, "mute", "-xadd"), "may not add requests, add events"),
         (poor.url.replace("unix://", "unix://nobody:x@"), "redis refused the credentials"),
         ("unix:///nowhere/s", "redis cannot be reached"),
     ):
