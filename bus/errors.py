@@ -42,6 +42,8 @@ class ConfigError(FleethookError):
         self.path, self.hint = path, hint
         self.source = file
         """The file that is at fault, where that is another than the one that `file` points into (an import)."""
+        self.unread = False
+        """Whether nothing of that file can be read."""
         super().__init__(str(self))
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
 from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile
+from bus.config.trust import trusted_file
 from bus.connections import Links
 from bus.dialects.hooking import find_hooks
 from bus.directories import CONFIG_NAMES, Directories, config_file
@@ -23,7 +24,6 @@ from bus.events import Event
 from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets.files_in_force import Rejected
-from bus.hooksets.projects import trusted_file
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
 from bus.ids import host_name

@@ -154,7 +154,7 @@ def _read(
         except _ImportRefused:
             raise
         except ConfigError as error:
-            error.source = error.source or str(place)
+            error.source, error.unread = error.source or str(place), True
             raise
         finally:
             for name, seen in read.items():
@@ -207,7 +207,7 @@ def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...],
         placed = kind(error.message, file=error.file, line=error.line, column=error.column, path=error.path, hint=hint)
     else:
         placed = document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
-    placed.source = error.source or document.file
+    placed.source, placed.unread = error.source or document.file, error.unread
     return placed
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from bus.config.documents import Document, load, loads, read_file
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting, read_section
-from bus.config.trust import is_trusted, project_file
+from bus.config.trust import WAITS, is_trusted, trusted_entry, trusted_file
 from bus.config.validation import nearest, suggestion
-from bus.directories import config_file, directories
+from bus.directories import Directories, config_file, directories
 from bus.errors import ConfigError
 from bus.hooksets.last_good import read_kept
 
@@ -50,11 +50,9 @@ def load_settings(
     user = config_file(places.config)
     if user is not None:
         warnings += _take_user(user, values, origins, places.last_good)
-    project = project_file(Path() if cwd is None else cwd, user=user)
-    if project is not None and is_trusted(project, places.trust_file):
-        warnings += _take_trusted(project, values, origins)
-    elif project is not None:
-        warnings += _take_untrusted(project, values, origins)
+    project = trusted_file(Path() if cwd is None else cwd, places.trust_file, user=user)
+    if project is not None:
+        warnings += _take_project(project, values, origins, places)
     warnings += _take_environment(environ, values, origins)
     for name, raw in flags.items():
         if raw is not None:
@@ -100,13 +98,23 @@ def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
     return found.texts.get(real, copy.text), [one.text for one in found.rejected]
 
 
-def _take_trusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
-    """The settings of a project's file that the user trusts as it is."""
+def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], places: Directories) -> list[str]:
+    """The settings of a project's file that the user trusted; the harmless ones where nobody trusts it."""
+    entry = trusted_entry(path, places.trust_file)
+    kept = read_kept(places.last_good, path) if entry is not None else None
+    said: list[str] = []
     try:
-        _, problems = _lay(load(path), values, origins)
+        if entry is not None and is_trusted(path, places.trust_file):
+            document = load(path)
+        elif entry is not None and kept is not None and kept.digest == entry.digest and entry.path in kept.files:
+            document = loads(kept.files[entry.path].text, file=str(path))
+            said.append(f"{path}: {WAITS}")
+        else:
+            return _take_untrusted(path, values, origins)
     except ConfigError as error:
         return [str(error)]
-    return [f"{problem}; this setting is left out" for problem in problems]
+    _, problems = _lay(document, values, origins)
+    return [*said, *(f"{problem}; this setting is left out" for problem in problems)]
 
 
 def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import itertools
+import logging
 import os
 import re
 import shlex
@@ -25,13 +26,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from bus.config.documents import Source, read_file, stamp
+from bus.config.documents import Source, Stamp, read_file, stamp
 from bus.directories import config_file, make_private
 from bus.errors import ConfigError
 from bus.locks import write_private
 
 if TYPE_CHECKING:
     from bus.hooks import Hook
+
+log = logging.getLogger("fleethook.hooks")
+
+WAITS: Final = "newer content waits for your trust (`fleethook hooks trust` shows it); what you trusted stays in force"
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
@@ -53,10 +58,13 @@ class _Store(msgspec.Struct, frozen=True, kw_only=True):
     trusted: dict[str, Trusted] = msgspec.field(default_factory=dict)
 
 
-def trust(path: Path, store: Path) -> Trusted:
-    """Trust a project's hook file as it is now; `store` is `Directories.trust_file`; ConfigError: cannot be read."""
+def trust(path: Path, store: Path, digest: str = "") -> Trusted:
+    """Trust a project's hook file as it is now, or as `digest` says; `store` is `Directories.trust_file`.
+
+    ConfigError where it cannot be read.
+    """
     real = os.path.realpath(path)
-    entry = Trusted(path=real, digest=content_digest(path), time=time.time_ns() // 1_000_000)
+    entry = Trusted(path=real, digest=digest or content_digest(path), time=time.time_ns() // 1_000_000)
     _change(store, lambda trusted: trusted.__setitem__(real, entry))
     return entry
 
@@ -79,6 +87,29 @@ def is_trusted(path: Path, store: Path) -> bool:
 def listed(store: Path) -> tuple[Trusted, ...]:
     """Every trusted file by its path, changed or not; ConfigError where the store is broken."""
     return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
+
+
+def trusted_entry(path: Path, store: Path) -> Trusted | None:
+    """What was trusted of a file, whatever it is now; None where nobody trusts it. A broken list is logged."""
+    return next((one for one in _known_entries(str(store), stamp(store)) if one.path == os.path.realpath(path)), None)
+
+
+@lru_cache(16)
+def _known_entries(store: str, _stamp: Stamp) -> tuple[Trusted, ...]:
+    """The list as it is now."""
+    try:
+        return listed(Path(store))
+    except ConfigError as error:
+        log.error("%s; no project is trusted", error)
+        return ()
+
+
+def trusted_file(cwd: Path, store: Path, *, user: Path | None = None) -> Path | None:
+    """The project file that counts in a folder: one that is gone and was trusted counts until the trust is taken back."""
+    by_folder: dict[str, list[str]] = {}
+    for one in _known_entries(str(store), stamp(store)):
+        by_folder.setdefault(os.path.dirname(one.path), []).append(one.path)
+    return project_file(cwd, user=user, trusted=by_folder)
 
 
 def project_file(

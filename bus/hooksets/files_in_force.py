@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,7 +31,7 @@ _LINE: Final = re.compile(r"[0-9]+")
 
 
 class Rejected(NamedTuple):
-    """One file whose content is not in force, and why; its last good content is."""
+    """Content of one file that is not in force, and why."""
 
     path: str
     """Real."""
@@ -95,16 +95,21 @@ def _sources(path: Path, folder: Path | None) -> tuple[Source, ...]:
     return tuple(Source(str(place), stamp(place)) for place in places)
 
 
-def _kept_of(found: FileInForce, path: Path) -> Kept | None:
-    """What has to be known of it later: each file's text, with the errors that it had when it came into force."""
-    if os.path.realpath(path) not in found.texts:
-        return None
+def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept | None:
+    """What has to be known of it later: each file's text, with the errors that it had when it came into force.
+
+    None where nothing of the file could be read, now or before.
+    """
     by_file = _by_file(found.file.problems)
+    unread = {name for name, problems in by_file.items() if any(one.unread for one in problems)} - set(copies)
+    if os.path.realpath(path) not in found.texts.keys() - unread:
+        return None
     return Kept(
         path=os.path.realpath(path),
         files={
             name: Copy(text=text, problems=tuple(sorted(map(_key, by_file.get(name, ())))))
             for name, text in found.texts.items()
+            if name not in unread
         },
     )
 
@@ -124,14 +129,23 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
             if name in copies and name not in instead and not _accepted(copies[name], texts.get(name), problems)
         ]
         if not wrong:
-            return found, _kept_of(found, path)
+            break
         for name, problems in wrong:
             if is_gone(name):
                 continue
             instead[name] = copies[name].text
             rejected.append(Rejected(name, _digest(texts.get(name), problems), tuple(problems)))
         if all(is_gone(name) for name, _ in wrong):
-            return found, _kept_of(found, path)
+            break
+    return found._replace(rejected=(*rejected, *left_out(file, texts))), _kept_of(found, path, copies)
+
+
+def left_out(file: HookFile, texts: Mapping[str, str]) -> Iterator[Rejected]:
+    """By file, the entries with errors that are not in force while the others are."""
+    for name, problems in _by_file(file.problems).items():
+        unread = any(problem.unread for problem in problems)
+        meanwhile = "nothing of it is in force" if unread else "what is wrong is left out, the rest is in force"
+        yield Rejected(name, _digest(texts.get(name), problems), tuple(problems), meanwhile)
 
 
 def _load(path: Path, layer: Layer) -> HookFile:
@@ -141,6 +155,7 @@ def _load(path: Path, layer: Layer) -> HookFile:
             file = load_hook_file(path, layer)
         except ConfigError as error:
             sources = tuple(Source(os.path.abspath(name), seen) for name, seen in read.items())
+            error.unread = True
             return HookFile(problems=(error,), sources=sources)
     return file
 

@@ -48,6 +48,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scripts: dict[str, str] = msgspec.field(default_factory=dict)
     """Of a project or a pinned import: by absolute path, the text of the scripts that its commands name, for the diff."""
 
+    def files_text(self) -> dict[str, str]:
+        """The text of each file by real path."""
+        return {name: copy.text for name, copy in self.files.items()}
+
 
 def kept_file(folder: Path, path: Path) -> Path:
     """Where the last good content of a hook file is kept."""

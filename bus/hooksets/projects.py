@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from bus.config.contents import from_document, to_document
-from bus.config.files import Source, is_gone, read_file, reading_as, stamp
+from bus.config.files import NOTHING, Source, is_gone, read_file, reading_as, stamp
 from bus.config.hookfile import HookFile, load_hook_file
-from bus.config.trust import Trusted, content_digest, covered_files, listed, named_files, project_file, trust, untrust
+from bus.config.trust import (
+    WAITS,
+    Trusted,
+    content_digest,
+    covered_files,
+    listed,
+    named_files,
+    trust,
+    trusted_entry,
+    untrust,
+)
 from bus.errors import ConfigError
 from bus.hooks import Hook
-from bus.hooksets.files_in_force import FileInForce, Rejected
+from bus.hooksets.files_in_force import FileInForce, Rejected, left_out
 from bus.hooksets.last_good import Copy, Kept, forget, locked, read_kept, write_kept
 from bus.runners.pins import script_digest
 
@@ -30,54 +38,40 @@ log = logging.getLogger("fleethook.hooks")
 _MOST_SCRIPT: Final = 256 * 1024
 """Characters of a script whose text is kept, so that a change of it can be shown."""
 
-WAITS: Final = "newer content waits for your trust (`fleethook hooks trust` shows it); what you trusted stays in force"
-
-
-def trusted_file(cwd: Path, store: Path, *, user: Path | None = None) -> Path | None:
-    """The project file that counts in a folder: one that is gone and was trusted counts until the trust is taken back."""
-    return project_file(cwd, user=user, trusted=_by_folder(str(store), stamp(store)))
-
-
-@lru_cache(16)
-def _by_folder(store: str, _stamp: object) -> Mapping[str, tuple[str, ...]]:
-    """The trusted files by their folder, as the list of them is now."""
-    found: dict[str, tuple[str, ...]] = {}
-    try:
-        for one in listed(Path(store)):
-            folder = os.path.dirname(one.path)
-            found[folder] = (*found.get(folder, ()), one.path)
-    except ConfigError as error:
-        log.error("%s; no project is trusted", error)
-    return found
-
 
 def project_in_force(path: Path, store: Path, folder: Path | None, known: Kept | None = None) -> FileInForce:
     """What is in force of a project's file: its trusted content, and nothing where nobody trusts it.
 
     `known` is what this process knows of the content that was trusted, where the folder cannot be used.
     """
-    entry = _entry(path, store)
+    entry = trusted_entry(path, store)
     if entry is None:
         return FileInForce(HookFile(), sources=_sources(path, store))
     digest = digest_now(path)
     kept = trusted_content(path, entry, folder, known)
-    if kept is None and digest == entry.digest:
-        file, kept = read_trusted(path)
-        if kept.digest != entry.digest:  # it changed between the look and the reading: looked at again
-            return FileInForce(HookFile())
-        _keep(folder, kept)
-        return FileInForce(file, sources=(*_sources(path, store), *file.sources), kept=kept)
-    if kept is None or kept.contents is None:
+    if digest == entry.digest:
+        file, new = read_trusted(path)
+        if new.digest != entry.digest or digest_now(path) != digest:  # it changed meanwhile: looked at again
+            again = (Source(str(path), NOTHING),)
+            return FileInForce(HookFile(), sources=again) if kept is None else _as_kept(path, store, kept)
+        if kept is None:
+            _keep(folder, new)
+        rejected = tuple(left_out(file, new.files_text()))
+        return FileInForce(file, rejected, new.files_text(), (*_sources(path, store), *file.sources), new)
+    if kept is None:
         log.warning("%s changed since it was trusted, and what was trusted is not known; none of its hooks run", path)
         return FileInForce(HookFile(), sources=_sources(path, store))
+    return _as_kept(path, store, kept)._replace(rejected=(waiting(path, digest),))
+
+
+def _as_kept(path: Path, store: Path, kept: Kept) -> FileInForce:
+    """What was trusted, without a look at the project."""
     try:
-        file = from_document(kept.contents, layer="project")
+        file = from_document(kept.contents or {}, layer="project")
     except ConfigError as error:
         log.error("%s: what was trusted cannot be read any more, none of its hooks run: %s", path, error)
         return FileInForce(HookFile(), sources=_sources(path, store))
-    rejected = () if digest == entry.digest else (waiting(path, digest),)
-    return FileInForce(file, rejected, {name: copy.text for name, copy in kept.files.items()},
-                       _sources(path, store), kept)  # fmt: skip
+    return FileInForce(file, (), kept.files_text(), _sources(path, store), kept)
 
 
 def waiting(path: Path, digest: str) -> Rejected:
@@ -97,13 +91,15 @@ def trusted_content(path: Path, entry: Trusted, folder: Path | None, known: Kept
     return kept if kept is not None and kept.digest == entry.digest else None
 
 
-def accept(path: Path, store: Path, folder: Path) -> Trusted:
-    """Trust a project's file as it is now, and keep that content; ConfigError: cannot be read, or changed meanwhile."""
+def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
+    """Trust a project's file as it is now, and keep that content; `digest` is what a person has seen.
+
+    ConfigError where it cannot be read, or has changed meanwhile: then nothing changes.
+    """
     kept = read_trusted(path)[1]
-    entry = trust(path, store)
-    if entry.digest != kept.digest:
-        untrust(path, store)
-        raise ConfigError("the files changed while they were read, so they are not trusted", file=str(path))
+    if digest_now(path) != kept.digest or (digest and digest != kept.digest):
+        raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
+    entry = trust(path, store, kept.digest)  # first: whoever looks in between reads the file, which is as trusted
     _keep(folder, kept)
     for other in listed(store):  # a file of another name that is gone: this one replaces it
         if os.path.dirname(other.path) == os.path.dirname(entry.path) and is_gone(other.path):
@@ -135,7 +131,7 @@ def read_trusted(path: Path) -> tuple[HookFile, Kept]:
 
 def project_state(path: Path, store: Path) -> tuple[str, str]:
     """What was trusted of a project's file, and what it is now, as digests; nothing is read where nobody trusts it."""
-    entry = _entry(path, store)
+    entry = trusted_entry(path, store)
     return ("", "") if entry is None else (entry.digest, digest_now(path))
 
 
@@ -145,14 +141,6 @@ def digest_now(path: Path) -> str:
         return content_digest(path)
     except ConfigError:
         return ""
-
-
-def _entry(path: Path, store: Path) -> Trusted | None:
-    try:
-        return next((one for one in listed(store) if one.path == os.path.realpath(path)), None)
-    except ConfigError as error:
-        log.error("%s; no project is trusted", error)
-        return None
 
 
 def _sources(path: Path, store: Path) -> tuple[Source, ...]:

@@ -68,7 +68,7 @@ class WatchedFile:
     def _say(self, found: FileInForce) -> None:
         """Log what is new among what is not in force."""
         said = tuple(dict.fromkeys([
-            *(one.text for one in found.rejected), *(f"{one}: this entry is left out" for one in found.file.problems),
+            *(one.text for one in found.rejected),
             *([] if found.kept is not None or self._layer != "project" or is_gone(self._path) else [
                 f"{self._path} is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it"
             ]),

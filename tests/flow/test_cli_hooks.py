@@ -214,7 +214,16 @@ def test_trust_shows_the_content_and_ends_with_it(project: Path) -> None:
     assert fleethook("hooks", "trust", "--list", "--json").json[0]["state"] == "trusted"
     (project / "check.sh").write_text("rm -rf /")
     assert fleethook("hooks", "trust", "--list", "--json").json[0]["state"] == "changed"
-    assert fleethook("hooks", "list", "--json").json["hooks"] == []
+    listed = fleethook("hooks", "list", "--json").json
+    assert [hook["id"] for hook in listed["hooks"]] == ["look"], "what was trusted stays in force"
+    assert "newer content waits for your trust" in listed["waiting"][0]
+    changed = fleethook("hooks", "trust")
+    assert "-exit 0" in changed.err
+    assert "+rm -rf /" in changed.err
+    assert "exit 0" not in fleethook("hooks", "trust", "--yes").out
+    (project / "fleethook.yaml").unlink()
+    assert "its trusted rules stay in force" in fleethook("hooks", "trust").err
+    assert "its trusted rules stay in force" in fleethook("hooks", "list").err
     assert "not trusted any more" in fleethook("hooks", "trust", "--remove").out
     assert fleethook("hooks", "trust", "--list", "--json").json == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,44 @@ def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
         "well": ("active", "closed"), f"mine@{host_name()}": ("active", "closed"), "sick": ("open", "open"),
         "gone": ("disabled", "closed"), "calm": ("paused", "closed"),
     }  # fmt: skip
+
+
+@pytest.mark.req("X-10")
+def test_content_that_is_not_in_force_is_shown_and_stops_no_command(
+    server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `status` and `doctor`, with its place, also while the server is away; the last good hooks are listed."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "home" / "config" / "fleethook.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("hooks: [{id: mine, on: 'tool:*', command: 'true'}]\n")
+    assert [hook["id"] for hook in fleethook("hooks", "list", "--json").json["hooks"]] == ["mine"]
+    mine.write_text("hooks: [{id: mine, on: 'tool:*', comand: 'true'}]\nsettings: {slots: none}\n")
+    status = fleethook("status", "--json")
+    (rejected,) = status.json["rejected"]
+    assert (rejected["file"], rejected["line"], rejected["column"], rejected["layer"]) == (str(mine), 1, 34, "user")
+    assert len(rejected["problems"]) == 2
+    assert f"hooks       {mine}:1:34: " in fleethook("status").out
+    assert any(
+        row["id"] == "in-force" and f"{mine}:1:34" in row["what"] for row in checks(fleethook("doctor", "--json").json)
+    )
+    for words in (
+        ("events", "list"),
+        ("deliveries", "list"),
+        ("webhooks", "list"),
+        ("config", "show"),
+        ("hooks", "history"),
+    ):
+        assert fleethook(*words).code in (0, 1), words
+    assert [hook["id"] for hook in fleethook("hooks", "list", "--json").json["hooks"]] == ["mine"]
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://127.0.0.1:1")
+    away = fleethook("status", "--json")
+    assert (away.code, len(away.json["rejected"])) == (3, 1)
+
+
+def checks(report: Any) -> list[dict[str, Any]]:
+    """The checks in what `doctor --json` gives."""
+    found: list[dict[str, Any]] = report["checks"] if isinstance(report, dict) else report
+    return found

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.trust import trust
+from bus.config.trust import trust, trusted_file
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.hooksets.files_in_force import FileInForce
 from bus.hooksets.last_good import kept_file
-from bus.hooksets.projects import accept, project_in_force, take_back, trusted_file
+from bus.hooksets.projects import accept, project_in_force, take_back
 from bus.runners.command import CommandRunner
 
 pytestmark = pytest.mark.req("X-10")

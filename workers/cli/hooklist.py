@@ -48,7 +48,7 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
         found = [hook for hook in found if _is_for(hook, kind)]
     if fleet.json:
         hooks = [{**record(hook), "last_run": _run_record(record_.runs.get(hook.id))} for hook in found]
-        fleet.data({"version": here.version, "hooks": hooks})
+        fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
         return
     packs = {} if whole else _packs()
     rows = [_row(hook, record_.runs) for hook in found if hook.id not in packs]
@@ -60,6 +60,8 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
     else:
         fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
     fleet.say(f"in force: {here.version}")
+    for text in here.waiting:
+        fleet.say(fleet.style(text, "yellow", err=True))
 
 
 def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:

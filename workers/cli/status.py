@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from workers.cli.output import Colour
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.connections import Links
     from workers.ailing import EndpointState
+    from workers.rejections import Rejection
     from workers.status import Status
     from workers.supervisor import State
 
@@ -31,7 +33,8 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yell
 def status(fleet: Context, wait: float | None) -> None:
     """Show who is alive, what waits, and which endpoints are not well; exit code 1 where something does not run.
 
-    An endpoint that fails, or that somebody paused, is shown and is no reason for an exit code.
+    An endpoint that fails, or that somebody paused, and content of a hook file that is not in force, are shown and are
+    no reason for an exit code.
     """
     from workers.supervisor import running
 
@@ -45,7 +48,10 @@ def status(fleet: Context, wait: float | None) -> None:
         if done or time.monotonic() >= until:
             break
         time.sleep(0.1)
-    _show(fleet, found, here, _endpoints(fleet) if found is not None else [])
+    from workers.rejections import rejections
+
+    rejected = rejections(fleet.directories(), Path.cwd())
+    _show(fleet, found, here, _endpoints(fleet) if found is not None else [], rejected)
     if away is not None:
         raise away
     if not done:
@@ -91,7 +97,10 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
         return []
 
 
-def _show(fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState]) -> None:
+def _show(
+    fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState],
+    rejected: Sequence[Rejection],
+) -> None:  # fmt: skip
     from workers.cli.showing import plain, standing_text, when
     from workers.status import read_spools
 
@@ -102,7 +111,13 @@ def _show(fleet: Context, found: Status | None, here: State | None, endpoints: l
         report = {"server": {"health": "missing"}, "spools": spools} if found is None else {
             **msgspec.to_builtins(found), "endpoints": msgspec.to_builtins(endpoints)
         }  # fmt: skip
-        fleet.data({**report, "up": None if here is None else msgspec.to_builtins(here)})
+        fleet.data(
+            {
+                **report,
+                "rejected": msgspec.to_builtins(rejected),
+                "up": None if here is None else msgspec.to_builtins(here),
+            }
+        )
         return
     if found is not None:
         _show_server(fleet, found)
@@ -121,6 +136,8 @@ def _show(fleet: Context, found: Status | None, here: State | None, endpoints: l
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
     for repair in found.repairs if found is not None else ():
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
+    for refused in rejected:
+        fleet.data(fleet.style(f"hooks       {plain(refused.text)}", "red"))
     for problem in found.problems if found is not None else ():
         fleet.data(fleet.style(f"!!          {problem}", "red"))
     if found is not None and any(one.health == "missing" for one in found.roles) and here is None:

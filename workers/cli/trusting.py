@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.cli.hooksets import holds, load
+from workers.cli.hooksets import holds
 from workers.cli.showing import plain, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
+    from bus.hooksets.last_good import Kept
 
 
 @click.command()
@@ -29,35 +30,45 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
     A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
     what they like as you.
     """
-    from bus.config import trust as trusting
-    from bus.errors import ConfigError, NotFound
+    from bus.config.files import is_gone
+    from bus.config.trust import listed, trusted_file
+    from bus.errors import NotFound
+    from bus.hooksets.projects import accept, read_trusted, trusted_content
 
-    store = fleet.directories().trust_file
+    places = fleet.directories()
+    store = places.trust_file
     if listing:
         _list_trusted(fleet, store)
         return
     place = (folder or Path.cwd()).absolute()
-    path = place if place.is_file() else trusting.project_file(place)
+    path = place if place.is_file() else trusted_file(place, store)
     if path is None:
         raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
     if remove:
         _take_back(fleet, path)
         return
-    digest = trusting.content_digest(path)
-    read = load(fleet, path)[1]
-    if trusting.is_trusted(path, store):
+    if is_gone(path):
+        raise NotFound(f"{path} is gone; its trusted rules stay in force until `fleethook hooks untrust {path.parent}`")
+    read, new = read_trusted(path)
+    entry = next((one for one in listed(store) if one.path == new.path), None)
+    if entry is not None and entry.digest == new.digest:
+        accept(path, store, places.last_good)  # so that it is kept, where an older version trusted it
         fleet.say(f"{path} is trusted as it is now")
     else:
-        _show_content(fleet, path, read)
-        fleet.require_person("hooks trust")
+        old = trusted_content(path, entry, places.last_good) if entry is not None else None
+        if old is None:
+            _show_content(fleet, path, read)
+        else:
+            _show_changes(fleet, path, old, new)
+            _show_hooks(fleet, read)
         if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
-            fleet.say("not trusted; none of its hooks run")
+            fleet.say("not trusted; " + ("none of its hooks run" if old is None else "what you trusted stays in force"))
             return
-        if trusting.trust(path, store).digest != digest:
-            trusting.untrust(path, store)
-            raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
+        accept(path, store, places.last_good, new.digest)
     if fleet.json:
-        fleet.data({"path": str(path), "trusted": True, "digest": digest, "hooks": [hook.id for hook in read.hooks]})
+        fleet.data({
+            "path": str(path), "trusted": True, "digest": new.digest, "hooks": [hook.id for hook in read.hooks]
+        })  # fmt: skip
     else:
         fleet.data(f"{path} is trusted: {holds(read)} from now on")
 
@@ -68,13 +79,14 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
 @pass_fleet
 def untrust(fleet: Context, folder: Path | None) -> None:
     """Take the trust in a project back: none of its hooks runs from now on. FOLDER may be gone by now."""
-    from bus.config import trust as trusting
+    from bus.config.trust import listed, trusted_file
     from bus.errors import NotFound
 
+    store = fleet.directories().trust_file
     place = (folder or Path.cwd()).absolute()
-    known = {one.path for one in trusting.listed(fleet.directories().trust_file)}
+    known = {one.path for one in listed(store)}
     real = os.path.realpath(place)
-    path = next((one for one in known if real in {one, os.path.dirname(one)}), None) or trusting.project_file(place)
+    path = next((one for one in known if real in {one, os.path.dirname(one)}), None) or trusted_file(place, store)
     if path is None:
         raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
     _take_back(fleet, Path(path))
@@ -92,11 +104,14 @@ def _take_back(fleet: Context, path: Path) -> None:
 
 
 def _list_trusted(fleet: Context, store: Path) -> None:
+    from bus.config.files import is_gone
     from bus.config.trust import is_trusted, listed
 
     rows = [
-        (one, "trusted" if is_trusted(Path(one.path), store) else "changed since, asks again") for one in listed(store)
-    ]
+        (one, "trusted" if is_trusted(Path(one.path), store)
+         else "gone, its rules stay in force" if is_gone(one.path) else "changed since, asks again")
+        for one in listed(store)
+    ]  # fmt: skip
     if fleet.json:
         fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0]}
                     for one, state in rows])  # fmt: skip
@@ -122,6 +137,35 @@ def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
     for name in covered_files(path):
         if os.path.realpath(path.parent / name) not in imported and os.path.isfile(path.parent / name):
             fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
+    _show_hooks(fleet, read)
+
+
+def _show_changes(fleet: Context, path: Path, old: Kept, new: Kept) -> None:
+    """What has changed since it was trusted, file by file, on stderr; nothing is redacted, as in `_show_content`."""
+    import difflib
+
+    before = old.files_text() | old.scripts
+    after = new.files_text() | new.scripts
+    fleet.say(f"{path} changed since you trusted it:")
+    for name in sorted({*before, *after}):
+        was, now = (texts.get(name, "").splitlines() for texts in (before, after))
+        for line in difflib.unified_diff(was, now, f"{name} (trusted)", f"{name} (now)", lineterm=""):
+            fleet.say(
+                fleet.style(line, "green" if line[0] == "+" else "red" if line[0] == "-" else "bright_black", err=True)
+            )
+    was_pinned, now_pinned = _pins(old), _pins(new)
+    for name in sorted({*was_pinned, *now_pinned}):
+        if was_pinned.get(name, "") != now_pinned.get(name, "") and name not in before and name not in after:
+            fleet.say(f"--- {name} changed; it is too long to be shown, or no text")
+
+
+def _pins(kept: Kept) -> dict[str, str]:
+    """The digest of every file that the commands name."""
+    hooks = (kept.contents or {}).get("hooks", ())
+    return {name: digest for hook in hooks for name, digest in hook.get("pins", {}).items()}
+
+
+def _show_hooks(fleet: Context, read: HookFile) -> None:
     fleet.say("---")
     for hook in read.hooks:
         what = hook.command or (hook.http.url if hook.http is not None else "rule")

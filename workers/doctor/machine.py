@@ -12,12 +12,13 @@ from typing import Final
 import bus.errors
 from bus.config.hookfile import load_hook_file
 from bus.config.settings import Settings
-from bus.config.trust import is_trusted, project_file
+from bus.config.trust import project_file, trusted_entry
 from bus.directories import Directories, config_file
 from bus.errors import ConfigError
 from bus.hooks import Layer
 from bus.installs import NAMES
 from workers.doctor import Check
+from workers.rejections import rejections
 from workers.status import read_spools
 
 FREE_BYTES: Final = 500 * 1024 * 1024
@@ -56,11 +57,14 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
     yield from _hook_file_checks(config_file(places.config), "user")
     project = project_file(cwd)
     yield from _hook_file_checks(project, "project")
-    if project is not None and not is_trusted(project, places.trust_file):
+    if project is not None and trusted_entry(project, places.trust_file) is None:
         yield Check(
             id="trust", status="warn", what=f"{project} is not trusted: none of its hooks run",
             fix="read it, then `fleethook hooks trust`",
         )  # fmt: skip
+    for one in rejections(places, cwd):
+        fix = f"fleethook config check {one.file}" if one.layer == "user" else "fleethook hooks trust"
+        yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
     for spool in read_spools(places):
         if spool.dropped:
             text = f"{spool.dropped} events of {spool.agent} did not fit on the disk and are lost"
