@@ -131,7 +131,7 @@ def test_nothing_of_an_untrusted_folder_is_run_matched_or_read(
     assert len(watcher.for_event(event).hooks) == 3, "what was trusted stays"
     assert "newer content waits for your trust" in watcher.for_event(event).waiting[0]
     trust(project, store)
-    assert watcher.for_event(event).waiting == ()
+    assert not any("newer content" in text for text in watcher.for_event(event).waiting)
     (tmp_path / "common/fleethook.yaml").write_text("hooks: [{on: '*', command: other}]")
     assert "other" not in {hook.command for hook in watcher.for_event(event).hooks.values()}
     assert watcher.for_event(event).waiting
