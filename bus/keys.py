@@ -62,7 +62,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("halted:*", "hash", "until it is resumed or enabled", "admins, carriers", "carriers, dispatcher, readers", "an endpoint that is paused or disabled: since when, by whom, why"),
     Key("failing:*", "hash", FAILING_MS, "carriers", "carriers, readers", "an endpoint that has done nothing but fail: since when, how often; gone with its next success"),
     Key("bucket:*", "hash", "until it is full again", "carriers, dispatcher", "carriers, dispatcher", "a target's token bucket: tokens, and when they were counted"),
-    Key("line:*", "zset", "members leave with their outcome", "dispatcher, carriers", "dispatcher, carriers", "deliveries of one session to one target, in the order of its events; whose turn it is has -1"),
+    Key("line:*", "zset", "members leave with their outcome", "dispatcher, carriers", "dispatcher, carriers", "deliveries that wait for each other: a session's to one target by its events, one event's pigo hooks by their file; whose turn it is has -1"),
     Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to go out in one body"),
     Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets at which what waits may go on, by time in milliseconds"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),

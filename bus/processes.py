@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bus import descendants
@@ -56,21 +56,30 @@ class Finished:
     spawn_error: str = ""
     ms: float = 0.0
     survivors_killed: int = 0
+    one_stream: bool = False
+    """`stdout` holds both, in the order written."""
 
 
 async def run_process(
     command: str | Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, seconds: float,
-    grace: float = 2.0, cap: int = CAP,
+    grace: float = 2.0, cap: int = CAP, one_stream: bool = False,
 ) -> Finished:  # fmt: skip
     """Run `command` in a session of its own and return when it and all that it started are gone.
 
     A string goes to `/bin/sh -c` as it stands, a sequence is executed directly. After `seconds` the group gets SIGTERM,
-    after `grace` more SIGKILL. Never raises for what the command does; a cancelled task kills it and reaps it first.
+    after `grace` more SIGKILL. With `one_stream` stderr goes where stdout goes, in the order written. Never raises for
+    what the command does; a cancelled task kills it and reaps it first.
     """
     started = time.perf_counter()
     run = _Run(asyncio.get_running_loop(), cap)
     try:
-        run.spawn(["/bin/sh", "-c", command] if isinstance(command, str) else list(command), stdin, env, cwd)
+        run.spawn(
+            ["/bin/sh", "-c", command] if isinstance(command, str) else list(command),
+            stdin,
+            env,
+            cwd,
+            one_stream=one_stream,
+        )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         # ValueError: a NUL or a lone surrogate in the command, a directory or a variable.
         run.close()
@@ -86,7 +95,8 @@ async def run_process(
             _cleanups.add(cleanup)
             cleanup.add_done_callback(_cleanups.discard)
             await asyncio.shield(cleanup)
-    return run.finished((time.perf_counter() - started) * 1e3)
+    done = run.finished((time.perf_counter() - started) * 1e3)
+    return replace(done, one_stream=True) if one_stream else done
 
 
 class _Run:
@@ -108,7 +118,7 @@ class _Run:
         self.timers: list[asyncio.TimerHandle] = []
         self.popen: subprocess.Popen[bytes] | None = None
 
-    def spawn(self, args: list[str], stdin: bytes, env: Mapping[str, str], cwd: str) -> None:
+    def spawn(self, args: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, *, one_stream: bool) -> None:
         """Start the child; what fits into the pipe is written before it runs."""
         theirs: list[int] = []
         try:
@@ -119,7 +129,8 @@ class _Run:
             self._write(feed)
             with descendants.marking() as self.mark:
                 self.popen = subprocess.Popen(
-                    args, stdin=theirs[0], stdout=theirs[1], stderr=theirs[2], cwd=cwd, start_new_session=True,
+                    args, stdin=theirs[0], stdout=theirs[1],
+                    stderr=theirs[1] if one_stream else theirs[2], cwd=cwd, start_new_session=True,
                     env={**env, descendants.RUN: self.mark.value},
                 )  # fmt: skip
         finally:

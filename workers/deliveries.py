@@ -28,6 +28,9 @@ State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
 COMMAND_CAP: Final = 4
 """How many runs of one background command hook may be under way at a time, over the whole fleet."""
 
+ONE_BY_ONE: Final = frozenset({"pigo"})
+"""Dialects whose hooks of one event run in the order of their file, each after the one before."""
+
 KEPT_ATTEMPTS: Final = 50
 _PAGE: Final = 200
 
@@ -94,7 +97,9 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
     """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
-    result += [_for_hook(event, hook, keys) for hook in in_force.background(event, verdict)]
+    result += [
+        _for_hook(event, hook, keys, position) for position, hook in enumerate(in_force.background(event, verdict))
+    ]
     return result
 
 
@@ -124,11 +129,14 @@ def endpoint_target(endpoint: Endpoint, host: str) -> str:
     return f"endpoint:{endpoint.id}" if endpoint.layer == "fleet" else f"endpoint:{endpoint.id}@{host}"
 
 
-def _for_hook(event: Event, hook: Hook, keys: Keys) -> Owed:
+def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> Owed:
+    # Hooks that their author knows to run one after the other do so where nobody waits, too (P-09); one that is not
+    # waited for even then (P-11) has no place in the line.
+    ordered = hook.blocking and hook.dialect in ONE_BY_ONE
     return Owed(
         id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
         cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
-        layer=hook.layer,
+        layer=hook.layer, pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
     )  # fmt: skip
 
 

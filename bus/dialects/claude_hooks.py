@@ -32,6 +32,7 @@ class _Hooks:
     """Exit 0 answers on stdout, exit 2 blocks with stderr as its reason, anything else is a failure that blocks nothing."""
 
     policy: Policy | None = "allow"
+    one_stream = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -78,6 +78,7 @@ class _Forge:
 
     name = NAME
     policy: Policy | None = "allow"
+    one_stream = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:
         """The hooks of a hooks.json, `{"hooks": [ … ]}` or the list alone; ConfigError where it cannot be read."""

@@ -252,6 +252,7 @@ class _Gobby:
 
     name = NAME
     policy: Final = "allow"
+    one_stream: Final = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:
         """The webhooks of a config.yaml; its other keys are Gobby's own."""

@@ -30,6 +30,9 @@ class HookDialect(Protocol):
     policy: Policy | None
     """The failure policy where neither the hook nor its layer has one (design, section 4); None leaves it to the bus."""
 
+    one_stream: bool
+    """A command's stdout and stderr are one text, in the order written; it is in `Finished.stdout`."""
+
     def read(self, path: Path, layer: Layer) -> HookFile:
         """What a file (or folder) of the system contributes, in order; ConfigError only where nothing can be read.
 

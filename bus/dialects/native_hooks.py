@@ -27,6 +27,7 @@ class _Native:
 
     name = NATIVE
     policy = None
+    one_stream = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:  # noqa: ARG002 - the seam's arguments
         """Nothing: fleethook.yaml is read by `config/hookfile.py`, which knows of the others."""

@@ -27,12 +27,13 @@ from bus.dialects.facts import (
     turn_number,
     user_message,
 )
+from bus.dialects.payloads import mapping, unpacked
 from bus.events import Event, EventType
 from bus.hooks import DEFAULT_TIMEOUT, Hook, Layer
 from bus.processes import Finished
 from bus.runners import Outcome
 from bus.runners.results import failure, output, plain
-from bus.tools import canonical_tool
+from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Policy
 
 NAME: Final = "pigo"
@@ -102,6 +103,7 @@ class _Pigo:
 
     name = NAME
     policy: Policy | None = "deny"
+    one_stream = True
 
     def read(self, path: Path, layer: Layer) -> HookFile:
         """The hooks of all enabled plugins, in the order of the file (P-09); ConfigError where it cannot be read."""
@@ -125,7 +127,7 @@ class _Pigo:
             found["PIGO_TURN_NUMBER"] = turn_number(event)
         if moment in _TOOL_MOMENTS and event.tool:
             tool, given = tool_call(NAME, event)
-            found |= {"PIGO_TOOL_NAME": tool, "PIGO_TOOL_ARGS": as_json(given)}
+            found |= {"PIGO_TOOL_NAME": tool, "PIGO_TOOL_ARGS": _arguments(event) or as_json(given)}
             command = given.get("command")
             if moment == "tool_start" and event.tool == "bash" and isinstance(command, str):
                 found["PIGO_TOOL_INPUT"] = command
@@ -155,8 +157,8 @@ class _Pigo:
         blocks = blocks or (done.timed_out and policy == "deny")
         if not blocks or context or _moment(hook, event) != "tool_start":
             return Outcome(failure=wrong, exit_code=code, output=shown)
-        printed = (plain(stream).strip() for stream in (done.stdout, done.stderr))
-        reason = f"blocked by hook: hook [{hook.plugin}] blocked tool: {chr(10).join(filter(None, printed))}"
+        text = ": ".join(filter(None, (plain(done.stdout).strip(), f"exit status {code}")))
+        reason = f"blocked by hook: hook [{hook.plugin}] blocked tool: {text}"
         note = f"{wrong}; pigo counts that as exit 1" if done.timed_out else ""
         return Outcome(decision="deny", reason=reason, note=note, exit_code=code, output=shown)
 
@@ -294,6 +296,17 @@ def _tool(file: reading.Reading, path: PathParts, event: str, text: str) -> str:
         file.warn(place, f"{event} is about no tool, so this hook never runs", hint="leave match out")
     found = "|".join(dict.fromkeys(known for name in names for known in (name, canonical_tool(NAME, name))))
     return found if file.matches(place, (), found) else ""
+
+
+def _arguments(event: Event) -> str:
+    """The arguments as pigo wrote them (P-06), unless a hook has changed the input since; empty for other agents."""
+    if event.source != NAME or event.raw is None:
+        return ""
+    sent = {name.lower().removeprefix("pigo_"): value for name, value in event.raw.items()}
+    text = sent.get("tool_args")
+    if not isinstance(text, str) or canonical_input(NAME, event.native_tool, mapping(unpacked(text))) != event.input:
+        return ""
+    return text
 
 
 def _moment(hook: Hook, event: Event) -> str:

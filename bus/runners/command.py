@@ -48,9 +48,10 @@ async def run_command(hook: Hook, event: Event, seconds: float, *, grace: float 
     ScriptChanged where a trusted project's script is not the one that was trusted.
     """
     check_pins(hook)
+    dialect = find_hooks(hook.dialect)
     return await run_process(
-        argv(hook), stdin=find_hooks(hook.dialect).stdin(hook, event), env=command_env(hook, event),
-        cwd=_directory(hook, event), seconds=seconds, grace=grace,
+        argv(hook), stdin=dialect.stdin(hook, event), env=command_env(hook, event),
+        cwd=_directory(hook, event), seconds=seconds, grace=grace, one_stream=dialect.one_stream,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def failure(hook: Hook, done: Finished, seconds: float) -> str:
         what = f"failed: exit {done.exit_code}"
     if not what:
         return ""
-    last = redact_text(plain(done.stderr)).strip().rsplit("\n", 1)[-1][:300]
+    last = redact_text(plain(done.stdout if done.one_stream else done.stderr)).strip().rsplit("\n", 1)[-1][:300]
     return f"{hook_name(hook)} {what}" + (f" ({last})" if last else "")
 
 

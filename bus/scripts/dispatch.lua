@@ -4,7 +4,7 @@
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
 --       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
---       `name=value` words: rate, line, batch)
+--       `name=value` words: rate, line, order in it, batch)
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local prefix, at = ARGV[5], ARGV[4]
@@ -21,7 +21,7 @@ for i = 10, #ARGV, 10 do
     if ARGV[i + 9] ~= '' then
       for name, value in string.gmatch(ARGV[i + 9], '(%a+)=(%S+)') do redis.call('HSET', key, name, value) end
       local ms, number = string.match(ARGV[2], '^(%d+)-(%d+)$')  -- events are in order by the ids of their entries
-      redis.call('HSET', key, 'order', ms * 4096 + math.min(number, 4095))
+      redis.call('HSETNX', key, 'order', ms * 4096 + math.min(number, 4095))
     end
     redis.call('ZADD', KEYS[3], at, id)
     if ARGV[i + 5] == 'command' then

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from bus.connections import Links
+from bus.events import Event
+from bus.ids import event_id, host_name
 from bus.keys import Keys
-from tests.support.delivering import carrying, dispatching
-from tests.support.running import ask, evaluating, until_true
+from tests.support.delivering import carrying, dispatching, publish, settled
+from tests.support.running import ask, evaluating, lines, until_true
 from tests.support.servers import Server
 
 
@@ -55,3 +57,35 @@ async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
             await until_true(lambda: ended.exists() and len(ended.read_text()) == 4, "both ended when they were let go")
         finally:
             os.close(door)
+
+
+@pytest.mark.req("P-09", "P-11", "B-03")
+async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    gate, ran = tmp_path / "gate", tmp_path / "ran"
+    os.mkfifo(gate)
+    plugins = [
+        ("z", [f"echo 1 >> {ran}; read line < {gate}; echo 2 >> {ran}; exit 3", f"echo 3 >> {ran}"]),
+        ("a", [f"echo 4 >> {ran}"]),
+    ]
+    config = [
+        {"name": name, "hooks": {"tool_end": [{"command": command} for command in commands]}}
+        for name, commands in plugins
+    ]
+    config[0]["hooks"]["tool_end"].insert(1, {"command": f"touch {tmp_path / 'beside'}", "blocking": False})  # type: ignore[index]  # a dict
+    (tmp_path / "theirs.json").write_text(json.dumps({"plugins": config}))
+    user_file = tmp_path / "fleethook.yaml"
+    user_file.write_text(json.dumps({"import": [{"path": "theirs.json", "dialect": "pigo"}]}))
+    event = Event(type="tool:post_execute", id=event_id(), tool="bash", host=host_name(), cwd=str(tmp_path))
+    async with dispatching(server.url, keys, user_file=user_file), carrying(server.url, keys, user_file=user_file):
+        await publish(links, keys, event)
+        await until_true(lambda: lines(ran) == ["1"], "the first one runs")
+        await until_true((tmp_path / "beside").exists, "what is not waited for runs beside it")
+        assert [one.state for one in await settled(links, keys, event.id, "parked", "running", "delivered", "parked")]
+        assert lines(ran) == ["1"], "the second one waits"
+        with gate.open("w") as door:
+            door.write("go\n")
+        await until_true(lambda: len(lines(ran)) == 4, "all have run")
+    assert lines(ran) == ["1", "2", "3", "4"], "a failure lets the next one go on"

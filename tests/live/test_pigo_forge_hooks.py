@@ -119,7 +119,8 @@ async def test_pigo_s_safety_gate_stops_every_agent(agent: str, project: Path) -
     hooks = loaded("pigo", project.parent / ".pigo/config.json")
     denied = await judge(hooks, shell(agent, project, "cd x && git push origin main --force"))
     reason = (
-        "blocked by hook: hook [safety-gate] blocked tool: history on the server is not rewritten; push without --force"
+        "blocked by hook: hook [safety-gate] blocked tool: history on the server is not rewritten; push without --force: "
+        "exit status 1"
     )
     assert (denied.decision, denied.reason) == ("deny", reason)
     assert [part.exit_code for part in denied.parts] == [1]
@@ -127,7 +128,7 @@ async def test_pigo_s_safety_gate_stops_every_agent(agent: str, project: Path) -
     assert (fine.decision, fine.notes, len(fine.parts)) == ("abstain", (), 1)
     key = await judge(hooks, write(agent, project, "a.env", "KEY=AKIA" + "ABCDEFGH01234567"))
     assert key.reason.endswith(
-        "hook [safety-gate] blocked tool: a key belongs into the environment or a secret store, not into a file"
+        "hook [safety-gate] blocked tool: a key belongs into the environment or a secret store, not into a file: exit status 1"
     )
     assert (await judge(hooks, write(agent, project, "a.env", "KEY=$KEY"))).decision == "abstain"
     if agent == "claude":
@@ -240,10 +241,14 @@ async def test_no_tool_argument_can_run_anything(agent: str, quote: str, project
 @pytest.mark.parametrize(
     ("command", "reason", "fallback"),
     [
-        ("echo a; echo b >&2; exit 7", "blocked by hook: hook [x] blocked tool: a\nb", ""),
-        ("no-such-command-here 2>/dev/null", "blocked by hook: hook [x] blocked tool: ", ""),
-        ("echo so far; sleep 600", "blocked by hook: hook [x] blocked tool: so far", ""),
-        ("trap 'exit 0' TERM; echo so far; sleep 600 & wait", "blocked by hook: hook [x] blocked tool: so far", ""),
+        ("echo a; echo b >&2; echo a; exit 7", "blocked by hook: hook [x] blocked tool: a\nb\na: exit status 7", ""),
+        ("no-such-command-here 2>/dev/null", "blocked by hook: hook [x] blocked tool: exit status 127", ""),
+        ("echo so far; sleep 600", "blocked by hook: hook [x] blocked tool: so far: exit status 1", ""),
+        (
+            "trap 'exit 0' TERM; echo so far; sleep 600 & wait",
+            "blocked by hook: hook [x] blocked tool: so far: exit status 1",
+            "",
+        ),
         ("kill -KILL $$", "was killed by SIGKILL; its failure policy is deny", "was killed by SIGKILL"),
     ],
 )
@@ -257,7 +262,7 @@ async def test_pigo_before_a_tool_really_blocks_on_everything_but_exit_0(
     (part,) = verdict.parts
     assert part.fallback.endswith(fallback)
     assert bool(part.fallback) == bool(fallback)
-    assert any("timed out after 1.0 s; pigo counts that as exit 1" in note for note in verdict.notes) == slow
+    assert any("timed out after 1.0 s (so far); pigo counts that as exit 1" in note for note in verdict.notes) == slow
 
 
 @pytest.mark.req("P-12")

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.config.contents import HookFile
 from bus.config.hookfile import load_hook_file
+from bus.dialects import find
 from bus.dialects.hooking import find_hooks
 from bus.dialects.locations import pigo_file
 from bus.dialects.pigo_hooks import BACKGROUND, Plugin, plugins
@@ -149,6 +151,16 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
     assert "PIGO_TOOL_INPUT" not in given
 
 
+@pytest.mark.req("P-06")
+def test_the_arguments_are_the_text_that_pigo_sent(tmp_path: Path) -> None:
+    sent = '{ "command" : "ls  -la", "n": 1.0 }'
+    payload = json.dumps({"PIGO_EVENT": "tool_start", "PIGO_TOOL_NAME": "bash", "PIGO_TOOL_ARGS": sent}).encode()
+    event = find("pigo").read("tool_start", payload)
+    assert PIGO.variables(one(tmp_path), event)["PIGO_TOOL_ARGS"] == sent
+    changed = msgspec.structs.replace(event, input={**event.input, "command": "ls"})
+    assert json.loads(PIGO.variables(one(tmp_path), changed)["PIGO_TOOL_ARGS"]) == {"command": "ls", "n": 1.0}
+
+
 @pytest.mark.req("P-05")
 @pytest.mark.parametrize(
     ("data", "expected"),
@@ -213,24 +225,29 @@ BLOCKED = "blocked by hook: hook [gate] blocked tool: "
 HOOK = "hook 'pigo-gate-tool_start-1'"
 
 
+def both(**ending: Any) -> Finished:
+    """An ending as the runner gives it to pigo: stdout and stderr in one."""
+    return Finished(one_stream=True, **ending)
+
+
 @pytest.mark.req("P-10", "P-12")
 @pytest.mark.parametrize(
     ("done", "reason"),
     [
-        (Finished(exit_code=1, stdout=b" no \n", stderr=b"never\n"), BLOCKED + "no\nnever"),
-        (Finished(exit_code=2, stderr=b"no"), BLOCKED + "no"),
-        (Finished(exit_code=3), BLOCKED),
-        (Finished(exit_code=126, stderr=b"sh: denied"), BLOCKED + "sh: denied"),
-        (Finished(exit_code=127, stderr=b"sh: x: not found"), BLOCKED + "sh: x: not found"),
-        (Finished(signal=15, timed_out=True, stdout=b"so far"), BLOCKED + "so far"),
-        (Finished(exit_code=0, timed_out=True), BLOCKED),
+        (both(exit_code=1, stdout=b" no\nnever \n"), BLOCKED + "no\nnever: exit status 1"),
+        (both(exit_code=2, stdout=b"no"), BLOCKED + "no: exit status 2"),
+        (both(exit_code=3), BLOCKED + "exit status 3"),
+        (both(exit_code=126, stdout=b"sh: denied"), BLOCKED + "sh: denied: exit status 126"),
+        (both(exit_code=127, stdout=b"sh: x: not found"), BLOCKED + "sh: x: not found: exit status 127"),
+        (both(signal=15, timed_out=True, stdout=b"so far"), BLOCKED + "so far: exit status 1"),
+        (both(exit_code=0, timed_out=True), BLOCKED + "exit status 1"),
     ],
 )
 def test_before_a_tool_everything_but_exit_0_blocks(tmp_path: Path, done: Finished, reason: str) -> None:
     got = PIGO.outcome(one(tmp_path), BASH, done, 10)
     assert (got.decision, got.reason, got.failure) == ("deny", reason, "")
     assert got.exit_code == (1 if done.timed_out else done.exit_code)
-    assert ("timed out after 10.0 s; pigo counts that as exit 1" in got.note) == done.timed_out
+    assert ("timed out after 10.0 s" in got.note and "pigo counts that as exit 1" in got.note) == done.timed_out
 
 
 @pytest.mark.req("P-10", "P-12")
@@ -253,7 +270,7 @@ def test_what_is_no_ending_of_a_command_is_a_failure_that_pigo_s_policy_denies(t
 @pytest.mark.parametrize("moment", ["agent_start", "turn_start", "tool_end", "turn_end", "agent_end"])
 def test_elsewhere_a_failure_is_a_warning_whatever_the_layer_says(tmp_path: Path, moment: str) -> None:
     hook = one(tmp_path, moment)
-    got = PIGO.outcome(hook, Event(type=hook.on[-1]), Finished(exit_code=1, stderr=b"no"), 10)
+    got = PIGO.outcome(hook, Event(type=hook.on[-1]), both(exit_code=1, stdout=b"no"), 10)
     assert (got.decision, got.failure) == (
         "abstain",
         f"hook 'pigo-gate-{moment}-1' ({hook.origin}) failed: exit 1 (no)",

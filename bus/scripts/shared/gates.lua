@@ -88,9 +88,15 @@ local function bury(id, key, reason)
   redis.call('HINCRBY', prefix .. 'stats', 'deliveries:dead', 1)
 end
 
--- Join the line of a delivery's session, in the order of the events; whether it is its turn. Who has it has the score -1.
+-- The key of a line. A line whose name has a colon holds deliveries to several targets, any other belongs to one target.
+local function line_key(target, line)
+  if string.find(line, ':', 1, true) then return prefix .. 'line:' .. line end
+  return prefix .. 'line:' .. target .. ':' .. line
+end
+
+-- Join a delivery's line, in its order; whether it is its turn. Who has it has the score -1.
 local function has_turn(target, id, line, order)
-  local key = prefix .. 'line:' .. target .. ':' .. line
+  local key = line_key(target, line)
   if redis.call('ZSCORE', key, id) == '-1' then return true end
   redis.call('ZADD', key, order, id)
   if redis.call('ZCARD', key) > 1 then return false end
@@ -98,9 +104,9 @@ local function has_turn(target, id, line, order)
   return true
 end
 
--- Leave the line, and let the next one have its turn; in that of a disabled target they all become dead letters.
+-- Leave the line, and let the next one have its turn; those of a disabled target become dead letters.
 local function leave(target, id, line)
-  local key = prefix .. 'line:' .. target .. ':' .. line
+  local key = line_key(target, line)
   local turn = redis.call('ZSCORE', key, id)
   redis.call('ZREM', key, id)
   local left = PAGE
@@ -108,14 +114,16 @@ local function leave(target, id, line)
     local next = redis.call('ZRANGE', key, 0, 0)[1]
     if not next then return end
     local its = prefix .. 'delivery:' .. next
-    local stream, why = redis.call('HGET', its, 'stream'), closed(target, next)
+    local d = redis.call('HMGET', its, 'stream', 'target')
+    local stream, goal = d[1], d[2] or target
+    local why = closed(goal, next)
     left = left - 1
     if stream and (why ~= 'disabled' or left == 0) then
       redis.call('ZADD', key, -1, next)
-      if why and left > 0 then park(target, next, its) else ready(target, next, its, stream) end
+      if why and left > 0 then park(goal, next, its) else ready(goal, next, its, stream) end
       return
     end
-    if stream then bury(next, its, gate(target).why) end
+    if stream then bury(next, its, gate(goal).why) end
     redis.call('ZREM', key, next)
   end
 end
