@@ -132,7 +132,7 @@ async def test_a_guard_of_forge_sees_every_file(make: Any, tmp_path: Path) -> No
 @pytest.mark.req("P-06", "P-10", "X-01")
 async def test_a_guard_of_pigo_sees_every_file(tmp_path: Path) -> None:
     denied = await judge(pigo(tmp_path, python(tmp_path, PIGOS)), patched(tmp_path))
-    assert denied.reason == "blocked by hook: hook [x] blocked tool: secrets stay (src/.env)"
+    assert denied.reason == "blocked by hook: hook [x] blocked tool: secrets stay: exit status 1 (src/.env)"
     assert lines(tmp_path / "seen") == ["src/a.py", "src/.env"]
 
 
