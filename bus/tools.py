@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bus.events import source_name
+from bus.shell_patches import find_patch
+from bus.tool_inference import Inferred, acts_as, infer
 from bus.vocabulary import CANONICAL, TABLE, Use
 
-__all__ = ["CANONICAL", "TABLE", "Use", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
+__all__ = ["CANONICAL", "TABLE", "Use", "acts_as", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
            "native_input", "single_files", "tool_for", "tool_names"]  # fmt: skip
 
 # One call that may create files as well as change them: a hook on `write` has to see it too.
@@ -66,12 +68,12 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
 
     The agent's own field wins over a field that only happens to have the canonical name, so a call cannot show a hook
     one `path` and use another. A command given as an argument list becomes the text of a command, several commands or
-    addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`.
+    addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`, also where a shell
+    command calls `apply_patch`. What a tool does that no table lists is told by its name and arguments.
     """
     result = dict(given)
-    use = _find(source, native)
-    if use is None:
-        return result
+    use, made = _understood(source, native, given)
+    result |= made
     for name, own in use.fields.items():
         found = next((field for field in own if field in given), None)
         if found is not None:
@@ -88,6 +90,11 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
         paths = _PATCHED.findall(patch)
         if paths:
             result.update(path=paths[0], paths=paths)
+    elif use.tool == "bash" and "patch" not in given and isinstance(result.get("command"), str):
+        cwd = result.get("cwd")
+        inside = find_patch(result["command"], cwd if isinstance(cwd, str) else "")
+        if inside is not None:
+            result.update(patch=inside.text, path=inside.paths[0], paths=list(inside.paths))
     return result
 
 
@@ -122,12 +129,10 @@ def native_input(source: str, native: str, changed: Mapping[str, Any], original:
     `changed` may use canonical and own names, and may repeat fields that did not change. A field that the vocabulary
     only derives (`paths`, and `path` of a patch) has no place in the agent and is left out: see `lost_fields`.
     """
-    use = _find(source, native)
+    use, made = _understood(source, native, original)
     result = dict(original)
-    if use is None:
-        return result | dict(changed)
     shown = canonical_input(source, native, original)
-    derived = _derived(use, original)
+    derived = _derived(use, original, shown, made)
     moved: dict[str, Any] = {}
     for name, value in changed.items():
         if name in derived or (name in shown and shown[name] == value):
@@ -153,19 +158,17 @@ def input_for(agent: str, tool: str, source: str, native: str, given: Mapping[st
     `given` is an event's input: canonical fields beside those of `source`, which are left out where the canonical one
     says the same. Unknown fields stay.
     """
-    use = _find(source, native)
-    spellings = {own for names in use.fields.values() for own in names} - set(use.fields) if use is not None else set()
+    use = _understood(source, native, given)[0]
+    spellings = {own for names in use.fields.values() for own in names} - set(use.fields)
     kept = {name: value for name, value in given.items() if name not in spellings}
     return native_input(agent, tool, kept, {})
 
 
 def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: Mapping[str, Any]) -> tuple[str, ...]:
     """The changed fields that `native_input` cannot express for this tool; a rewrite with any must not be applied."""
-    use = _find(source, native)
-    if use is None:
-        return ()
+    use, made = _understood(source, native, original)
     shown = canonical_input(source, native, original)
-    derived = _derived(use, original)
+    derived = _derived(use, original, shown, made)
     others = {name for name, value in changed.items() if name not in shown or shown[name] != value}
     if use.closed:
         derived |= {name for name in others if not {name, *use.fields.get(name, ())} & original.keys()}
@@ -176,12 +179,32 @@ def _find(source: str, native: str) -> Use | None:
     return TABLE.get(source_name(source), {}).get(_bare(native))
 
 
+def _understood(source: str, native: str, given: Mapping[str, Any]) -> tuple[Use, Mapping[str, Any]]:
+    """What is known of a tool: by the agent's table, else by its name and arguments; and the fields that are made."""
+    known = _find(source, native)
+    if known is not None:
+        return known, {}
+    if native in CANONICAL:
+        return Use(native, {}), {}
+    inferred: Inferred = infer(native, given)
+    return inferred.use, inferred.made
+
+
 def _bare(native: str) -> str:
     """Windsurf's events name the tool with the moment in front."""
     return native.removeprefix("pre_").removeprefix("post_")
 
 
-def _derived(use: Use, original: Mapping[str, Any]) -> frozenset[str]:
+def _derived(
+    use: Use, original: Mapping[str, Any], shown: Mapping[str, Any], made: Mapping[str, Any]
+) -> frozenset[str]:
+    """The canonical fields that are worked out and have no place in the agent's own input."""
+    if made:
+        return frozenset(made)
+    if use.tool == "bash" and "paths" in shown and "paths" not in original:
+        return frozenset({"path", "paths", "patch"}) - original.keys()
+    if not use.fields:
+        return frozenset()
     if "patch" in use.fields and "path" not in use.fields and "path" not in original:
         return frozenset({"path", "paths"})
     if isinstance(original.get("requests"), list | dict):

@@ -22,6 +22,18 @@ TEXT_LIMIT: Final = 9_999
 
 _AGENT: Final = Agent(NAME, "Codex CLI", TEXT_LIMIT, unit="utf-8", strict=True)
 
+REMARKS: Final = (
+    (
+        "Codex carries out `apply_patch <<'EOF'` in a shell command itself, as an edit: its files are the event's `paths`,"
+        " and hooks on `edit` and `write` see the call."
+    ),
+    (
+        "What is typed into a shell or REPL that is already open (`write_stdin` after `exec_command` with a terminal)"
+        " fires no hook, so the guard pack asks before such a prompt is opened."
+    ),
+)
+"""For the page of agents."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context", "halt"),
     "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", "halt"),

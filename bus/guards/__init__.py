@@ -34,6 +34,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     command: str = ""
     path: str = ""
     cwd: str = TEST_DIRECTORY
+    source: str = "generic"
+    native: str = ""
+    """The agent's own event, for rules about one agent."""
     hook: str = ""
     """The id of the hook that it stands beside."""
     origin: str = ""
@@ -44,6 +47,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         given = {"command": self.command, "path": self.path}
         return Event(
             type=EventType.TOOL_PRE_EXECUTE.value,
+            source=self.source,
+            native=self.native,
             tool=self.tool,
             cwd=self.cwd,
             input={name: value for name, value in given.items() if value},
@@ -76,6 +81,8 @@ class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     command: str = ""
     path: str = ""
     cwd: str = TEST_DIRECTORY
+    source: str = "generic"
+    native: str = ""
 
 
 class _Tests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from bus.matching.losses import Lost, loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import Destroyed, destroyed
-from bus.shell.commands import CHANGES, FORK_BOMB, Command, code_mark, is_family
+from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
@@ -68,6 +68,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Programs whose output it runs as code: `curl … | sh`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
     fork_bomb: bool = False
     """A function that calls itself, piped into itself or in the background."""
+    prompt: bool = False
+    """A bare shell, REPL or database client that reads what is typed later."""
 
 
 Fits = Callable[[Command, Place], bool]
@@ -97,6 +99,8 @@ def compile_command_match(match: CommandMatch) -> Fits:
         checks.append(_program(match.program))
     if match.fork_bomb:
         checks.append(lambda command, _place: command.fork_bomb)
+    if match.prompt:
+        checks.append(lambda command, _place: command.prompt)
     if match.piped_from:
         checks.append(_sources(match.piped_from, lambda command: command.piped_from))
     if match.code_from:
@@ -168,6 +172,8 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
         return exact | families if len(exact | families) == len(set(match.program)) else frozenset()
     if match.fork_bomb:
         return frozenset([FORK_BOMB])
+    if match.prompt:
+        return frozenset([PROMPT])
     if match.code_from:
         return frozenset(code_mark(name) for name in match.code_from)
     return frozenset([CHANGES]) if match.changes or match.redirects_to else frozenset()

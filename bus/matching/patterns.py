@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from bus.errors import PatternError
 from bus.events import SOURCES, Event, EventType, source_name
 from bus.matching.regexes import Regex, compile_regex
-from bus.tools import tool_names
+from bus.tools import acts_as, tool_names
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
 _FAMILIES: Final = frozenset(kind.partition(":")[0] for kind in _TYPES)
@@ -214,7 +214,7 @@ class Index(Generic[_M]):
         self._exact: dict[str, _Bucket[_M]] = {}
         self._globs: list[tuple[Pattern, int, _M]] = []
         self._resolved: dict[str, tuple[_Bucket[_M], ...]] = {}
-        self._found: dict[tuple[str, str, str, str, str], tuple[_M, ...]] = {}
+        self._found: dict[tuple[str, str, str, str, str, tuple[str, ...]], tuple[_M, ...]] = {}
         self._places = 0
         for entry, patterns in entries:
             self.add(entry, patterns)
@@ -234,17 +234,18 @@ class Index(Generic[_M]):
 
     def find(self, event: Event) -> tuple[_M, ...]:
         """The entries that fit `event`; their `when:` is not looked at here."""
-        key = (event.type, event.source, event.native, event.tool, event.native_tool)
+        acts = acts_as(event.tool, event.input)
+        key = (event.type, event.source, event.native, event.tool, event.native_tool, acts)
         known = self._found.get(key)
         if known is None:
-            known = self._search(event)
+            known = self._search(event, acts)
             if len(self._found) >= self._REMEMBER:  # agents choose tool names; nobody chooses our memory
                 self._found.clear()
             self._found[key] = known
         return known
 
-    def _search(self, event: Event) -> tuple[_M, ...]:
-        names = tool_names(event.tool, event.native_tool)
+    def _search(self, event: Event, acts: tuple[str, ...]) -> tuple[_M, ...]:
+        names = tuple(dict.fromkeys((*tool_names(event.tool, event.native_tool), *acts)))
         found: dict[int, _M] = {}
         for kind in dict.fromkeys((event.type, f"{event.source}:{event.native}")):
             for bucket in self._buckets(kind):

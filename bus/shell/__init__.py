@@ -12,9 +12,10 @@ from typing import Final
 
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
+from bus.shell.found import Found
 from bus.shell.paths import changed
 from bus.shell.raw import raw_names
-from bus.shell.reader import Found, Reader
+from bus.shell.reader import Reader
 from bus.shell.words import UNKNOWN, UNSET, default_variables
 
 __all__ = ["MAX_LENGTH", "UNKNOWN", "UNSET", "Command", "Commands", "commands", "commands_if_light", "raw_names"]

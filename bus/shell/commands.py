@@ -34,6 +34,8 @@ class Command(NamedTuple):
     """How many scripts it was found in: 0 for the line itself, 1 for what its `bash -c` runs."""
     fork_bomb: bool = False
     """It calls the function that it stands in, piped into itself or in the background."""
+    prompt: bool = False
+    """It opens a shell, a REPL or a client that reads what is typed: nothing else is its standard input."""
     stdin: str | None = None
     """What it reads from a pipe, heredoc or here-string, where that can be told."""
 
@@ -66,6 +68,7 @@ class Commands(NamedTuple):
 
 FORK_BOMB: Final = "fork bomb"
 CHANGES: Final = "changes files"
+PROMPT: Final = "prompt"
 
 
 def marks(items: Iterable[Command]) -> frozenset[str]:
@@ -78,6 +81,8 @@ def marks(items: Iterable[Command]) -> frozenset[str]:
         found.update(code_mark(name) for name in one.code_from)
         if one.fork_bomb:
             found.add(FORK_BOMB)
+        if one.prompt:
+            found.add(PROMPT)
     return frozenset(found)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from bus.shell.budget import Budget
 from bus.shell.commands import Command, printed, program_name
+from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg, Inner
 from bus.shell.parsing import syntax_tree, unread_regions
+from bus.shell.prompts import opens_prompt
 from bus.shell.raw import raw_names
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
 from bus.shell.wrappers import inner_calls
@@ -18,40 +19,7 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 
 MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
-_MAX_NODES_DEEP: Final = 120
-"""How deep syntax may nest before the rest is left out; Python's own stack ends not far beyond it."""
-
-_NOTHING: Final = Output()
 _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
-
-
-class Found:
-    """What one line shares over all its scripts: the commands so far, the functions, and how deep the reader is."""
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.items: list[Command] = []
-        self.functions: dict[str, tuple[Reader, Node]] = {}
-        self.incomplete = False
-        self.unread: set[str] = set()
-        """The raw names (`bus.shell.raw`) of the parts that could not be parsed."""
-        self.depth = 0
-        self.too_deep = False
-
-    def may_go_on(self) -> bool:
-        """Whether the budget and Python's stack allow to read a further part."""
-        if self.depth > _MAX_NODES_DEEP:
-            self.too_deep = True
-        return not self.too_deep and not self.budget.stopped
-
-
-class _Call(NamedTuple):
-    """What stands around the words of a simple command."""
-
-    stdin: Output = _NOTHING
-    assignments: tuple[tuple[str, str], ...] = ()
-    redirects: tuple[tuple[str, str], ...] = ()
-    piped_from: tuple[str, ...] = ()
 
 
 class Reader:
@@ -65,7 +33,7 @@ class Reader:
         """The functions whose bodies are being read, innermost last."""
         self.scope = Scope(b"", variables, self._substituted, found.budget)
 
-    def script(self, text: str, scripts: int, stdin: Output = _NOTHING) -> None:
+    def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> None:
         """Read `text` as a whole script, whose standard input is `stdin`."""
         self.scripts = scripts
         self.scope.source = clean(text).encode("utf-8", "replace")
@@ -89,7 +57,7 @@ class Reader:
     def _visit(self, node: Node, stdin: Output) -> Output:
         """Read a statement; what it prints, where that can be told, and what it runs."""
         if not self.found.may_go_on():
-            return _NOTHING
+            return NOTHING
         self.found.depth += 1
         first = len(self.found.items)
         try:
@@ -130,7 +98,7 @@ class Reader:
         return texts[0] if len(texts) == 1 else None
 
     def _substituted(self, node: Node) -> Output:
-        return self._visit(node, _NOTHING)
+        return self._visit(node, NOTHING)
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
@@ -170,7 +138,7 @@ class Reader:
                 if child.type == "pipeline":
                     self._pipeline(child.named_children, output)
                 elif child.type in ("command", "list", "redirected_statement", "subshell", "compound_statement"):
-                    self._visit(child, _NOTHING)
+                    self._visit(child, NOTHING)
 
     def _loop(self, node: Node) -> None:
         """`for x in a b`: in its body x is any of the values."""
@@ -213,12 +181,12 @@ class Reader:
         if name is None or body is None:
             return
         key = self.scope.text(name)
-        self.found.functions[key] = (self, body)
+        self.found.functions[key] = (self.scope.source, body)
         before = self.inside
         self.inside = (*before, key)
         first = len(self.found.items)
         variables, directory = dict(self.scope.variables), self.directory
-        self._visit(body, _NOTHING)
+        self._visit(body, NOTHING)
         self.scope.variables, self.directory, self.inside = variables, directory, before
         calls = [one for one in self.found.items[first:] if one.program == key.lower()]
         piped = any(key.lower() in one.piped_from for one in calls)
@@ -231,7 +199,7 @@ class Reader:
         """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
         for part in _ROUGH_PART.findall(text):
             if words := bare_words(part, self.found.budget):
-                self._run([Arg(word) for word in words], _Call())
+                self._run([Arg(word) for word in words], Call())
 
     # Simple commands -------------------------------------------------------------------------------------------------
 
@@ -263,7 +231,7 @@ class Reader:
             argv = []  # it only tests, as `[[` does
         return self._run(argv, call._replace(assignments=tuple(assignments), piped_from=stdin.programs))
 
-    def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[_Call, list[Arg]]:
+    def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[Call, list[Arg]]:
         """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
         targets: list[tuple[str, str]] = []
         argv: list[Arg] = []
@@ -285,10 +253,10 @@ class Reader:
                 stdin, more, further = self._heredoc(node)
                 argv += more
                 targets += further
-        return _Call(stdin=stdin, redirects=tuple(targets)), argv
+        return Call(stdin=stdin, redirects=tuple(targets)), argv
 
     def _heredoc(self, node: Node) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
-        stdin, argv, redirects = _NOTHING, list[Arg](), list["Node"]()
+        stdin, argv, redirects = NOTHING, list[Arg](), list["Node"]()
         quoted = False
         for place, child in enumerate(node.children):
             kind = child.type
@@ -304,7 +272,7 @@ class Reader:
         call, more = self._redirections(redirects, stdin)
         return call.stdin, argv + more, call.redirects
 
-    def _run(self, argv: list[Arg], call: _Call) -> str | None:
+    def _run(self, argv: list[Arg], call: Call) -> str | None:
         """Note one command and read what it runs in turn; what it prints, where that can be told."""
         if not self.found.may_go_on() or not self.found.budget.take_command(len(argv)):
             return None
@@ -317,9 +285,8 @@ class Reader:
         words = tuple(arg.text for arg in args)
         inner = list(inner_calls(program, args, call.stdin))
         place = len(self.found.items)
-        self._emit(
-            Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
-        )
+        about = Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
+        self._emit(about._replace(prompt=True) if not call.reads and opens_prompt(program, args) else about)
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
         elif program == "read":
@@ -347,7 +314,7 @@ class Reader:
         self.found.depth -= 1
         return printed(program, words, call.stdin)
 
-    def _within(self, inner: Inner, call: _Call) -> None:
+    def _within(self, inner: Inner, call: Call) -> None:
         """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
         directory = self.directory
         if inner.directory:
@@ -369,13 +336,13 @@ class Reader:
         reader = Reader(self.found, variables, "~" if inner.remote else directory)
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        reader.script(text, self.scripts + 1, stdin if stdin.text != inner.script else _NOTHING)
+        reader.script(text, self.scripts + 1, stdin if stdin.text != inner.script else NOTHING)
 
     def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> None:
         """Read a function's body once more with the arguments of this call."""
-        reader, body = self.found.functions[name]
+        source, body = self.found.functions[name]
         own = Reader(self.found, dict(self.scope.variables), self.directory, self.scripts)
-        own.scope.source, own.inside = reader.scope.source, (*self.inside, name)
+        own.scope.source, own.inside = source, (*self.inside, name)
         own.scope.variables |= {str(place): (text,) for place, text in enumerate((name, *words))}
         own.scope.variables |= {"@": words or ("",), "*": words or ("",)}
         own._visit(body, stdin)

@@ -1,0 +1,41 @@
+"""Patches inside of shell commands: Codex carries out `apply_patch <<'EOF'` itself, as an edit of the named files."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Final, NamedTuple
+
+_CALL: Final = re.compile(r"(?:^|[\s;&|('\"])(?:[\w./-]*/)?(?:apply_?patch|apply-patch)(?=[\s'\"<)]|$)")
+_CHANGED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATCH: Final = re.compile(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
+_DIRECTORY: Final = re.compile(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)\s*(?:&&|;|\n)")
+
+
+class ShellPatch(NamedTuple):
+    """The patches of one command, as one text, and the files that they change, seen from where the command runs."""
+
+    text: str
+    paths: tuple[str, ...]
+
+
+def find_patch(command: str, cwd: str = "") -> ShellPatch | None:
+    """The edit that a command amounts to, in any spelling; None where it calls no `apply_patch` with a patch in it.
+
+    `cwd` is the directory that the call itself names, empty where it names none.
+    """
+    if "patch" not in command or "*** " not in command:
+        return None
+    call = _CALL.search(command)
+    if call is None:
+        return None
+    text = command if _CHANGED.search(command) else command.replace("\\n", "\n")
+    base = cwd
+    for directory in _DIRECTORY.findall(command[: call.start() + 1]):
+        base = posixpath.join(base, directory.strip("'\""))
+    paths = [
+        posixpath.join(base, path) if base and not path.startswith("~") else path for path in _CHANGED.findall(text)
+    ]
+    if not paths:
+        return None
+    return ShellPatch("\n".join(_PATCH.findall(text)), tuple(dict.fromkeys(paths)))
