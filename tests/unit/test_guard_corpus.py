@@ -14,8 +14,6 @@ from bus.verdicts import Decision
 from tests.cli_kit import fleethook
 from workers.admin.guard_trial import judge_lines
 
-CORPORA = Path(__file__).parents[1] / "corpora"
-
 
 def corpus(*lines: object) -> bytes:
     """A corpus of JSON lines."""
@@ -120,10 +118,13 @@ def test_guards_test_prints_figures_and_lines_and_holds_limits(tmp_path: Path) -
     shown = fleethook("guards", "test", "--corpus", str(file), "--min-recall", "97", "--max-false-alarms", "0.8")
     assert shown.code == 1
     assert f"{file}:2: abstain, expected stop: true" in shown.out
-    assert "recall is 50.00 %, the least is 97 %; false alarms are 100.00 %, the most is 0.8 %" in shown.err
+    assert "recall is 50.00 %, the least is 97 %; the rate of false alarms is 100.00 %, the most is 0.8 %" in shown.err
     kept = fleethook("guards", "test", "--figures", "--corpus", str(file), "--min-recall", "50")
     assert kept.code == 0
     assert "expected" not in kept.out
+    file.write_bytes(corpus({"command": "ls", "expect": "allow"}))
+    empty = fleethook("guards", "test", "--corpus", str(file), "--min-recall", "97")
+    assert (empty.code, "no line is to be stopped" in empty.err) == (1, True)
 
 
 @pytest.mark.req("X-09")

@@ -179,9 +179,11 @@ def _cells(part: int, whole: int, percent: float | None) -> tuple[str, str]:
 def _hold_limits(found: Figures, min_recall: float | None, max_false_alarms: float | None) -> None:
     recall, false_alarms = found.recall, found.false_alarm_rate
     said = []
-    if min_recall is not None and recall is not None and recall < min_recall:
-        said.append(f"recall is {recall:.2f} %, the least is {min_recall:g} %")
-    if max_false_alarms is not None and false_alarms is not None and false_alarms > max_false_alarms:
-        said.append(f"false alarms are {false_alarms:.2f} %, the most is {max_false_alarms:g} %")
+    if min_recall is not None and (recall is None or recall < min_recall):
+        measured = "unknown: no line is to be stopped" if recall is None else f"{recall:.2f} %"
+        said.append(f"recall is {measured}, the least is {min_recall:g} %")
+    if max_false_alarms is not None and (false_alarms is None or false_alarms > max_false_alarms):
+        measured = "unknown: no line is harmless" if false_alarms is None else f"{false_alarms:.2f} %"
+        said.append(f"the rate of false alarms is {measured}, the most is {max_false_alarms:g} %")
     if said:
         raise Findings("; ".join(said))
