@@ -33,6 +33,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tool: str = "bash"
     command: str = ""
     path: str = ""
+    content: str = ""
     cwd: str = TEST_DIRECTORY
     source: str = "generic"
     native: str = ""
@@ -44,7 +45,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def event(self) -> Event:
         """The event of this tool call."""
-        given = {"command": self.command, "path": self.path}
+        given = {"command": self.command, "path": self.path, "content": self.content}
         return Event(
             type=EventType.TOOL_PRE_EXECUTE.value,
             source=self.source,
@@ -80,6 +81,7 @@ class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tool: str = "bash"
     command: str = ""
     path: str = ""
+    content: str = ""
     cwd: str = TEST_DIRECTORY
     source: str = "generic"
     native: str = ""
@@ -105,6 +107,7 @@ class _RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     commands: tuple[CommandMatch, ...] = ()
     command: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
     outside_project: bool = False
     incident: Incident | Literal[""] = ""
 
@@ -196,6 +199,7 @@ def _rule(
             commands=entry.commands,
             command=entry.command,
             path=entry.path,
+            content=entry.content,
             outside_project=entry.outside_project,
             incident=entry.incident,
         ),

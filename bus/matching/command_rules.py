@@ -32,6 +32,10 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     program: tuple[str, ...] = ()
     """Names without directory, lower-cased; `mkfs*` is a pattern."""
+    program_none: tuple[str, ...] = ()
+    """Any program but these: `cat`, for example, where only a change counts."""
+    sets: tuple[str, ...] = ()
+    """Patterns for variables that are set for it: `CLAUDE_CONFIG_DIR=*`, by `X=y command` or through `env`."""
     subcommand: tuple[str, ...] = ()
     """The first words that are no options: `push`, `system prune`, `delete ns|namespace|ns/*` (alternatives and patterns
     by word). A word behind an option that is not known counts as its value and as a word of its own."""
@@ -97,6 +101,12 @@ def compile_command_match(match: CommandMatch) -> Fits:
     checks: list[Fits] = []
     if match.program:
         checks.append(_program(match.program))
+    if match.program_none:
+        other = _program(match.program_none)
+        checks.append(lambda command, place: not other(command, place))
+    if match.sets:
+        variables = tuple(compile_text_glob(one) for one in match.sets)
+        checks.append(lambda command, _place: any(fits(one) for one in _variables(command) for fits in variables))
     if match.fork_bomb:
         checks.append(lambda command, _place: command.fork_bomb)
     if match.prompt:
@@ -204,6 +214,10 @@ def _program(names: tuple[str, ...]) -> Fits:
     if not globs:
         return lambda command, _place: command.program in exact
     return lambda command, _place: command.program in exact or any(fits(command.program) for fits in globs)
+
+
+def _variables(command: Command) -> Iterable[str]:
+    yield from (shown(f"{name}={value}") for name, value in command.assignments)
 
 
 def _sources(names: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Final
 
 from bus.errors import PatternError
+from bus.matching.own_places import ABOVE, OWN, is_above, is_own
 from bus.matching.paths import Place, within
 from bus.matching.regexes import Regex, compile_alternatives, compile_regex
 
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""
+
+_OWN: Final[dict[str, Callable[[str], bool]]] = {OWN: is_own, ABOVE: is_above}
 
 
 @lru_cache(maxsize=4096)
@@ -19,10 +23,14 @@ def compile_path_glob(glob: str) -> PathMatcher:
     """A matcher for one path pattern; PatternError where it cannot be one.
 
     `/etc/**` is absolute and fits `/etc` too; `~/.ssh/*` is below the home directory; `*.pem` and `.git` fit that name
-    anywhere; `src/**` is below the project. `*` and `?` do not cross a `/`, `**` does.
+    anywhere; `src/**` is below the project. `*` and `?` do not cross a `/`, `**` does. `@fleethook` and
+    `@above-fleethook` are Fleethook's own places on this machine, and the folders above them (`own_places`).
     """
     if not glob or "\0" in glob:
         raise PatternError(f"path pattern {glob!r} is empty or holds a NUL")
+    if glob in _OWN:
+        fits = _OWN[glob]
+        return lambda path, _place: fits(path)
     if glob == "~" or glob.startswith("~/"):
         regex = _regex("~" + glob[1:].rstrip("/"))
         return lambda path, place: within(path, place.home) and _fits(regex, "~" + path[len(place.home.rstrip("/")) :])
@@ -63,7 +71,7 @@ def _fits(regex: Regex, text: str) -> bool:
 
 def _anywhere(glob: str) -> str:
     """The expression for a path pattern that means the same from every place; empty for one that does not."""
-    if glob == "~" or glob.startswith("~/"):
+    if glob in _OWN or glob == "~" or glob.startswith("~/"):
         return ""
     if glob.startswith("/"):
         return _expression(glob)

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from bus.events import Event
+from bus.matching.arguments import command_of, paths_of, texts_of
 from bus.matching.command_rules import CommandMatch, finder_of, marks_of, matchers_by_program
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
@@ -30,8 +31,8 @@ _SHOWN = 120
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, cache_hash=True):
     """A decision, and conditions of which all that are given have to hold; without any, the hook's own matchers decide.
 
-    They read the event's `input.command`, and its `input.path` and `input.paths`; where a condition asks for one that
-    the event does not have, the rule does not fit.
+    They read the event's `input.command`, and its `input.path` and `input.paths` (of an MCP tool what it calls these:
+    `bus.matching.arguments`); where a condition asks for one that the event does not have, the rule does not fit.
     """
 
     decision: Decision = "deny"
@@ -47,6 +48,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """Regular expressions (RE2) of which any one is found in the command's text."""
     path: tuple[str, ...] = ()
     """Path patterns (`bus.matching.globs`) of which any one fits the event's path, as it is written or with links resolved."""
+    content: tuple[str, ...] = ()
+    """Regular expressions (RE2) of which any one is found in what the call writes, replaces or removes."""
     redact: bool = False
     """Secrets of the known formats in the tool's output are replaced before the model reads it, where the agent takes a
     changed output (X-11); such a rule decides nothing. For `tool:post_execute`."""
@@ -102,6 +105,8 @@ def _compiled(rule: Rule) -> _Judge:
         steps.append(_path_step(compile_path_globs(rule.path)))
     if rule.outside_project:
         steps.append(_outside)
+    if rule.content:
+        steps.append(_content_step(rule.content))
     if rule.commands:
         steps.append(_command_step(rule.commands))
 
@@ -123,7 +128,7 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
     regexes = compile_alternatives(patterns)
 
     def step(event: Event) -> Match | None:
-        text = event.input.get("command")
+        text = command_of(event)
         if isinstance(text, str):
             for regex in regexes:
                 if regex.search(text) is not None:
@@ -133,10 +138,19 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
     return step
 
 
+def _content_step(patterns: tuple[str, ...]) -> _Step:
+    regexes = tuple(compile_regex(pattern) for pattern in patterns)
+
+    def step(event: Event) -> Match | None:
+        return next((Match(text) for text in texts_of(event) if any(regex.search(text) for regex in regexes)), None)
+
+    return step
+
+
 def _path_step(matches: PathMatcher) -> _Step:
     def step(event: Event) -> Match | None:
         place: Place | None = None
-        for path in _paths(event):
+        for path in paths_of(event):
             place = place or event_place(event)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
@@ -148,7 +162,7 @@ def _path_step(matches: PathMatcher) -> _Step:
 
 
 def _outside(event: Event) -> Match | None:
-    for path in _paths(event):
+    for path in paths_of(event):
         place = event_place(event)
         found = located(path, place)
         if found is not None and is_outside(found, place):
@@ -156,19 +170,12 @@ def _outside(event: Event) -> Match | None:
     return None
 
 
-def _paths(event: Event) -> list[str]:
-    """The paths of a tool call; one call may name several (`paths`)."""
-    several = event.input.get("paths")
-    candidates = [event.input.get("path"), *(several if isinstance(several, list) else ())]
-    return [path for path in candidates if isinstance(path, str) and path]
-
-
 def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
     matchers = matchers_by_program(conditions)
     finders = tuple(finder_of(one) for one in conditions)
 
     def step(event: Event) -> Match | None:
-        text = event.input.get("command")
+        text = command_of(event)
         if not isinstance(text, str):
             return None
         line = commands(text)

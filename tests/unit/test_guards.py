@@ -12,6 +12,7 @@ from bus.errors import ConfigError, NotFound
 from bus.events import Event
 from bus.guards import FOLDER, Case, Pack, check_pack, load_pack, packs, read_pack
 from bus.inforce import HookSet, Layered
+from bus.matching.patterns import parse_tool
 from bus.matching.rules import judge, marks
 from bus.shell import MAX_LENGTH, Commands
 
@@ -35,16 +36,16 @@ def test_no_rule_that_fits_is_left_out_by_the_marks_of_a_command(name: str) -> N
         event = case.event
         found = {hook.id for hook in in_force.blocking(event)}
         for hook in rules:
-            if hook.rule is not None and hook.tool == event.tool:
+            if hook.rule is not None and parse_tool(hook.tool)([event.tool]):
                 asked, judged = asked + 1, judged + (hook.id in found)
                 assert hook.id in found or judge(hook.rule, event) is None, (hook.id, event.input)
     assert judged < asked / 2, "most are left out"
     long = msgspec.structs.replace(CASES[0].event, input={"command": "echo " + "x" * MAX_LENGTH})
-    everything = [hook.id for hook in rules if hook.tool == "bash"]
+    everything = [hook.id for hook in rules if parse_tool(hook.tool)(["bash"])]
     assert [hook.id for hook in in_force.blocking(long)] == everything, "what was not read may be anything"
     silent = msgspec.structs.replace(long, input={"command": ""})
     some = {hook.id for hook in in_force.blocking(silent)}
-    assert some == {hook.id for hook in rules if hook.tool == "bash" and hook.rule and not marks(hook.rule)}
+    assert some == {hook.id for hook in rules if parse_tool(hook.tool)(["bash"]) and hook.rule and not marks(hook.rule)}
 
 
 @pytest.mark.req("X-07")
@@ -57,7 +58,7 @@ def test_a_command_that_cannot_be_read_leaves_no_rule_out(monkeypatch: pytest.Mo
 
     monkeypatch.setattr("bus.inforce.commands", broken)
     bash = in_force.blocking(Event(type="tool:pre_execute", tool="bash", input={"command": "ls"}))
-    assert len(bash) == sum(hook.tool == "bash" for hook in in_force.hooks.values())
+    assert len(bash) == sum(parse_tool(hook.tool)(["bash"]) for hook in in_force.hooks.values())
 
 
 @pytest.mark.req("F-05")

@@ -41,6 +41,7 @@ version: 1
 
 guards:
   destructive-commands: true   # rm -rf outside the project, force pushes, raw disk writes, curl | sh ...
+  fleethook-itself: true       # fleethook's own commands, files and processes; hooks of agents switched off
 
 # hooks:
 #   - id: no-secrets-in-git
@@ -197,7 +198,7 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
             }
         )  # fmt: skip
         return
-    note = " (created: the guard destructive-commands is on)" if created else ""
+    note = " (created: the guards destructive-commands and fleethook-itself are on)" if created else ""
     fleet.say(f"fleethook {version()} · namespace {settings.namespace}")
     fleet.say(f"  {'config':<11} {path}{note}")
     fleet.say(f"  {'server':<11} {server}")

@@ -1,0 +1,74 @@
+"""Where Fleethook itself is on this machine: its folders, its installed code, and the agents' files that it wrote to."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+OWN: Final = "@fleethook"
+"""The path pattern for these places and what is below them."""
+
+ABOVE: Final = "@above-fleethook"
+"""The path pattern for folders that hold one of these places; deleting or moving such a folder takes the place along."""
+
+_KEEP_SECONDS: Final = 2
+_LAYOUT: Final = frozenset({"site-packages", "dist-packages"})
+
+
+def own_places() -> frozenset[str]:
+    """Absolute paths, as they are written and with links resolved; looked up every two seconds."""
+    return _own_places(os.environ.get("FLEETHOOK_HOME"), int(monotonic()) // _KEEP_SECONDS)
+
+
+def is_own(path: str) -> bool:
+    """Whether an absolute path is one of these places or below one."""
+    return f"{path}/".startswith(_prefixes(own_places()))
+
+
+def is_above(path: str) -> bool:
+    """Whether an absolute path is a folder above one of these places, short of the root."""
+    return path in _above(own_places())
+
+
+@lru_cache(maxsize=8)
+def _prefixes(places: frozenset[str]) -> tuple[str, ...]:
+    return tuple(f"{place}/" for place in places)
+
+
+@lru_cache(maxsize=8)
+def _above(places: frozenset[str]) -> frozenset[str]:
+    return frozenset(str(parent) for place in places for parent in Path(place).parents if len(parent.parts) > 2)
+
+
+@lru_cache(maxsize=8)
+def _own_places(_home: str | None, _when: int) -> frozenset[str]:
+    from bus.directories import directories
+
+    folders = directories(create=False)
+    found = [folders.config, folders.data, folders.state, folders.runtime, *_written(folders.state), *_code()]
+    return frozenset(name for path in found for name in (str(path), os.path.realpath(path)))
+
+
+def _code() -> list[Path]:
+    """The installed packages and the environment that they are in; a source tree belongs to who works on it."""
+    package = Path(__file__).resolve().parents[1]
+    if package.parent.name not in _LAYOUT:
+        return []
+    found = [package, package.parent / "workers", Path(sys.executable), Path(sys.prefix) / "bin" / "fleethook"]
+    if sys.prefix != sys.base_prefix:
+        found.append(Path(sys.prefix) / "pyvenv.cfg")
+    return found
+
+
+def _written(state: Path) -> list[Path]:
+    """The agents' files that `install` wrote to, wherever a variable moved them."""
+    try:
+        listed = json.loads((state / "installed.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [Path(name) for name in listed if os.path.isabs(name)] if isinstance(listed, dict) else []
