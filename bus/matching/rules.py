@@ -139,7 +139,7 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
 
 
 def _content_step(patterns: tuple[str, ...]) -> _Step:
-    regexes = tuple(compile_regex(pattern) for pattern in patterns)
+    regexes = compile_alternatives(patterns)
 
     def step(event: Event) -> Match | None:
         return next((Match(text) for text in texts_of(event) if any(regex.search(text) for regex in regexes)), None)
