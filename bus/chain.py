@@ -101,6 +101,16 @@ async def evaluate(
     )  # fmt: skip
 
 
+def needed_seconds(event: Event, hooks: Sequence[Hook]) -> float:
+    """How long these hooks may take together by what they declare, rules excepted: those that start together count once."""
+    groups = ([_most(hook, event) for hook in group if hook.kind != "rule"] for group in _groups(hooks))
+    return sum(max(group, default=0.0) for group in groups)
+
+
+def _most(hook: Hook, event: Event) -> float:
+    return hook.timeout if hook.dialect == NATIVE else hook.timeout * len(calls(hook, event))
+
+
 def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
     """The event as the agent would carry it out after `rewrite`, whose keys may be canonical or the agent's own.
 
@@ -274,8 +284,7 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         outcome = Outcome(failure=f"hook {hook.id!r} was not started: the budget is used up")
     else:
         try:
-            most = hook.timeout if hook.dialect == NATIVE else hook.timeout * len(calls(hook, event))
-            outcome = await run(hook, event, min(most, left))
+            outcome = await run(hook, event, min(_most(hook, event), left))
         except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")

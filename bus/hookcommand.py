@@ -69,7 +69,9 @@ def answer_events(
 
     The deadline is the agent's own timeout minus max(0.5 s, 10 %), at most the budget. Only gates fail closed.
     """
-    lines = []
+    # Whatever a later version of the agent adds is announced, and the agent hears that nobody minds.
+    most = max(1, int(min(budget, BUDGET_S) * 1000))
+    lines = [EventLine(name="*", mode="publish", deadline_ms=most, fallback=_silence(dialect.name))]
     for native in events:
         can = dialect.capabilities[native]
         policy = policy_of(can, fail_closed=fail_closed)
@@ -80,9 +82,29 @@ def answer_events(
                 deadline_ms=deadline_ms(timeout_of(can, budget), budget),
                 fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else _silence(dialect.name),
                 policy=policy,
+                patience_ms=patience_ms(dialect, can, budget),
             )
         )
     return tuple(lines)
+
+
+def patience_ms(dialect: AgentDialect, can: Capability, budget: float = BUDGET_S) -> int:
+    """How long the hook command may wait for a hook that declares more than the budget; 0 where that is no longer."""
+    granted = granted_timeout(dialect.name, can, budget)
+    longest = deadline_ms(granted, granted)
+    return longest if can.waits and longest > deadline_ms(granted, budget) else 0
+
+
+def granted_timeout(agent: str, can: Capability, budget: float = BUDGET_S) -> float:
+    """Seconds that the agent is told to give the hook command of one event: as many as it allows where it waits.
+
+    An agent that trusts hooks by their content (`SHORT` in its dialect) keeps what earlier versions wrote.
+    """
+    module = importlib.import_module(f"bus.dialects.{find(agent).name}")
+    told = timeout_of(can, budget)
+    if not can.waits or getattr(module, "SHORT", False):
+        return told
+    return max(told, can.timeout, float(getattr(module, "GRANTS", 0.0)) if can.timeout >= LEAST_TIMEOUT_S else 0.0)
 
 
 def policy_of(can: Capability, *, fail_closed: bool) -> Policy:

@@ -15,7 +15,7 @@ from bus.connections import Command, Links
 from bus.errors import DecodeError, FleethookError
 from bus.events import Event
 from bus.ids import reply_token
-from bus.keys import KEPT_MS, Keys
+from bus.keys import KEPT_MS, Keys, note_key
 from bus.streams import Entry, checked
 from bus.verdicts import Policy, Verdict
 
@@ -23,6 +23,9 @@ GROUP: Final = "hosts"
 _KNOWN_SECONDS: Final = 0.5
 _MARGIN_SECONDS: Final = 0.02
 """Left for the evaluator to write the whole verdict down."""
+
+_SLICE_SECONDS: Final = 1.0
+"""One wait for a host where slow hooks run; after each its note says whether they still do."""
 
 _MOST_HOSTS: Final = 10_000
 
@@ -34,6 +37,8 @@ class Ask(NamedTuple):
     reply: str
     deadline: int
     """Milliseconds by the server's clock."""
+    latest: int
+    """As long a hook may take that declares it; the note beside `reply` then says that it runs."""
     event: Event
     changes: Mapping[str, Any]
     """What hooks of the fleet have changed of the input so far."""
@@ -65,14 +70,19 @@ class Hosts:
         return known[1]
 
     async def ask(
-        self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, seconds: float
+        self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, latest: int, seconds: float
     ) -> Verdict | None:
-        """What the host's own part says, within `seconds`; None where it did not answer. Raises Unreachable."""
+        """What the host's own part says, within `seconds`; None where it did not answer. Raises Unreachable.
+
+        While the host says that slow hooks run there, it is waited for until `latest`, by the server's clock like
+        `deadline`.
+        """
         keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
         if wait <= 0:
             return None
         add: Command = (
-            "XADD", keys("requests", event.host), "*", "reply", reply, "deadline", deadline, "policy", policy,
+            "XADD", keys("requests", event.host), "*", "reply", reply, "deadline", deadline, "latest", latest,
+            "policy", policy,
             "event", encode_event(event), "changes", pack(dict(changes)),
         )  # fmt: skip
         with self._links.link() as link:
@@ -81,7 +91,17 @@ class Hosts:
             )
         checked(replies[0], f"asking host {event.host}")
         raw = checked(replies[1], f"waiting for host {event.host}")
-        return None if raw is None else decode_verdict(bytes(raw))
+        until = time.monotonic() + max(0, latest - deadline) / 1000
+        while raw is None and (left := until - time.monotonic()) > 0:
+            wait = min(_SLICE_SECONDS, left)
+            with self._links.link() as link:
+                look: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
+                if not checked((await link.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note"):
+                    look = ("LINDEX", reply, 0)
+                (raw,) = await link.exchange([look], seconds=wait + 1.0)
+            if raw is None and look[0] == "LINDEX":
+                return None
+        return None if raw is None else decode_verdict(bytes(checked(raw, f"waiting for host {event.host}")))
 
 
 def read_ask(entry: Entry, keys: Keys) -> Ask:
@@ -91,11 +111,12 @@ def read_ask(entry: Entry, keys: Keys) -> Ask:
         event = decode_body(fields[b"event"])
         changes, reply = unpack(fields[b"changes"]), fields[b"reply"].decode()
         deadline, policy = int(fields[b"deadline"]), fields[b"policy"].decode()
+        latest = max(deadline, int(fields.get(b"latest", b"0")))
     except (KeyError, ValueError) as error:
         raise DecodeError(f"a part of a request lacks something ({error})") from error
     if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
         raise DecodeError("a part of a request is not in the form that evaluators write")
-    return Ask(entry, reply, deadline, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
+    return Ask(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
 
 
 def answer_commands(ask: Ask, verdict: Verdict) -> list[Command]:

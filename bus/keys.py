@@ -34,6 +34,8 @@ class Key(NamedTuple):
 HEARTBEAT_MS: Final = 2_000
 KEPT_MS: Final = 10 * MINUTE
 CALL_MS: Final = MINUTE
+NOTE_MS: Final = 6_000
+"""How long the note that hooks still run is good: longer than it takes others to take over from a dead evaluator."""
 DONE_MS: Final = 7 * DAY
 DEAD_MS: Final = 30 * DAY
 FAILING_MS: Final = 10 * DAY
@@ -46,7 +48,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("events", "stream", "trimmed by age and size once acknowledged", "agents, evaluators", "dispatcher, readers", "everything that happened, requests with their verdict"),
     Key("deliveries", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries that are ready"),
     Key("deliveries:*", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries for one host"),
-    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits"),
+    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits; with `:wait` the note that slow hooks still run (6 s)"),
     Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
@@ -112,3 +114,8 @@ def declared(name: str) -> Key | None:
     if exact is not None:
         return exact
     return next((key for key in DECLARED if key.pattern.endswith("*") and name.startswith(key.pattern[:-1])), None)
+
+
+def note_key(reply: str) -> str:
+    """The list that says that hooks still run for the request with this reply key."""
+    return f"{reply}:wait"

@@ -34,6 +34,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reply: str
     deadline: int
     """Milliseconds by the server's clock: the time of its entry id plus its budget (design, section 3)."""
+    latest: int
+    """Until when who asked waits for a hook that declares more than the budget; the deadline where it does not."""
     source: str
     native: str
     host: str
@@ -64,12 +66,14 @@ def read_request(entry: Entry, keys: Keys) -> Request:
     # An entry that was moved says when it was sent; what says so by itself can only lose time.
     added = min(entry.ms, _number(said(b"sent", "")) if b"sent" in entry.fields else entry.ms)
     name, parent = said(b"id", ""), said(b"parent", "")
+    deadline = (aside and _number(said(b"deadline", ""))) or added + min(_number(said(b"budget", "")), MOST_BUDGET_MS)
+    latest = (aside and _number(said(b"latest", ""))) or added + min(_number(said(b"patience", "")), MOST_BUDGET_MS)
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
         reply=reply if writable else "",
-        deadline=(aside and _number(said(b"deadline", "")))
-        or added + min(_number(said(b"budget", "")), MOST_BUDGET_MS),
+        deadline=deadline,
+        latest=max(deadline, latest),
         source=source_name(said(b"source", "")),
         native=said(b"event", "")[:128],
         host=said(b"host", "")[:255],
@@ -202,13 +206,14 @@ def answer_call(
 
 
 def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> Call:
-    """The script call that takes the right to run hooks with effects."""
+    """The script call that takes the right to run hooks with effects, for as long as they may run and a while more."""
+    kept = KEPT_MS + max(0, request.deadline - request.added)
     return Call(
         "claim",
         (request.entry.stream, keys("claim", request.id), keys("verdict", request.id),
          request.reply or keys("reply", "nobody"), keys("join", request.id), call or keys("call", "none"),
          keys("lineage", request.id)),
-        (group, request.entry.id, consumer, KEPT_MS, "1" if request.reply else "0", "1" if call else "0",
+        (group, request.entry.id, consumer, kept, "1" if request.reply else "0", "1" if call else "0",
          request.parent, *hooks),
     )  # fmt: skip
 
@@ -218,7 +223,7 @@ def defer_call(request: Request, keys: Keys, group: str) -> Call:
     fields: list[str | bytes | int] = [
         "id", request.id, "reply", request.reply, "deadline", request.deadline, "source", request.source,
         "event", request.native, "host", request.host, "body", request.body,
-        "handed", request.handed - 1,  # who puts it aside has not died of it
+        "latest", request.latest, "handed", request.handed - 1,  # who puts it aside has not died of it
     ]  # fmt: skip
     if request.parent:
         fields += ["parent", request.parent]

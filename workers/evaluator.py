@@ -39,6 +39,7 @@ from workers.clock import ServerClock
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
 from workers.notices import Notices
+from workers.patience import Slots, extended_ms
 from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import drained
@@ -80,14 +81,12 @@ class Evaluator:
             links, keys, group=GROUP, name=self.name, streams=(keys("requests"), keys("waiting")),
             role="evaluator", about=f"evaluator {host_name()}",
         )  # fmt: skip
-        self._slots, self._policy, self._drain = slots, policy, drain
-        self._busy: set[asyncio.Task[None]] = set()
+        self._slots, self._policy, self._drain = Slots(slots), policy, drain
         self._posters = Posters()
         self._runners = Runners(watcher, self._posters)
         self._placement = Placement(links, keys)
         self._notices = Notices(links, keys)
         self._answers: list[Call] = []
-        self._held: set[tuple[str, str]] = set()
         self._begun: set[str] = set()
         self._kept = 0.0
         self._reconnect = False
@@ -111,9 +110,9 @@ class Evaluator:
                         await backoff.wait(error)
                 await self._finish()
             finally:
-                for task in self._busy:
+                for task in self._slots.tasks:
                     task.cancel()
-                await asyncio.gather(*self._busy, return_exceptions=True)
+                await asyncio.gather(*self._slots.tasks, return_exceptions=True)
                 await self._reading.close()
 
     async def prepare(self) -> None:
@@ -141,7 +140,7 @@ class Evaluator:
             await self._consumer.create()  # a server that was restarted knows our scripts no more
             self._reconnect = False
         entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
-        free = self._slots - len(self._busy)
+        free = self._slots.free
         requests, waiting = self._consumer.streams
         with self._reading.link() as link:
             count = min(_READ, free) if free > 0 else _READ
@@ -173,7 +172,7 @@ class Evaluator:
         await self._warm()
         await self._notices.announce(self._watcher.rejected())
         await self._send_stats()
-        held = self._held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
+        held = self._slots.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
         return await self._consumer.strays(held) + await self._consumer.adopt()
 
     async def _handle(self, entry: Entry) -> list[Call]:
@@ -235,22 +234,28 @@ class Evaluator:
 
     def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet) -> list[Call]:
         """Start it in a slot; without a free one, the call that puts it aside."""
-        if len(self._busy) >= self._slots:
+        if self._slots.free <= 0:
             return [defer_call(request, self._keys, GROUP)]
-        task = asyncio.create_task(self._with_effects(request, event, hooks, hooks_in_force))
-        place = (request.entry.stream, request.entry.id)
-        self._held.add(place)
-        self._busy.add(task)
-
-        def done(ended: asyncio.Task[None]) -> None:
-            self._busy.discard(ended)
-            self._held.discard(place)
-
-        task.add_done_callback(done)
+        work = self._with_effects(request, event, hooks, hooks_in_force)
+        self._slots.start(work, request.entry.stream, request.entry.id)
         return []
 
     async def _with_effects(
         self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet
+    ) -> None:
+        """Run the hooks and answer; where they may take longer than the budget, who asked is told that they run."""
+        now, early = self._clock.now(), request.deadline
+        remote = self._placement.is_remote(event) and request.latest > early  # what that host has, only it knows
+        deadline = request.latest if remote else extended_ms(event, hooks, now, early, request.latest)
+        if deadline == early or not request.reply:
+            await self._run_hooks(request, event, hooks, hooks_in_force, early)
+            return
+        request = msgspec.structs.replace(request, deadline=deadline)
+        async with self._slots.slow(self._links, request.reply, (early - now) / 1000):
+            await self._run_hooks(request, event, hooks, hooks_in_force, early)
+
+    async def _run_hooks(
+        self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, early: int
     ) -> None:
         try:
             again, calls = await self._claim(request, event, hooks)
@@ -260,7 +265,7 @@ class Evaluator:
                 run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
-                verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again)
+                verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again, early=early)
                 answers = [self._answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
             # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
@@ -294,13 +299,15 @@ class Evaluator:
 
     async def _evaluate(
         self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, run: Run, *,
-        again: bool = False,
+        again: bool = False, early: int = 0,
     ) -> Verdict:  # fmt: skip
         left = (request.deadline - self._clock.now()) / 1000
         seconds = max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
         elsewhere, refit = None, hooks_in_force.blocking
         if self._placement.is_remote(event):
-            elsewhere = await self._placement.elsewhere(event, hooks, self._strictest(request), request.deadline)
+            early = max(early, min(request.deadline, self._clock.now()))
+            limits = (self._strictest(request), early, request.deadline, self._clock)
+            elsewhere = await self._placement.elsewhere(event, hooks, *limits)
             refit = partial(_ours, hooks_in_force)
             hooks = [hook for hook in hooks if not hook.on_host]
         verdict = await evaluate(
@@ -350,9 +357,9 @@ class Evaluator:
         try:
             await self._send(self._answers)
             self._answers = []
-            if self._busy:
-                log.info("finishing %d requests", len(self._busy))
-            await drained(self._busy, self._drain, self._beat)
+            if self._slots.tasks:
+                log.info("finishing %d requests", len(self._slots.tasks))
+            await drained(self._slots.tasks, self._drain, self._beat)
             await self._send(self._answers)
             await self._send_stats()
         except Unreachable as error:

@@ -16,9 +16,10 @@ from bus.chain import evaluate
 from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.hooks import Hook
 from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
 from bus.ids import consumer_name, host_name
-from bus.inforce import Watcher
+from bus.inforce import HookSet, Watcher
 from bus.keys import KEPT_MS, Keys
 from bus.matching.rules import unread_notes
 from bus.requests import read_event, read_request
@@ -28,6 +29,7 @@ from workers.clock import ServerClock
 from workers.deliveries import dispatch_call, now_ms, owed, pack_fields, unpack_fields
 from workers.loops import lineage, without_loops
 from workers.notices import Notices
+from workers.patience import Slots, extended_ms
 from workers.posters import Posters
 from workers.process import drained
 from workers.running import Runners
@@ -54,9 +56,7 @@ class HostWorker:
         self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters)
         self._clock = ServerClock(links)
-        self._slots, self._drain = slots, drain
-        self._busy: set[asyncio.Task[None]] = set()
-        self._held: set[tuple[str, str]] = set()
+        self._slots, self._drain = Slots(slots), drain
 
     async def prepare(self) -> None:
         """Make the groups, read the clock and the hook set, and say that we are alive; raises Unreachable."""
@@ -77,12 +77,12 @@ class HostWorker:
                     except FleethookError as error:
                         self._consumer.doubtful = True
                         await backoff.wait(error)
-                await drained(self._busy, self._drain, self._beat)
+                await drained(self._slots.tasks, self._drain, self._beat)
                 await self._consumer.leave()
             finally:
-                for task in self._busy:
+                for task in self._slots.tasks:
                     task.cancel()
-                await asyncio.gather(*self._busy, return_exceptions=True)
+                await asyncio.gather(*self._slots.tasks, return_exceptions=True)
                 await self._reading.close()
 
     async def _beat(self) -> None:
@@ -94,8 +94,8 @@ class HostWorker:
         await self._watcher.refresh()
         await self._notices.announce(self._watcher.rejected())
         requests, events = self._consumer.streams
-        entries = await self._consumer.strays(self._held) + await self._consumer.adopt()
-        free = self._slots - len(self._busy)
+        entries = await self._consumer.strays(self._slots.held) + await self._consumer.adopt()
+        free = self._slots.free
         with self._reading.link() as link:
             entries += await self._consumer.read(
                 link, min(_READ, free) if free > 0 else _READ, 0 if entries else 0.5 if free > 0 else 0.05,
@@ -104,18 +104,7 @@ class HostWorker:
         await self._dispatch([entry for entry in entries if entry.stream == events])
         for entry in entries:
             if entry.stream == requests:
-                self._start(entry)
-
-    def _start(self, entry: Entry) -> None:
-        task = asyncio.create_task(self._answer(entry))
-        self._busy.add(task)
-        self._held.add((entry.stream, entry.id))
-
-        def done(ended: asyncio.Task[None]) -> None:
-            self._busy.discard(ended)
-            self._held.discard((entry.stream, entry.id))
-
-        task.add_done_callback(done)
+                self._slots.start(self._answer(entry), entry.stream, entry.id)
 
     async def _answer(self, entry: Entry) -> None:
         try:
@@ -145,9 +134,17 @@ class HostWorker:
         if ask.entry.delivered > 1:
             why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
             return failed(bus_policy(ask.policy, event.type), why, event=event.id)
-        seconds = (ask.deadline - self._clock.now()) / 1000
         in_force = self._watcher.for_event(event)
         hooks = [hook for hook in in_force.blocking(event) if hook.on_host]
+        now = self._clock.now()
+        deadline = extended_ms(event, hooks, now, ask.deadline, ask.latest)
+        if deadline == ask.deadline:
+            return await self._run_hooks(ask, in_force, hooks, (deadline - now) / 1000)
+        async with self._slots.slow(self._links, ask.reply, (ask.deadline - now) / 1000):
+            return await self._run_hooks(ask, in_force, hooks, (deadline - now) / 1000)
+
+    async def _run_hooks(self, ask: Ask, in_force: HookSet, hooks: list[Hook], seconds: float) -> Verdict:
+        event = ask.event
         run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         await self._mark(event.id, event.parent, effects, "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,10 @@ from bus.ids import host_name
 from bus.keys import Keys
 from bus.runners import Outcome
 from bus.verdicts import Part, Policy, Verdict, bus_policy, fallback_decision, strictest
+from workers.clock import ServerClock
+
+_LEAST_SECONDS: Final = 2.0
+"""A host is asked for at least so long where slow hooks of the fleet have used the budget up."""
 
 
 class Placement:
@@ -37,20 +41,25 @@ class Placement:
         )  # fmt: skip
 
     async def elsewhere(
-        self, event: Event, hooks: Sequence[Hook], policy: Policy, deadline: int
+        self, event: Event, hooks: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock
     ) -> Elsewhere | None:  # fmt: skip
-        """How the part of `hooks` that is not ours to run is answered; None where there is none."""
+        """How the part of `hooks` that is not ours to run is answered; None where there is none.
+
+        It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
+        """
         if not await self.needs_host(event, hooks):
             return None
-        return partial(self._ask, [hook for hook in hooks if hook.on_host], policy, deadline)
+        return partial(self._ask, [hook for hook in hooks if hook.on_host], policy, deadline, latest, clock)
 
     async def _ask(
-        self, there: Sequence[Hook], policy: Policy, deadline: int, event: Event, seconds: float,
-        changes: Mapping[str, Any],
+        self, there: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock, event: Event,
+        seconds: float, changes: Mapping[str, Any],
     ) -> Verdict:  # fmt: skip
         try:
             alive = await self._hosts.alive(event.host)
-            said = await self._hosts.ask(event, changes, policy, deadline, seconds) if alive else None
+            if latest > deadline:  # `seconds` are all that may be had; without slow hooks there, the budget's
+                seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
+            said = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if alive else None
         except FleethookError:
             alive, said = True, None
         return said if said is not None else await _unanswered(event, there, policy, alive=alive)

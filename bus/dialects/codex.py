@@ -33,6 +33,8 @@ REMARKS: Final = (
     ),
 )
 """For the page of agents."""
+SHORT: Final = True
+"""It trusts a hook by its content, its timeout included: a longer one would have to be trusted anew."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context", "halt"),

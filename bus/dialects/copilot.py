@@ -45,6 +45,9 @@ _POST_TOOL: Final = msgspec.structs.replace(
 _FAILURE: Final = _can(EventType.TOOL_ERROR, "context", deny_else="context")
 _PROMPT: Final = _can(EventType.USER_PROMPT_SUBMIT)  # it drops what a hook of a settings file answers here
 
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "sessionStart": _can(EventType.SESSION_START, "context"),
     "sessionEnd": _can(EventType.SESSION_END),

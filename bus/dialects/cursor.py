@@ -52,6 +52,9 @@ def _own(name: str) -> str:
 _PRE: Final = EventType.TOOL_PRE_EXECUTE
 _POST: Final = EventType.TOOL_POST_EXECUTE
 
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "sessionStart": _can(EventType.SESSION_START, "context"),
     "sessionEnd": _can(EventType.SESSION_END),

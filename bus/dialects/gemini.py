@@ -33,6 +33,9 @@ def _can(type_: str, *answers: str) -> Capability:
     return family_can(type_, *answers, timeout=60.0, unit="ms")
 
 
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": _can(EventType.SESSION_START, "context"),
     "SessionEnd": _can(EventType.SESSION_END),

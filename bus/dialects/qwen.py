@@ -33,6 +33,9 @@ def _own(name: str) -> str:
     return native_type(NAME, name)
 
 
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context"),
     "InstructionsLoaded": can(_own("InstructionsLoaded")),

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from bus import entries
 from bus.dialects import find
 from bus.errors import ConfigError
-from bus.hookcommand import Setup, closed_events, hook_command, is_closed, timeout_of
+from bus.hookcommand import Setup, closed_events, granted_timeout, hook_command, is_closed
 from bus.installs import Call, never_events
 from bus.jsontext import read_text, rewrite, write_new
 
@@ -106,7 +106,7 @@ class JsonHooks:
 
     def _hook(self, event: str, setup: Setup) -> Hook:
         dialect = find(self.agent)
-        seconds = timeout_of(dialect.capabilities[event], setup.budget)
+        seconds = granted_timeout(self.agent, dialect.capabilities[event], setup.budget)
         timeout = math.ceil(seconds * (1000 if self.unit == "ms" else 1))
         closed = event in closed_events(dialect, setup)
         return Hook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)

@@ -20,6 +20,7 @@ from bus.hookcommand import (
     answer_events,
     chosen_events,
     deadline_ms,
+    granted_timeout,
     hook_command,
     is_closed,
     is_ours,
@@ -73,12 +74,30 @@ def test_agents_that_want_an_object_get_one_for_what_is_only_told(agent: str) ->
 def test_every_agent_waits_longer_than_its_hook_commands(agent: str, budget: float) -> None:
     """The deadline is the agent's timeout minus max(0.5 s, 10 %), and within the budget."""
     dialect = find(agent)
-    for line in answer_events(dialect, dialect.capabilities, budget=budget):
+    other, *lines = answer_events(dialect, dialect.capabilities, budget=budget)
+    assert (other.name, other.mode, other.fallback.exit_code) == ("*", "publish", 0)
+    for line in lines:
         given = timeout_of(dialect.capabilities[line.name], budget)
         assert line.deadline_ms == deadline_ms(given, budget)
         assert 0 < line.deadline_ms <= budget * 1000
         assert line.deadline_ms / 1000 <= given - max(0.5, given / 10)
         assert given <= dialect.capabilities[line.name].timeout
+        granted = granted_timeout(agent, dialect.capabilities[line.name], budget)
+        assert given <= granted
+        if line.patience_ms:  # a slower hook is waited for, and the agent still hears of it
+            assert line.mode == "request"
+            assert line.deadline_ms < line.patience_ms <= (granted - max(0.5, granted / 10)) * 1000
+        else:
+            assert deadline_ms(granted, granted) == line.deadline_ms or line.mode == "publish"
+
+
+def test_what_the_agents_grant_to_a_slow_hook() -> None:
+    """As much as each allows; Codex keeps what earlier versions wrote, since it trusts hooks by their content."""
+    gates = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse",
+             "qwen": "PreToolUse", "copilot": "preToolUse"}  # fmt: skip
+    granted = {agent: granted_timeout(agent, find(agent).capabilities[gate]) for agent, gate in gates.items()}
+    assert granted.pop("codex") == 30
+    assert set(granted.values()) == {600}
 
 
 @pytest.mark.req("B-08")

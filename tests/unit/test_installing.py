@@ -81,7 +81,7 @@ def test_a_fresh_install_and_its_undo_leave_no_trace(place: Place) -> None:
     assert set(place.settings()["hooks"]) == set(events_for("claude"))
     assert not {"MessageDisplay", "WorktreeCreate", "FileChanged"} & set(place.settings()["hooks"])
     assert place.settings()["hooks"]["Stop"] == [
-        {"hooks": [{"type": "command", "command": hook_command(_setup(), "claude", "Stop"), "timeout": 30}]}
+        {"hooks": [{"type": "command", "command": hook_command(_setup(), "claude", "Stop"), "timeout": 600}]}
     ]
     assert oct((place.state / MANIFEST).stat().st_mode & 0o777) == "0o600"
     _uninstall(place)
@@ -246,7 +246,7 @@ def test_the_settings_that_subscribe(place: Place) -> None:
     (group,) = hooks["PreToolUse"]
     assert group["matcher"] == "*"
     (handler,) = group["hooks"]
-    assert (handler["type"], handler["timeout"], handler["onFailure"]) == ("command", 30, "block")
+    assert (handler["type"], handler["timeout"], handler["onFailure"]) == ("command", 600, "block")
     assert "matcher" not in hooks["Stop"][0]
     assert hooks["SessionEnd"][0]["hooks"][0]["timeout"] == 2
     assert [event for event in hooks if "onFailure" in hooks[event][0]["hooks"][0]] == [

@@ -20,12 +20,12 @@ from bus.manifest import apply, undo
 GROUPED = '{"X": 1,\n "hooks": {"%s": [{"matcher": "a|b",  "hooks": [{"type": "command", "command": "mine"}]}]}}\n'
 FLAT = '{ "version": 1, "hooks": { "%s": [ {"command": "mine",  "timeout": 5} ] } }'
 JSON = {
-    "claude": (".claude/settings.json", GROUPED.replace('"X": 1', '"model": "opus"'), "timeout", 30),
+    "claude": (".claude/settings.json", GROUPED.replace('"X": 1', '"model": "opus"'), "timeout", 600),
     "codex": (".codex/hooks.json", GROUPED.replace('"X": 1', '"description": "mine"'), "timeout", 30),
-    "gemini": (".gemini/settings.json", "// a note\n" + GROUPED.replace('"X": 1', '"ui": {}'), "timeout", 30_000),
-    "qwen": (".qwen/settings.json", "/* a note */" + GROUPED.replace('"X": 1', '"ui": {}'), "timeout", 30_000),
-    "cursor": (".cursor/hooks.json", FLAT, "timeout", 30),
-    "copilot": (".copilot/hooks/fleethook.json", FLAT, "timeoutSec", 30),
+    "gemini": (".gemini/settings.json", "// a note\n" + GROUPED.replace('"X": 1', '"ui": {}'), "timeout", 600_000),
+    "qwen": (".qwen/settings.json", "/* a note */" + GROUPED.replace('"X": 1', '"ui": {}'), "timeout", 600_000),
+    "cursor": (".cursor/hooks.json", FLAT, "timeout", 600),
+    "copilot": (".copilot/hooks/fleethook.json", FLAT, "timeoutSec", 600),
     "windsurf": (".codeium/windsurf/hooks.json", FLAT, "", 0),
 }
 """The user's file of each agent, what somebody has in it, and the timeout that ours gets, in the agent's unit."""

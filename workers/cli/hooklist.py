@@ -53,10 +53,10 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
     packs = {} if whole else _packs()
     rows = [_row(hook, record_.runs) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
-    rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "--all lists them")
+    rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "-", "--all lists them")
              for (pack, layer), count in folded.items()]  # fmt: skip
     if rows:
-        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "LAST RUN", "FROM"), rows)
+        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "TIMEOUT", "LAST RUN", "FROM"), rows)
     else:
         fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
     fleet.say(f"in force: {here.version}")
@@ -115,7 +115,23 @@ def _record_of(fleet: Context) -> Record:
 def _row(hook: Hook, runs: Mapping[str, Run]) -> tuple[object, ...]:
     run = runs.get(hook.id)
     last = f"{_moment(run.ms)} {run.what}" if run is not None else "-"
-    return (hook.id, _layer(hook), _on(hook), _kind(hook), _waits(hook), last, short_origin(hook.origin))
+    return (
+        hook.id,
+        _layer(hook),
+        _on(hook),
+        _kind(hook),
+        _waits(hook),
+        _timeout(hook),
+        last,
+        short_origin(hook.origin),
+    )
+
+
+def _timeout(hook: Hook) -> str:
+    """What it gets at most where its agent grants as much; rules have a bound of their own."""
+    from bus.requests import MOST_BUDGET_MS
+
+    return "-" if hook.kind == "rule" else f"{min(hook.timeout, MOST_BUDGET_MS / 1000):g} s"
 
 
 def _layer(hook: Hook) -> str:

@@ -15,7 +15,7 @@ from bus.config.settings import Settings
 from bus.dialects import find as find_dialect
 from bus.directories import Directories
 from bus.errors import ConfigError, Unreachable
-from bus.hookcommand import deadline_ms, timeout_of
+from bus.hookcommand import deadline_ms, patience_ms, timeout_of
 from bus.installing import other_readers, troubles
 from bus.installs import NAMES, Program, Trouble, evidence, find
 from workers.connecting import SHIM_URL, Installed, answers_for, installed, plan, state_of, where_is
@@ -136,7 +136,10 @@ def _timeouts(one: Installed, settings: Settings) -> Iterator[Check]:
     dialect, short = find_dialect(one.agent), []
     for event, seconds in one.seconds.items():
         can = dialect.capabilities.get(event)
-        if can is not None and seconds * 1000 <= deadline_ms(timeout_of(can, settings.budget), settings.budget):
+        if can is None:
+            continue
+        deadline = deadline_ms(timeout_of(can, settings.budget), settings.budget)
+        if seconds * 1000 <= max(deadline, patience_ms(dialect, can, settings.budget)):
             given = round(seconds * (1000 if can.unit == "ms" else 1))
             unit = "milliseconds" if can.unit == "ms" else "seconds"
             short.append(f"{event} {given} (it counts {unit})")

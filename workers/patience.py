@@ -1,0 +1,99 @@
+"""Hooks that may take longer than the time within which an agent wants its answer: who waits is told that they run.
+
+The agent's side waits for its deadline, looks at the note beside its reply key, and waits on while that is there
+(`bus/shim/slow.py`). The note is written only when the hooks have run for a while, so quick ones cost nothing more; it
+ends by itself soon after the process that writes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from bus.chain import needed_seconds
+from bus.connections import Links
+from bus.errors import FleethookError
+from bus.events import Event
+from bus.hooks import Hook
+from bus.keys import NOTE_MS, note_key
+
+log = logging.getLogger("fleethook.patience")
+
+MOST_SLOW: Final = 64
+"""Slow hooks of one process beside its slots; those over it take a slot each."""
+
+_FIRST_SECONDS: Final = 1.0
+_EVERY_SECONDS: Final = 1.0
+_SPARE: Final = 1.15
+"""Of a hook's time some is kept for ending it and for its answer; it gets that back here."""
+
+
+def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, latest: int) -> int:
+    """The deadline of a request whose hooks declare more than its budget: as they need, at most `latest`.
+
+    Milliseconds by the server's clock; `deadline` itself where they need no more.
+    """
+    if latest <= deadline:
+        return deadline
+    needed = now + int(needed_seconds(event, hooks) * _SPARE * 1000)
+    return min(latest, needed) if needed > deadline else deadline
+
+
+class Slots:
+    """The tasks of a process that run hooks: `count` at once, and slow ones beside them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.held: set[tuple[str, str]] = set()
+        """Stream and id of the entries that they are about."""
+        self._slow: set[asyncio.Task[None]] = set()
+
+    @property
+    def free(self) -> int:
+        """How many more may begin."""
+        return self._count - len(self.tasks) + len(self._slow)
+
+    def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str) -> None:
+        """Begin one, about this entry."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        self.held.add((stream, entry))
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self.tasks.discard(ended)
+            self._slow.discard(ended)
+            self.held.discard((stream, entry))
+
+        task.add_done_callback(done)
+
+    @asynccontextmanager
+    async def slow(self, links: Links, reply: str, left: float) -> AsyncIterator[None]:
+        """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
+
+        `left` are the seconds until somebody looks for it.
+        """
+        task = asyncio.current_task()
+        note = asyncio.create_task(self._keep_note(links, note_key(reply), left, task))
+        try:
+            yield
+        finally:
+            note.cancel()
+            await asyncio.wait([note])
+
+    async def _keep_note(self, links: Links, note: str, left: float, task: asyncio.Task[Any] | None) -> None:
+        await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
+        if task in self.tasks and len(self._slow) < MOST_SLOW:
+            self._slow.add(task)
+        while True:
+            try:
+                with links.link() as link:
+                    (known,) = await link.exchange([("PEXPIRE", note, NOTE_MS)])
+                    if known != 1:
+                        await link.exchange([("RPUSH", note, "1"), ("PEXPIRE", note, NOTE_MS)])
+            except FleethookError as error:
+                log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
+            await asyncio.sleep(_EVERY_SECONDS)
