@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from time import monotonic
@@ -192,16 +193,46 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
 def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
     """Which of the raw names of a line (`bus.shell.raw`) is a program that `match` looks for; empty where none is.
 
-    Where it looks for what runs a program's output, the line has to name both.
+    Where it looks for what runs a program's output, the line has to name both; where it asks for a subcommand, an
+    argument or a text, some word of those has to be there too: `git` alone says little.
     """
+    hinted = _hint_check(match)
     if match.program:
         exact = _exact(match.program)
         globs = tuple(compile_text_glob(name) for name in match.program if name not in exact)
-        return lambda names: min(
-            exact.intersection(names) or [name for name in names for fits in globs if fits(name)], default=""
+        return lambda names: (
+            min(exact.intersection(names) or [name for name in names for fits in globs if fits(name)], default="")
+            if hinted(names)
+            else ""
         )
     sources = frozenset(match.code_from)
     return lambda names: min(sources.intersection(names), default="") if any(runs_code(name) for name in names) else ""
+
+
+_LITERAL: Final = re.compile(r"(?<![\\(?])[A-Za-z][A-Za-z_]{2,}")
+
+
+def _hint_check(match: CommandMatch) -> Callable[[frozenset[str]], bool]:
+    """Whether raw names hold a word of what `match` asks for beside the program; always so where it asks for nothing."""
+    checks: list[Callable[[frozenset[str]], bool]] = []
+    if match.subcommand:
+        wanted = tuple(tuple(_alternatives(word) for word in one.lower().split()) for one in match.subcommand)
+        checks.append(lambda names: any(all(any(map(fits, names)) for fits in one) for one in wanted))
+    if match.args and not any(sign in one for one in match.args for sign in "*?[:+./"):
+        args = frozenset(one.lower() for one in match.args)
+        checks.append(lambda names: not args.isdisjoint(names))
+    if match.line or match.text:
+        given = (word.lower() for one in (*match.line, *match.text) for word in _LITERAL.findall(one))
+        words = tuple(dict.fromkeys(word for word in given if word not in match.program))
+        if words:
+            checks.append(lambda names: any(word in name for name in names for word in words))
+    if match.destroys:
+        checks.append(lambda names: not names.isdisjoint(("drop", "truncate", "delete", "update")))
+    if match.piped_from:
+        checks.append(lambda names: not names.isdisjoint(match.piped_from))
+    if match.loses and not checks:
+        return lambda _names: False  # what it would lose cannot be asked of names
+    return lambda names: all(check(names) for check in checks)
 
 
 def _exact(names: tuple[str, ...]) -> frozenset[str]:
