@@ -101,6 +101,7 @@ class _Forge:
         """`FORGE_*` by the event's kind, and the short names (F-07, F-08)."""
         found = {
             "FORGE_EVENT": event.type, "EVENT_TYPE": event.type, "FORGE_SESSION_ID": event.session,
+            "FORGE_TIMESTAMP": str(_timestamp(event)),
             "FORGE_WORKING_DIR": self.directory(hook, event) or event.cwd,
         }  # fmt: skip
         if event.tool:
@@ -167,9 +168,17 @@ def event_fields(event: Event) -> dict[str, Any]:
             "source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw,
         }  # fmt: skip
     return {
-        "type": kind, "timestamp": event.time / 1000 if event.time else time.time(), "data": data, "tool_name": tool,
+        "type": kind, "timestamp": _timestamp(event), "data": data, "tool_name": tool,
         "session_id": event.session or None,
     }  # fmt: skip
+
+
+def _timestamp(event: Event) -> float:
+    """When it happened, in seconds: as Forge itself says (F-02), else when the bus took it."""
+    own = event.data.get("timestamp") if event.source == NAME else None
+    if isinstance(own, int | float) and not isinstance(own, bool):
+        return float(own)
+    return event.time / 1000 if event.time else time.time()
 
 
 def _result(event: Event) -> str:
@@ -235,7 +244,15 @@ def _changed_input(hook: Hook, event: Event, stdout: bytes) -> tuple[dict[str, A
     return changed or None, note
 
 
-def _read(document: Document, path: Path, layer: Layer) -> HookFile:
+def read_entries(path: Path, layer: Layer) -> tuple[HookFile, list[tuple[Plain, Hook | None]]]:
+    """What `read` gives, and each entry of the file as it is written, with its hook; None for an entry with a mistake."""
+    entries: list[tuple[Plain, Hook | None]] = []
+    return _read(load(path), path, layer, entries), entries
+
+
+def _read(
+    document: Document, path: Path, layer: Layer, pairs: list[tuple[Plain, Hook | None]] | None = None
+) -> HookFile:
     value = document.value
     file = reading.Reading(document, layer)
     entries: list[Plain] = []
@@ -256,6 +273,8 @@ def _read(document: Document, path: Path, layer: Layer) -> HookFile:
         hook = _hook(file, (*base, number), raw, root)
         if hook is not None:
             file.hooks.append(hook)
+        if pairs is not None:
+            pairs.append((raw, hook))
     return file.done()
 
 

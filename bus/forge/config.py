@@ -6,11 +6,12 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bus.dialects.forge import NAME
-from bus.dialects.hooking import find_hooks
+from bus.config.documents import load
+from bus.dialects.forge_hooks import read_entries
 from bus.dialects.locations import forge_global_files, forge_project_files, forge_project_root
 from bus.errors import ConfigError
 from bus.forge.registry import Hook
@@ -46,8 +47,10 @@ class HookConfig:
 
     @classmethod
     def save_project(cls, project_root: str | os.PathLike[str], hooks: Sequence[Hook]) -> None:
-        """Make these the hooks of a project; raises OSError."""
-        _save(forge_project_files(Path(project_root)), hooks)
+        """Make these the hooks of a project, in the files that `load_project` reads; raises OSError."""
+        found = forge_project_files(forge_project_root(Path(project_root)))
+        there = any(path.is_file() for path in found)
+        _save(found if there else forge_project_files(Path(project_root)), hooks)
 
     @classmethod
     def get_default_hooks(cls) -> list[Hook]:
@@ -61,7 +64,7 @@ def _load(paths: Sequence[Path]) -> list[Hook]:
         if not path.is_file():
             continue
         try:
-            file = find_hooks(NAME).read(path, "user")
+            file, entries = read_entries(path, "user")
         except (ConfigError, OSError) as error:
             log.warning("no hook of %s is loaded: %s", path, error)
             continue
@@ -69,27 +72,36 @@ def _load(paths: Sequence[Path]) -> list[Hook]:
             log.warning("a hook is skipped: %s", problem)
         for warning in file.warnings:
             log.warning("%s", warning)
-        hooks += (
-            Hook(
-                event_pattern=",".join(one.on), command=one.command, timeout=one.timeout,
-                working_dir=one.working_dir or None, env=dict(one.env), enabled=one.enabled, description=one.description,
-            )
-            for one in file.hooks
-        )  # fmt: skip
+        for raw, known in entries:
+            if known is not None and isinstance(raw, dict):
+                hooks.append(replace(Hook.from_dict(raw), file=str(path)))
     return hooks
 
 
 def _save(paths: Sequence[Path], hooks: Sequence[Hook]) -> None:
-    """Write to the file that Forge has now, the last one where it has several or none; the first then holds none."""
+    """Write each hook to the file that it came from, and a new one to the file that Forge has now.
+
+    That is the last one where it has several or none. Where hooks were put in an order that no two files can have, all of
+    them go there.
+    """
     there = [path for path in paths if path.is_file()]
     target = there[-1] if there else paths[-1]
-    for path in (*[path for path in there if path != target], target):
-        kept = list(hooks) if path == target else []
-        _write(path, {"hooks": [hook.to_dict() for hook in kept]})
+    files = [*(path for path in there if path != target), target]
+    places = [next((n for n, path in enumerate(files) if str(path) == hook.file), len(files) - 1) for hook in hooks]
+    if places != sorted(places):
+        places = [len(files) - 1] * len(hooks)
+    for number, path in enumerate(files):
+        _write(path, [hook for hook, place in zip(hooks, places, strict=True) if place == number])
 
 
-def _write(path: Path, said: dict[str, Any]) -> None:
-    """Whole or not at all."""
+def _write(path: Path, hooks: Sequence[Hook]) -> None:
+    """Whole or not at all; what else is in the file stays, its entries with a mistake where they were."""
+    document, entries = _as_it_is(path)
+    listed: list[Any] = [hook.to_dict() for hook in hooks]
+    for number, (raw, known) in enumerate(entries):
+        if known is None:
+            listed.insert(number, raw)
+    said = listed if isinstance(document, list) else {**document, "hooks": listed}
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -97,3 +109,17 @@ def _write(path: Path, said: dict[str, Any]) -> None:
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def _as_it_is(path: Path) -> tuple[dict[str, Any] | list[Any], Sequence[tuple[Any, object | None]]]:
+    """A file's own value, and its entries with their hooks; an empty one where there is none that can be read."""
+    if not path.is_file():
+        return {}, ()
+    try:
+        value, entries = load(path).value, read_entries(path, "user")[1]
+    except (ConfigError, OSError) as error:
+        kept = path.with_name(f"{path.name}.unreadable")
+        path.replace(kept)
+        log.warning("%s could not be read (%s), so it is kept as %s", path, error, kept)
+        return {}, ()
+    return (value if isinstance(value, dict | list) else {}), entries

@@ -115,7 +115,7 @@ class HookExecutor:
 
     async def _execute_hook(self, hook: Hook, event: HookEvent, *, parent: str = "") -> HookResult:
         folder = _folder(self.working_dir, hook)
-        seconds = hook.timeout if hook.timeout and hook.timeout > 0 else self.default_timeout
+        seconds = self.default_timeout if hook.own_timeout is None else hook.own_timeout
         said = event.to_env()
         short = {"EVENT_TYPE": "FORGE_EVENT", "TOOL_NAME": "FORGE_TOOL_NAME", "TOOL_ARGS": "FORGE_TOOL_ARGS"}
         env, _ = fit_env({

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import lru_cache, wraps
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from bus.dialects.forge import NAME
 from bus.errors import ConfigError, PatternError
@@ -20,21 +20,38 @@ from bus.tools import canonical_tool
 log = logging.getLogger("fleethook.forge")
 
 
+class _NotGiven(float):
+    """A timeout that nobody gave: it reads as the usual one, and an executor's `default_timeout` takes its place."""
+
+
+USUAL_TIMEOUT: Final = _NotGiven(DEFAULT_TIMEOUT)
+
+
 @dataclass
 class Hook:
     """A shell command and the events that it is for; `timeout` in seconds, fractions allowed (F-03)."""
 
     event_pattern: str
     command: str
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float = USUAL_TIMEOUT
     working_dir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     enabled: bool = True
     description: str = ""
+    others: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The other keys of its entry in a hooks.json, which come back when it is saved."""
+    file: str = field(default="", repr=False, compare=False)
+    """The hooks.json that it was loaded from; it is saved there again."""
 
     def __post_init__(self) -> None:
         """None, which Forge takes for an empty environment, is one."""
         self.env = dict(self.env or {})
+
+    @property
+    def own_timeout(self) -> float | None:
+        """Its timeout in seconds where it has one of its own."""
+        given = not isinstance(self.timeout, _NotGiven) and self.timeout and self.timeout > 0
+        return self.timeout if given else None
 
     def matches(self, event: HookEvent) -> bool:
         """Whether its pattern fits, enabled or not (F-04); a pattern that is none fits nothing."""
@@ -47,10 +64,10 @@ class Hook:
         """Its entry in a hooks.json, without what is as it would be anyway."""
         entry: dict[str, Any] = {"event": self.event_pattern, "command": self.command}
         rest: dict[str, tuple[object, object]] = {
-            "timeout": (self.timeout, DEFAULT_TIMEOUT), "working_dir": (self.working_dir, None), "env": (self.env, {}),
+            "timeout": (self.own_timeout, None), "working_dir": (self.working_dir, None), "env": (self.env, {}),
             "enabled": (self.enabled, True), "description": (self.description, ""),
         }  # fmt: skip
-        return entry | {name: value for name, (value, usual) in rest.items() if value != usual}
+        return entry | self.others | {name: value for name, (value, usual) in rest.items() if value != usual}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -58,14 +75,40 @@ class Hook:
         for name in ("event", "command"):
             if not isinstance(data.get(name), str):
                 raise ConfigError(f"a hook of Forge needs {name!r}, a text", path=name)
-        timeout = data.get("timeout", DEFAULT_TIMEOUT)
+        timeout = USUAL_TIMEOUT if data.get("timeout") is None else data["timeout"]
         if not isinstance(timeout, int | float) or isinstance(timeout, bool):
             raise ConfigError("the timeout of a hook is a number of seconds", path="timeout")
-        return cls(
-            event_pattern=data["event"], command=data["command"], timeout=float(timeout),
+        made = cls(
+            event_pattern=data["event"], command=data["command"],
+            timeout=timeout if timeout is USUAL_TIMEOUT else float(timeout),
             working_dir=data.get("working_dir"), env=data.get("env") or {}, enabled=data.get("enabled", True),
             description=data.get("description") or "",
         )  # fmt: skip
+        written = made.to_dict()
+        made.others = {name: value for name, value in data.items() if name not in written}
+        return made
+
+
+class _Live(list[Hook]):
+    """A list that knows whether it was changed since it was last indexed."""
+
+    changed = False
+
+
+def _noting(name: str) -> Callable[..., Any]:
+    method = getattr(list, name)
+
+    @wraps(method)
+    def note(self: _Live, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the list's own signature
+        self.changed = True
+        return method(self, *args, **more)
+
+    return note
+
+
+for _name in ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "__setitem__", "__delitem__",
+              "__iadd__", "__imul__"):  # fmt: skip
+    setattr(_Live, _name, _noting(_name))
 
 
 class _Entry(NamedTuple):
@@ -84,7 +127,7 @@ class HookRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._hooks: list[Hook] = []
+        self._hooks = _Live()
         self._index: Index[_Entry] = Index()
 
     @classmethod
@@ -103,14 +146,15 @@ class HookRegistry:
 
     @property
     def hooks(self) -> list[Hook]:
-        """All of them, in order."""
-        with self._lock:
-            return list(self._hooks)
+        """All of them, in order: the list itself, whose changes count at the next event."""
+        return self._hooks
 
     def register(self, hook: Hook) -> None:
         """Put in a hook, after all others, in constant time; one whose pattern is none is kept, warned of and never run."""
         with self._lock:
+            changed = self._hooks.changed
             self._hooks.append(hook)
+            self._hooks.changed = changed
             self._add(hook)
 
     def load_hooks(self, hooks: Iterable[Hook]) -> None:
@@ -124,21 +168,23 @@ class HookRegistry:
             left = [hook for hook in self._hooks if hook.event_pattern != event_pattern]
             found = len(left) < len(self._hooks)
             if found:
-                self._hooks, self._index = left, Index()
-                for hook in left:
-                    self._add(hook)
+                self._hooks[:] = left
             return found
 
     def get_hooks(self, event: HookEvent) -> list[Hook]:
         """The enabled hooks that fit, in the order of their registration."""
         with self._lock:
+            if self._hooks.changed:
+                self._hooks.changed, self._index = False, Index()
+                for hook in self._hooks:
+                    self._add(hook)
             found = self._index.find(_key(event))
         return [entry.hook for entry in found if entry.hook is not None and entry.hook.enabled]
 
     def clear(self) -> None:
         """Take out all of them."""
         with self._lock:
-            self._hooks, self._index = [], Index()
+            self._hooks.clear()
 
     def __len__(self) -> int:
         """How many there are."""
@@ -146,7 +192,7 @@ class HookRegistry:
 
     def __iter__(self) -> Iterator[Hook]:
         """All of them, in order."""
-        return iter(self.hooks)
+        return iter(list(self._hooks))
 
     def _add(self, hook: Hook) -> None:
         try:

@@ -16,7 +16,7 @@ from bus.processes import Finished, run_process
 from bus.runners import Outcome
 from bus.runners.calls import one_by_one
 from bus.runners.pins import ScriptChanged, check_pins
-from bus.runners.results import hook_name
+from bus.runners.results import hook_name, log_ending
 
 GRACE: Final = 0.25
 """Seconds from SIGTERM to SIGKILL where somebody waits for the verdict; in the background it is `run_process`'s own."""
@@ -49,10 +49,12 @@ async def run_command(hook: Hook, event: Event, seconds: float, *, grace: float 
     """
     check_pins(hook)
     dialect = find_hooks(hook.dialect)
-    return await run_process(
+    done = await run_process(
         argv(hook), stdin=dialect.stdin(hook, event), env=command_env(hook, event),
         cwd=_directory(hook, event), seconds=seconds, grace=grace, one_stream=dialect.one_stream,
     )  # fmt: skip
+    log_ending(hook, event, done, seconds)
+    return done
 
 
 def argv(hook: Hook) -> str | list[str]:

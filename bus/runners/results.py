@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from typing import Final
 
+from bus.events import Event
 from bus.hooks import Hook
 from bus.processes import Finished
 from bus.redaction import redact_text
+
+log = logging.getLogger("fleethook.hooks")
+
+LOGGED: Final = 2048
+"""Characters of the end of stderr that the log gets."""
+
+_UNPRINTABLE: Final = dict.fromkeys([*range(32), *range(127, 160)])
 
 SHOWN: Final = 4096
 """Characters of the end of the output that a trace keeps."""
@@ -32,6 +41,17 @@ def failure(hook: Hook, done: Finished, seconds: float) -> str:
         return ""
     last = redact_text(plain(done.stdout if done.one_stream else done.stderr)).strip().rsplit("\n", 1)[-1][:300]
     return f"{hook_name(hook)} {what}" + (f" ({last})" if last else "")
+
+
+def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None:
+    """Put a run that failed, or that wrote to stderr, into the log: hook, event, ending and the end of its stderr."""
+    wrong = failure(hook, done, seconds)
+    said = redact_text(plain(done.stdout if done.one_stream and wrong else done.stderr))[-LOGGED:]
+    if not wrong and not said.strip():
+        return
+    text = " | ".join(line for line in (part.translate(_UNPRINTABLE).strip() for part in said.splitlines()) if line)
+    what = wrong or f"{hook_name(hook)} ended well"
+    log.warning("%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
 
 
 def output(done: Finished) -> str:

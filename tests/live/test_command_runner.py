@@ -161,3 +161,25 @@ def test_no_secret_of_the_worker_in_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "hunter2")
     assert "hunter2" not in str(command_env(hook("true"), EVENT))
     assert command_env(hook("true", env_pass=("OPENAI_API_KEY",)), EVENT)["OPENAI_API_KEY"] == "hunter2"
+
+
+@pytest.mark.req("F-06", "F-11", "P-10", "I-03")
+async def test_a_failure_and_its_stderr_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(command: str, dialect: str = "fleethook") -> Hook:
+        return Hook(id="noisy", on=("*",), command=command, dialect=dialect, origin="hooks.yaml:3")
+
+    event = Event(type="tool:post_execute", id="e0123", source="generic", tool="bash")
+    await CommandRunner().run(hook("printf 'one\\n\\033[31mtwo TOKEN=hunter2-secret' >&2; exit 3"), event, 10.0)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "hook 'noisy' (hooks.yaml:3) failed: exit 3" in record.getMessage()
+    assert record.getMessage().endswith("at event e0123; stderr: one | [31mtwo TOKEN=[redacted]")
+    caplog.clear()
+    await CommandRunner().run(hook("echo beware >&2"), event, 10.0)
+    assert caplog.messages == ["hook 'noisy' (hooks.yaml:3) ended well at event e0123; stderr: beware"]
+    caplog.clear()
+    await CommandRunner().run(hook("echo fine"), event, 10.0)
+    assert caplog.messages == []
+    await CommandRunner().run(hook("echo no; exit 1", "pigo"), event, 10.0)
+    assert "failed: exit 1" in caplog.text
+    assert "stderr: no" in caplog.text

@@ -13,7 +13,7 @@ from bus import Bus
 from bus.codec import decode_body
 from bus.connections import Links
 from bus.events import Event
-from bus.forge import Hook, HookBlockedError, HookEvent, HookExecutor, HookRegistry, HookResult, fire_event
+from bus.forge import Hook, HookBlockedError, HookConfig, HookEvent, HookExecutor, HookRegistry, HookResult, fire_event
 from bus.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
@@ -184,3 +184,18 @@ async def test_without_a_bus_the_policy_answers_and_own_hooks_run(
         (own,) = await executor.execute_hooks(HookEvent.session_end("s1"))
         assert own.success
         assert "could not be recorded" in caplog.text
+
+
+@pytest.mark.req("F-06")
+async def test_the_executors_default_timeout_is_for_hooks_without_their_own(tmp_path: Path) -> None:
+    path = tmp_path / ".forge/hooks.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"hooks": [{"event": "*", "command": "sleep 600"}]}))
+    made = HookRegistry()
+    made.load_hooks([*HookConfig.load_project(tmp_path), Hook("*", "sleep 600"), Hook("*", "true", timeout=10.0)])
+    results = await HookExecutor(made, default_timeout=0.05).execute_hooks(
+        HookEvent.tool_pre_execute("bash", {}), stop_on_failure=False
+    )
+    assert [one.timed_out for one in results] == [True, True, False]
+    assert results[0].error == "Hook timed out after 0.05s"
+    assert (Hook("*", "x").timeout, Hook("*", "x")) == (10.0, Hook("*", "x", 10.0))

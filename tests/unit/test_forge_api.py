@@ -295,3 +295,66 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path, monkeypatch: pytest.Mon
     HookConfig.save_project(project, hooks[:1])
     assert HookConfig.load_project(project) == hooks[:1], "also where Forge has two files"
     assert HookConfig.load_global() == hooks
+
+
+@pytest.mark.req("F-13", "F-03")
+def test_saving_what_was_loaded_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "p"
+    first = {
+        "hooks": [{"event": "session:start", "command": "one", "enabled": True, "timeout": 10}],
+        "version": 1,
+        "x": [1],
+    }
+    second = [
+        {
+            "event": "tool:*:write, session:end",
+            "command": "two",
+            "can_block": False,
+            "env_pass": ["A"],
+            "own": {"b": 1},
+        },
+        {"event": "tool:pre_exekute", "command": "bad"},
+        {"command": "no event"},
+        {"event": "*", "command": "off", "enabled": False, "timeout": 2, "stop_on_failure": True},
+    ]
+    files = {".src/forge/hooks.json": first, ".forge/hooks.json": second}
+    for name, content in files.items():
+        (project / name).parent.mkdir(parents=True)
+        (project / name).write_text(json.dumps(content), encoding="utf-8")
+    (project / "deep").mkdir()
+    for root in (project, project / "deep"):
+        HookConfig.save_project(root, HookConfig.load_project(root))
+        assert {name: json.loads((project / name).read_text()) for name in files} == files
+    loaded = HookConfig.load_project(project)
+    loaded[2].enabled, loaded[2].timeout = True, 3.0
+    HookConfig.save_project(project, [*loaded, Hook("user:interrupt", "new")])
+    (off, new) = json.loads((project / ".forge/hooks.json").read_text())[3:]
+    assert off == {"event": "*", "command": "off", "timeout": 3.0, "stop_on_failure": True}
+    assert new == {"event": "user:interrupt", "command": "new"}
+
+
+@pytest.mark.req("F-13")
+def test_a_file_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / ".forge/hooks.json"
+    path.parent.mkdir()
+    path.write_text("{half")
+    HookConfig.save_project(tmp_path, [Hook("*", "new")])
+    assert HookConfig.load_project(tmp_path) == [Hook("*", "new")]
+    assert path.with_name("hooks.json.unreadable").read_text() == "{half"
+
+
+@pytest.mark.req("F-05")
+def test_the_list_of_hooks_is_live() -> None:
+    made = HookRegistry()
+    first, second = Hook("tool:pre_execute", "1"), Hook("*", "2")
+    made.register(first)
+    assert made.hooks is made.hooks
+    made.hooks.append(second)
+    assert made.get_hooks(BASH) == [first, second]
+    made.hooks.reverse()
+    assert made.get_hooks(BASH) == [second, first]
+    made.hooks[0] = Hook("session:end", "3")
+    assert made.get_hooks(BASH) == [first]
+    del made.hooks[:]
+    assert (made.get_hooks(BASH), len(made)) == ([], 0)

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.config.contents import HookFile, from_document, to_document
+from bus.dialects import find
 from bus.dialects.forge_hooks import event_fields
 from bus.dialects.hooking import find_hooks
 from bus.dialects.locations import forge_files, forge_global_files, forge_project_files, forge_project_root
@@ -91,7 +93,7 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
     assert given.pop("TOOL_ARGS") == given.pop("FORGE_TOOL_ARGS")
     assert given == {
         "FORGE_EVENT": "tool:pre_execute", "EVENT_TYPE": "tool:pre_execute", "FORGE_SESSION_ID": "s1",
-        "FORGE_WORKING_DIR": "/p", "FORGE_TOOL_NAME": "bash", "TOOL_NAME": "bash",
+        "FORGE_TIMESTAMP": "1763000000.5", "FORGE_WORKING_DIR": "/p", "FORGE_TOOL_NAME": "bash", "TOOL_NAME": "bash",
     }  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
 )
 def test_what_the_other_kinds_of_events_add(tmp_path: Path, event: Event, expected: dict[str, str]) -> None:
     given = FORGE.variables(one(tmp_path), event)
-    common = {"FORGE_EVENT", "EVENT_TYPE", "FORGE_SESSION_ID", "FORGE_WORKING_DIR"}
+    common = {"FORGE_EVENT", "EVENT_TYPE", "FORGE_SESSION_ID", "FORGE_WORKING_DIR", "FORGE_TIMESTAMP"}
     tool = {"FORGE_TOOL_NAME", "TOOL_NAME", "FORGE_TOOL_ARGS", "TOOL_ARGS"}
     assert {name: value for name, value in given.items() if name not in common | tool} == expected
     assert bool(tool & set(given)) == bool(event.tool)
@@ -423,3 +425,13 @@ def test_the_directory_of_a_global_hook_is_the_root_of_each_event(tmp_path: Path
         hook = one(tmp_path / "global", **entry)
         assert FORGE.variables(hook, event)["FORGE_WORKING_DIR"] == str(tmp_path / directory)
     assert FORGE.variables(one(tmp_path / "global"), Event(type="session:start"))["FORGE_WORKING_DIR"] == ""
+
+
+@pytest.mark.req("F-02")
+def test_an_event_of_forge_keeps_the_time_that_it_says(tmp_path: Path) -> None:
+    sent = {"type": "tool:pre_execute", "timestamp": 1795311862.25, "data": {"tool_args": {}}, "tool_name": "bash"}
+    event = msgspec.structs.replace(find("forge").read("", json.dumps(sent).encode()), time=1_800_000_000_000)
+    assert FORGE.variables(one(tmp_path), event)["FORGE_TIMESTAMP"] == "1795311862.25"
+    assert json.loads(FORGE.stdin(one(tmp_path), event))["timestamp"] == 1795311862.25
+    other = Event(type="tool:pre_execute", source="claude", time=1_800_000_000_500)
+    assert FORGE.variables(one(tmp_path), other)["FORGE_TIMESTAMP"] == "1800000000.5"
