@@ -42,10 +42,11 @@ test-agents: $(VENV)/.dev
 
 # The lines of the held-out part stay unread: no rule is written with them (tests/corpora/README.md).
 guards: $(VENV)/.run
-	@echo "development"
-	@$(BIN)/fleethook guards test $(foreach file,$(wildcard tests/corpora/development/*.jsonl),--corpus $(file))
-	@echo "held-out"
-	@$(BIN)/fleethook guards test --figures $(foreach file,$(wildcard tests/corpora/held-out/*.jsonl),--corpus $(file))
+	@for part in development fleethook-itself held-out; do \
+	  echo "$$part"; lines=; [ $$part != held-out ] || lines=--figures; \
+	  set --; for file in tests/corpora/$$part/*.jsonl; do set -- "$$@" --corpus "$$file"; done; \
+	  $(BIN)/fleethook guards test $$lines "$$@" || exit; \
+	done
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

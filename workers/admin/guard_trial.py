@@ -11,6 +11,7 @@ from bus.config.contents import HookFile
 from bus.config.format import GuardSettings
 from bus.guards.corpus import Judged, Line
 from bus.inforce import HookSet, Layered
+from bus.matching.rules import check_rule
 from bus.runners.rule import RuleRunner
 
 _BUDGET_SECONDS = 10.0
@@ -21,6 +22,9 @@ def judge_lines(lines: Sequence[Line], packs: Sequence[str]) -> list[Judged]:
     """What the rules of these packs say to each line, all of them switched on as if they were published."""
     guards = {name: GuardSettings() for name in packs}
     hooks = HookSet([Layered("fleet", "1", HookFile(guards=guards))])
+    for hook in hooks.hooks.values():
+        if hook.rule is not None:
+            check_rule(hook.rule)  # compiled now, as an evaluator has them after its first minute
     return asyncio.run(_judge(lines, hooks))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,7 @@ def test(
     """
     from bus.guards import load_pack, packs
     from bus.guards.corpus import figures
+    from workers.admin.guard_trial import judge_lines
 
     names = [load_pack(name).name for name in chosen] or list(packs())
     if not files:
@@ -52,8 +52,8 @@ def test(
     if host and here:
         raise click.UsageError("--here is a host already: leave --host out")
     lines, problems = _read(files, host, here)
-    judged, seconds = _judge(lines, names)
-    report = _report(judged, problems, seconds, names)
+    judged = judge_lines(lines, names)
+    report = _report(judged, problems, names)
     if fleet.json:
         if figures_only:
             report = {key: value for key, value in report.items() if not isinstance(value, list)}
@@ -105,19 +105,10 @@ def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[Line], lis
     return lines, problems
 
 
-def _judge(lines: list[Line], names: Sequence[str]) -> tuple[list[Judged], float]:
-    from workers.admin.guard_trial import judge_lines
-
-    begin = time.perf_counter()
-    judged = judge_lines(lines, names)
-    return judged, time.perf_counter() - begin
-
-
-def _report(
-    judged: Sequence[Judged], problems: Sequence[ConfigError], seconds: float, names: Sequence[str]
-) -> dict[str, Any]:
+def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Sequence[str]) -> dict[str, Any]:
     from bus.guards.corpus import figures, figures_by_group
 
+    seconds = sum(one.seconds for one in judged)
     found: dict[str, list[dict[str, Any]]] = {"missed": [], "false alarm": [], "other decision": []}
     for one in judged:
         if one.finding:
