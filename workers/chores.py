@@ -9,6 +9,7 @@ from bus.config.settings import Settings
 from bus.connections import Links
 from bus.keys import SENT_MS, Keys
 from bus.streams import call, checked, server_now
+from workers.bounds import bound_dead_letters, bound_deliveries
 from workers.deadletters import sweep
 
 log = logging.getLogger("fleethook.chores")
@@ -26,8 +27,10 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
     now = await server_now(links)
     done = {
         "events": await trim_events(links, keys, now, settings),
-        "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000)),
-        "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000)),
+        "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000))
+        + await bound_dead_letters(links, keys, settings),
+        "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000))
+        + await bound_deliveries(links, keys, settings),
     }
     with links.link() as link:
         (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])

@@ -21,6 +21,7 @@ from bus.inforce import Watcher
 from bus.keys import HEARTBEAT_MS, Keys
 from bus.requests import read_event, read_request
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
+from workers.bounds import Relief
 from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
 from workers.carrier import TURN_SECONDS, gather
@@ -90,6 +91,7 @@ class Dispatcher:
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
         self._hosts = Hosts(links, keys)
         self._repairs = Repairs(links, keys, self.name)
+        self._relief = Relief(links, keys)
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
@@ -102,13 +104,23 @@ class Dispatcher:
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
+        await self._relief.make_room()  # a full server makes no groups
         await self._consumer.create()
         with self._links.link() as link:
             await link.exchange([("XGROUP", "CREATE", name, CARRIERS, "0", "MKSTREAM") for name in self._streams])
         await self._watcher.refresh(force=True)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Dispatch while the lease is ours, stand by while it is not, until `stop`."""
+        """Dispatch while the lease is ours, stand by while it is not, until `stop`; makes room on a full server, too."""
+        relief = asyncio.create_task(self._relief.run(stop))
+        try:
+            await self._dispatch_until(stop)
+        finally:
+            relief.cancel()
+            await asyncio.gather(relief, return_exceptions=True)
+        await self._leave()
+
+    async def _dispatch_until(self, stop: asyncio.Event) -> None:
         backoff = Backoff("dispatcher")
         while not stop.is_set():
             try:
@@ -125,7 +137,6 @@ class Dispatcher:
             except (Unreachable, FleethookError) as error:
                 self._consumer.doubtful = True
                 await backoff.wait(error)
-        await self._leave()
 
     async def _holds_lease(self) -> bool:
         if not self._due("lease", _LEASE_SECONDS if self._active else 0.0):

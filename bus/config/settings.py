@@ -90,6 +90,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, _quantity("size", "The same for the memory that the events take; 0 keeps them.", 0, 2**50)
     ] = 256 * MIB
     deliveries_keep: Annotated[float, _time("How long a delivery that is done can be looked at.")] = 7.0 * DAY
+    deliveries_max_count: Annotated[
+        int, _count("Deliveries that are done beyond this number are forgotten, oldest first; 0 keeps them.", 0, 10**12)
+    ] = 100_000
+    deliveries_max_bytes: Annotated[
+        int, _quantity("size", "The same for the memory that all deliveries take; 0 keeps them.", 0, 2**50)
+    ] = 128 * MIB
     breaker_first: Annotated[
         float, _time("How long an open breaker waits before its first probe; doubles with each that fails.", 0.01, DAY)
     ] = 5.0
@@ -100,6 +106,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float, _time("An endpoint is disabled after so long a time of nothing but failures; 0 leaves it enabled.")
     ] = 5.0 * DAY
     dead_keep: Annotated[float, _time("How long a dead letter can be tried again.")] = 30.0 * DAY
+    dead_max_count: Annotated[
+        int, _count("Dead letters beyond this number are dropped, oldest first; 0 keeps them.", 0, 10**12)
+    ] = 20_000
+    dead_max_bytes: Annotated[
+        int, _quantity("size", "The same for the memory that dead letters take; 0 keeps them.", 0, 2**50)
+    ] = 128 * MIB
     evaluators: Annotated[int, _count("Evaluators that `fleethook up` starts.", 0, 256)] = 2
     carriers: Annotated[int, _count("RQ workers for deliveries that `fleethook up` starts.", 0, 256)] = 2
     chores: Annotated[int, _count("RQ workers for maintenance that `fleethook up` starts.", 0, 64)] = 1

@@ -7,9 +7,7 @@
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
 --       12.. the event's fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
--- A server that is full takes no writes: it says so here, while nothing has been done (an empty piece changes nothing).
-redis.call('SETRANGE', KEYS[3], 0, '')
-
+-- A full server refuses a script's first write where that needs memory, and lets one go on that has written: XACK is first.
 local entry = ARGV[2]
 local function acknowledged()
   if ARGV[9] ~= '' then
