@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.dialects.hooking import find_hooks
+from bus.errors import OverBudget
 from bus.events import STOPS, Event
 from bus.hooks import LAYERS, NATIVE, Hook
 from bus.runners import NOTHING, Outcome
@@ -21,12 +22,12 @@ from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, str
 log = logging.getLogger("fleethook.chain")
 
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
-"""Runs one hook within so many seconds; never raises for what the hook does."""
+"""Runs one hook within so many seconds; never raises for what the hook does, OverBudget where it may not run here."""
 
 Elsewhere = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
 """What the lower layers say of the event that only its own host has: within so many seconds, given the changes so far."""
 
-Refit = Callable[[Event], Sequence[Hook]]
+Refit = Callable[[Event], Awaitable[Sequence[Hook]]]
 """The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
 
 CONTEXT_BUDGET: Final = 10_000
@@ -84,7 +85,7 @@ async def evaluate(
         version = f"{version} {below.version}" if below.version else version
     if tally.rewrite and tally.decision != "deny":
         changed = changed_event(event, tally.rewrite)
-        await _look_again(changed, refit(changed) if refit else hooks, run, tally, deadline, policy)
+        await _look_again(changed, await refit(changed) if refit else hooks, run, tally, deadline, policy)
     await _redact_again(hooks, run, tally, deadline, policy, ended=stopped or tally.decision == "deny")
     if again:
         tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
@@ -285,6 +286,8 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
     else:
         try:
             outcome = await run(hook, event, min(_most(hook, event), left))
+        except OverBudget:
+            raise  # the caller has to take this request to where it may take longer
         except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")

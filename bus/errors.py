@@ -4,6 +4,7 @@
     ├── ConfigError            a file that does not validate: file, line, column, what was meant
     │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
     ├── ConditionError         a condition that compiled, but gave no true or false for this event
+    ├── OverBudget             a check that is too heavy for the process that was to make it
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
     │   └── NoEvaluator        Redis is there, but nobody alive would answer a request
@@ -58,6 +59,10 @@ class PatternError(ConfigError):
 
 class ConditionError(FleethookError):
     """A condition that gave neither true nor false for this event: a missing key, a wrong type, a part out of sight."""
+
+
+class OverBudget(FleethookError):
+    """A check that takes more than it may: it belongs into a process of its own, or has no answer at all."""
 
 
 class DecodeError(FleethookError):

@@ -7,55 +7,50 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
-
-import msgspec
+from typing import Final
 
 from bus.addresses import AddressPolicy
 from bus.addresses import policy as address_policy
-from bus.config.format import GuardSettings
 from bus.config.hookfile import HookFile
 from bus.config.trust import trusted_file
 from bus.connections import Links
 from bus.dialects.hooking import find_hooks
 from bus.directories import CONFIG_NAMES, Directories, config_file
-from bus.errors import ConditionError, ConfigError, FleethookError, Unreachable
+from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
-from bus.guards import load_pack
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets.files_in_force import Rejected
+from bus.hooksets.layers import Layered, guard_hooks, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
 from bus.ids import host_name
 from bus.keys import Keys
+from bus.matching.arguments import command_of
+from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
+from bus.matching.findings import Findings, holds
 from bus.matching.patterns import Index
+from bus.matching.questions import Question
 from bus.matching.rules import marks
 from bus.proxies import MAY_SAY
-from bus.shell import commands
+from bus.shell import commands, commands_if_light
 from bus.verdicts import Verdict
+
+__all__ = ["POLL_SECONDS", "HookSet", "Layered", "Watcher"]
 
 log = logging.getLogger("fleethook.hooks")
 
 POLL_SECONDS: Final = 0.5
 """How often the published version and the files are looked at: a change is in force within a second."""
 
-_E = TypeVar("_E", Hook, Endpoint)
+_NO_VERDICT: Final = {"decision": "", "reason": ""}
+_LONG_TEXT: Final = 64 * 1024
+"""Characters of a tool call above which no regular expression is searched for in the loop that answers."""
 
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 _LONGEST_FOLDER: Final = 4096
 """Characters of a folder's name that is remembered: no system has longer ones, and an event may say megabytes."""
-
-
-class Layered(NamedTuple):
-    """One layer's contribution: what it holds and the version it is known by."""
-
-    layer: Layer
-    version: str
-    file: HookFile
-    waiting: tuple[str, ...] = ()
-    """Newer content of its files that is not in force, and why, in words."""
 
 
 class HookSet:
@@ -72,12 +67,12 @@ class HookSet:
         taken: dict[str, Hook | Endpoint] = {}
         allow: list[str] = []
         for one in layers:
-            for hook in (*_guards(one), *one.file.hooks):
-                placed = _placed(hook, one, taken) if hook.enabled else None
+            for hook in (*guard_hooks(one), *one.file.hooks):
+                placed = place_entry(hook, one, taken) if hook.enabled else None
                 if placed is not None:
                     self.hooks[placed.id] = placed
             for number, endpoint in enumerate(one.file.endpoints, len(one.file.hooks)):
-                target = _placed(endpoint, one, taken) if endpoint.enabled else None
+                target = place_entry(endpoint, one, taken) if endpoint.enabled else None
                 if target is not None:
                     self.endpoints[target.id] = target
                     if target.can_block:
@@ -92,16 +87,51 @@ class HookSet:
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._marks = {hook.id: found for hook in ordered if hook.rule is not None and (found := marks(hook.rule))}
+        self._line_rules = frozenset(hook.id for hook in ordered if hook.rule is not None and hook.rule.commands)
+        self._text_rules = frozenset(
+            hook.id for hook in ordered if hook.rule is not None and (hook.rule.command or hook.rule.content)
+        )
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
-    def blocking(self, event: Event) -> list[Hook]:
-        """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`)."""
-        return [hook for hook in self._fitting(event) if hook.blocking and self.holds(hook, event)]
+    def question(self, event: Event) -> Question | None:
+        """What a process that can be killed has to be asked before `blocking`; None where all can be told at once."""
+        found = [hook for hook in self._index.find(event) if hook.blocking]
+        heavy = self._is_heavy(found, event)
+        conditions = [one for hook in found if (one := self._conditions.get(hook.id)) is not None]
+        size = size_of(event.facts()) if conditions else None
+        costly = dict.fromkeys(one.text for one in conditions if size is not None and one.is_costly(size))
+        if not heavy and not costly:
+            return None
+        rules = {hook.id: hook.rule for hook in found if hook.rule is not None} if heavy else {}
+        return Question(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
 
-    def _fitting(self, event: Event) -> Sequence[Hook]:
+    def _is_heavy(self, found: Sequence[Hook], event: Event) -> bool:
+        """Whether these hooks' rules may take long over the event's command, or over the texts that it carries."""
+        if any(hook.id in self._text_rules for hook in found) and size_of(event.input).characters > _LONG_TEXT:
+            return True
+        if not any(hook.id in self._line_rules for hook in found):
+            return False  # a patch is a text of that name, too
+        text = command_of(event)
+        try:
+            return text is not None and commands_if_light(text) is None
+        except Exception:
+            log.exception("a command cannot be read here")
+            return True
+
+    def blocking(self, event: Event, findings: Findings | None = None) -> list[Hook]:
+        """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`).
+
+        `findings` are what a process found about the event's `question`.
+        """
+        fitting = self._fitting(event, findings)
+        return [hook for hook in fitting if hook.blocking and self.holds(hook, event, findings=findings)]
+
+    def _fitting(self, event: Event, findings: Findings | None) -> Sequence[Hook]:
         """Those whose matchers fit; not a rule about programs that the event's command does not run (F-05)."""
         found = self._index.find(event)
-        text = event.input.get("command")
+        if findings is not None and findings.rules:
+            return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
+        text = command_of(event)
         if not isinstance(text, str) or not any(hook.id in self._marks for hook in found):
             return found  # a patch is a text of that name, too, and takes long to be read as a command
         try:
@@ -109,7 +139,7 @@ class HookSet:
         except Exception:
             log.exception("event %s: its command cannot be read; each rule fails on it by its own policy", event.id)
             return found
-        if line.unread:
+        if line.unread or line.incomplete:
             return found
         return [
             hook for hook in found
@@ -135,7 +165,13 @@ class HookSet:
             if not (one.can_block and one.id in answered) and self.holds(one, event, verdict)
         ]  # fmt: skip
 
-    def holds(self, entry: Hook | Endpoint, event: Event, verdict: Verdict | None = None) -> bool:
+    def holds(
+        self,
+        entry: Hook | Endpoint,
+        event: Event,
+        verdict: Verdict | None = None,
+        findings: Findings | None = None,
+    ) -> bool:
         """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost.
 
         A rule that allows is no guard: in doubt it says nothing.
@@ -145,61 +181,17 @@ class HookSet:
         condition = self._conditions.get(entry.id)
         if condition is None:
             return True
-        said = {"decision": verdict.decision, "reason": verdict.reason} if verdict else {"decision": "", "reason": ""}
+        said = {"decision": verdict.decision, "reason": verdict.reason} if verdict else _NO_VERDICT
         try:
-            return condition({"event": event.facts(), "verdict": said})
-        except ConditionError as error:
-            holds = not (isinstance(entry, Hook) and entry.rule is not None and entry.rule.decision == "allow")
+            if findings is not None and findings.knows(condition.text):
+                return findings.holds(condition.text)
+            return holds(condition, event, said)
+        except (ConditionError, OverBudget) as error:
+            counts = not (isinstance(entry, Hook) and entry.rule is not None and entry.rule.decision == "allow")
             log.warning(
-                "%s: when: of %r cannot be evaluated (%s); it counts as %s", entry.origin, entry.id, error, holds
+                "%s: when: of %r cannot be evaluated (%s); it counts as %s", entry.origin, entry.id, error, counts
             )
-            return holds
-
-
-def _placed(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:
-    """The entry in its layer; None where a higher layer has the very same one (a file that was also published).
-
-    Another entry with an id that is taken gets one of its own: a lower layer's guard is not lost for its name.
-    """
-    placed = msgspec.structs.replace(entry, layer=layered.layer, version=layered.version)
-    known = taken.get(placed.id)
-    if known is not None and _bare(known) == _bare(placed):
-        return None
-    if known is not None:
-        renamed = next(name for n in range(1, len(taken) + 2)
-                       if (name := f"{placed.id[:48]}-{layered.layer}{n if n > 1 else ''}") not in taken)  # fmt: skip
-        log.warning("%s: the id %r is taken in %s; here it is %r", placed.origin, placed.id, known.origin, renamed)
-        placed = msgspec.structs.replace(placed, id=renamed)
-    taken[placed.id] = placed
-    return placed
-
-
-def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
-    """The entry without its place, for comparison."""
-    if isinstance(entry, Hook):
-        return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0, pins={})
-    return msgspec.structs.replace(entry, layer="fleet", version="", origin="")
-
-
-def _guards(layered: Layered) -> list[Hook]:
-    hooks: list[Hook] = []
-    for name, settings in layered.file.guards.items():
-        if settings.enabled:
-            hooks.extend(
-                _guard(hook, settings) for hook in load_pack(name).rules if not _disabled(hook, name, settings)
-            )
-    return hooks
-
-
-def _disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
-    return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
-
-
-def _guard(hook: Hook, settings: GuardSettings) -> Hook:
-    rule = hook.rule
-    if settings.decision is not None and rule is not None:
-        rule = msgspec.structs.replace(rule, decision=settings.decision)
-    return msgspec.structs.replace(hook, rule=rule, observe=settings.observe)
+            return counts
 
 
 class Watcher:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -15,13 +13,12 @@ import msgspec
 from bus.chain import Run, evaluate
 from bus.codec import decode_verdict
 from bus.connections import Links
-from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import Hook
 from bus.ids import consumer_name, host_name
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
-from bus.matching.rules import unread_notes
 from bus.requests import (
     Request,
     answer_call,
@@ -36,6 +33,7 @@ from bus.requests import (
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from workers.clock import ServerClock
+from workers.counters import Counters
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
 from workers.notices import Notices
@@ -44,6 +42,8 @@ from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import drained
 from workers.repairs import Repairs
+from workers.request_hooks import RequestHooks
+from workers.rule_checks import RuleChecks
 from workers.running import Runners
 
 log = logging.getLogger("fleethook.evaluator")
@@ -53,10 +53,7 @@ _READ: Final = 32
 _FULL_SECONDS: Final = 0.05
 """How long a read waits while no slot is free, so that one that becomes free takes up what was put aside."""
 _KEEP_SECONDS: Final = 0.25
-_STATS_SECONDS: Final = 1.0
 _SAME_SECONDS: Final = 0.02
-_WARMED: Final = 500
-_SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
 _MARGIN_SECONDS: Final = 0.5
 _MARGIN_PART: Final = 0.1
 """Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
@@ -68,6 +65,7 @@ class Evaluator:
 
     Requests that need only rules are answered in the reading loop; those that need a process or an http call take one
     of `slots`. Without a free slot they are put aside for whoever has one, so rules never queue behind processes.
+    What is heavy to check (a long command line, a costly condition) is checked by `checks`, and delays nobody else.
     """
 
     def __init__(
@@ -82,8 +80,11 @@ class Evaluator:
             role="evaluator", about=f"evaluator {host_name()}",
         )  # fmt: skip
         self._slots, self._policy, self._drain = Slots(slots), policy, drain
+        self._checking = Slots(0)
+        """The tasks that wait for heavy checks; they take no slot."""
         self._posters = Posters()
         self._runners = Runners(watcher, self._posters)
+        self._checks = RuleChecks()
         self._placement = Placement(links, keys)
         self._notices = Notices(links, keys)
         self._answers: list[Call] = []
@@ -93,13 +94,12 @@ class Evaluator:
         self._warmed: HookSet | None = None
         self._clock = ServerClock(links)
         self._repairs = Repairs(links, keys, self.name)
-        self._stats: Counter[str] = Counter()
-        self._stats_sent = 0.0
+        self._counters = Counters(links, keys)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         backoff = Backoff("evaluator")
-        async with self._posters:
+        async with self._posters, self._checks:
             try:
                 while not stop.is_set():
                     try:
@@ -110,9 +110,10 @@ class Evaluator:
                         await backoff.wait(error)
                 await self._finish()
             finally:
-                for task in self._slots.tasks:
+                tasks = self._slots.tasks | self._checking.tasks
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(*self._slots.tasks, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await self._reading.close()
 
     async def prepare(self) -> None:
@@ -130,10 +131,7 @@ class Evaluator:
         if in_force is self._warmed:
             return
         self._warmed = in_force
-        for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
-            await self._runners.rules.run(hook, _SAMPLE, 1.0)
-        if any(hook.kind == "http" for hook in in_force.hooks.values()):
-            self._posters.under(in_force.network, in_force.proxy).open()
+        await self._runners.warm(in_force)
 
     async def _turn(self) -> None:
         if self._reconnect:
@@ -171,8 +169,8 @@ class Evaluator:
         await self._watcher.refresh()
         await self._warm()
         await self._notices.announce(self._watcher.rejected())
-        await self._send_stats()
-        held = self._slots.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
+        await self._counters.send()
+        held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
         return await self._consumer.strays(held) + await self._consumer.adopt()
 
     async def _handle(self, entry: Entry) -> list[Call]:
@@ -193,14 +191,14 @@ class Evaluator:
         try:
             verdict = self._at_once(request, event)
             if verdict is None:
-                hooks_in_force = self._watcher.for_event(event)
-                hooks = hooks_in_force.blocking(event)
-                if any(hook.kind != "rule" for hook in hooks) or (
-                    self._placement.is_remote(event) and await self._placement.needs_host(event, hooks)
-                ):
-                    return self._slot(request, event, hooks, hooks_in_force)
-                verdict = await self._evaluate(request, event, hooks, hooks_in_force, self._runners.rules.run)
+                own = RequestHooks(self._watcher.for_event(event), self._runners.run)
+                hooks = await own.fitting(event)
+                if await self._needs_slot(event, hooks):
+                    return self._slot(request, event, hooks, own)
+                verdict = await self._evaluate(request, event, hooks, own, own.run)
             return [self._answer(request, event, verdict)]
+        except OverBudget:
+            return self._aside(request, event, own)
         except Exception as error:  # noqa: BLE001 - logged in _broken
             return self._broken(request, event, error)
 
@@ -232,40 +230,66 @@ class Evaluator:
             log.error("request %s", request.id, exc_info=again)
             return self._bury(request, why)
 
-    def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet) -> list[Call]:
+    async def _needs_slot(self, event: Event, hooks: Sequence[Hook]) -> bool:
+        return any(hook.kind != "rule" for hook in hooks) or (
+            self._placement.is_remote(event) and await self._placement.needs_host(event, hooks)
+        )
+
+    def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> list[Call]:
         """Start it in a slot; without a free one, the call that puts it aside."""
         if self._slots.free <= 0:
             return [defer_call(request, self._keys, GROUP)]
-        work = self._with_effects(request, event, hooks, hooks_in_force)
-        self._slots.start(work, request.entry.stream, request.entry.id)
+        own.wait_for(self._checks, self._seconds(request))
+        self._slots.start(self._with_effects(request, event, hooks, own), request.entry.stream, request.entry.id)
         return []
 
-    async def _with_effects(
-        self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet
-    ) -> None:
+    def _aside(self, request: Request, event: Event, own: RequestHooks) -> list[Call]:
+        """Let what is heavy to check be checked aside."""
+        self._checking.start(self._check(request, event, own), request.entry.stream, request.entry.id)
+        return []
+
+    async def _check(self, request: Request, event: Event, own: RequestHooks) -> None:
+        """Answer a request that is heavy to check; where it also needs a slot, it goes on in one."""
+        try:
+            own.wait_for(self._checks, self._seconds(request))
+            hooks = await own.fitting(event)
+            if await self._needs_slot(event, hooks):
+                answers = self._slot(request, event, hooks, own)
+            else:
+                verdict = await self._evaluate(request, event, hooks, own, own.run)
+                answers = [self._answer(request, event, verdict)]
+        except FleethookError as error:
+            self._consumer.doubtful = True
+            log.error("request %s: %s; it is carried on", request.id, error)
+            return
+        except Exception as error:  # noqa: BLE001 - logged in _broken
+            answers = self._broken(request, event, error)
+        await self._deliver(request, answers)
+
+    async def _with_effects(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> None:
         """Run the hooks and answer; where they may take longer than the budget, who asked is told that they run."""
         now, early = self._clock.now(), request.deadline
         remote = self._placement.is_remote(event) and request.latest > early  # what that host has, only it knows
         deadline = request.latest if remote else extended_ms(event, hooks, now, early, request.latest)
         if deadline == early or not request.reply:
-            await self._run_hooks(request, event, hooks, hooks_in_force, early)
+            await self._run_hooks(request, event, hooks, own, early)
             return
         request = msgspec.structs.replace(request, deadline=deadline)
         async with self._slots.slow(self._links, request.reply, (early - now) / 1000):
-            await self._run_hooks(request, event, hooks, hooks_in_force, early)
+            await self._run_hooks(request, event, hooks, own, early)
 
     async def _run_hooks(
-        self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, early: int
+        self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks, early: int
     ) -> None:
         try:
             again, calls = await self._claim(request, event, hooks)
             if again is None:
                 answers = calls
             else:
-                run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
+                run = without_loops(own.run, event, await lineage(self._links, self._keys, event))
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
-                verdict = await self._evaluate(request, event, hooks, hooks_in_force, run, again=again, early=early)
+                verdict = await self._evaluate(request, event, hooks, own, run, again=again, early=early)
                 answers = [self._answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
             # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
@@ -274,6 +298,10 @@ class Evaluator:
             return
         except Exception as error:  # noqa: BLE001 - logged in _broken
             answers = self._broken(request, event, error)
+        await self._deliver(request, answers)
+
+    async def _deliver(self, request: Request, answers: Sequence[Call]) -> None:
+        """Send what a task has to say; where Redis is away, with the next read."""
         try:
             if await self._send(answers):
                 self._begun.discard(request.id)
@@ -298,39 +326,35 @@ class Evaluator:
         return (word == "again", []) if word in {"run", "again"} else (None, [])
 
     async def _evaluate(
-        self, request: Request, event: Event, hooks: Sequence[Hook], hooks_in_force: HookSet, run: Run, *,
-        again: bool = False, early: int = 0,
+        self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks, run: Run, *, again: bool = False,
+        early: int = 0,
     ) -> Verdict:  # fmt: skip
-        left = (request.deadline - self._clock.now()) / 1000
-        seconds = max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
-        elsewhere, refit = None, hooks_in_force.blocking
+        elsewhere, refit = None, own.fitting
         if self._placement.is_remote(event):
             early = max(early, min(request.deadline, self._clock.now()))
             limits = (self._strictest(request), early, request.deadline, self._clock)
             elsewhere = await self._placement.elsewhere(event, hooks, *limits)
-            refit = partial(_ours, hooks_in_force)
-            hooks = [hook for hook in hooks if not hook.on_host]
+            hooks, refit = [hook for hook in hooks if not hook.on_host], own.fitting_here
         verdict = await evaluate(
-            event, hooks, run, seconds=seconds, version=hooks_in_force.version, layers=hooks_in_force.layers,
-            again=again, refit=refit, elsewhere=elsewhere,
-            notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
+            event, hooks, run, seconds=self._seconds(request), version=own.in_force.version, layers=own.in_force.layers,
+            again=again, refit=refit, elsewhere=elsewhere, notes=own.notes(event, hooks),
         )  # fmt: skip
-        verdict = await self._notices.tell(request, event, verdict, hooks_in_force.waiting)
-        self._stats[f"verdicts:{verdict.decision}"] += 1
-        for part in verdict.parts:
-            if part.fallback:
-                self._stats["fallbacks"] += 1
+        verdict = await self._notices.tell(request, event, verdict, own.in_force.waiting)
+        self._counters.count_verdict(verdict)
         return verdict
+
+    def _seconds(self, request: Request) -> float:
+        """What is left of a request's budget for its hooks."""
+        left = (request.deadline - self._clock.now()) / 1000
+        return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
 
     def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
         if verdict.fallback:
-            self._stats["fallbacks"] += 1
             log.warning(
                 "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
             )
         answer, verdict = render(request, verdict, event)
-        if verdict.lost:
-            self._stats["lost"] += len(verdict.lost)
+        self._counters.count_answer(verdict)
         name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
         return answer_call(request, self._keys, GROUP, verdict, answer, name, owner)
 
@@ -345,23 +369,16 @@ class Evaluator:
             return False
         return 0 not in replies
 
-    async def _send_stats(self) -> None:
-        if not self._stats or time.monotonic() - self._stats_sent < _STATS_SECONDS:
-            return
-        self._stats_sent = time.monotonic()
-        counted, self._stats = self._stats, Counter()
-        with self._links.link() as link:
-            await link.exchange([("HINCRBY", self._keys("stats"), name, n) for name, n in counted.items()])
-
     async def _finish(self) -> None:
         try:
             await self._send(self._answers)
             self._answers = []
             if self._slots.tasks:
                 log.info("finishing %d requests", len(self._slots.tasks))
-            await drained(self._slots.tasks, self._drain, self._beat)
+            for tasks in (self._checking.tasks, self._slots.tasks):
+                await drained(tasks, self._drain, self._beat)
             await self._send(self._answers)
-            await self._send_stats()
+            await self._counters.send()
         except Unreachable as error:
             log.error("leaving while redis is away: %s; others carry on what is pending", error)
         await self._consumer.leave()
@@ -369,8 +386,3 @@ class Evaluator:
     async def _beat(self) -> None:
         with self._links.link() as link:
             await link.exchange(self._consumer.beat_commands()[:1])
-
-
-def _ours(hooks_in_force: HookSet, event: Event) -> list[Hook]:
-    """The blocking hooks that fit `event` of another machine and need not run there."""
-    return [hook for hook in hooks_in_force.blocking(event) if not hook.on_host]

@@ -19,9 +19,8 @@ from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
 from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
 from bus.ids import consumer_name, host_name
-from bus.inforce import HookSet, Watcher
+from bus.inforce import Watcher
 from bus.keys import KEPT_MS, Keys
-from bus.matching.rules import unread_notes
 from bus.requests import read_event, read_request
 from bus.streams import Backoff, Consumer, Entry, call_all, checked
 from bus.verdicts import Verdict, bus_policy, failed
@@ -32,6 +31,8 @@ from workers.notices import Notices
 from workers.patience import Slots, extended_ms
 from workers.posters import Posters
 from workers.process import drained
+from workers.request_hooks import RequestHooks
+from workers.rule_checks import RuleChecks
 from workers.running import Runners
 
 log = logging.getLogger("fleethook.host")
@@ -55,6 +56,7 @@ class HostWorker:
         self._posters = Posters()
         self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters)
+        self._checks = RuleChecks()
         self._clock = ServerClock(links)
         self._slots, self._drain = Slots(slots), drain
 
@@ -68,7 +70,7 @@ class HostWorker:
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         backoff = Backoff("host worker")
-        async with self._posters:
+        async with self._posters, self._checks:
             try:
                 while not stop.is_set():
                     try:
@@ -135,30 +137,32 @@ class HostWorker:
             why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
             return failed(bus_policy(ask.policy, event.type), why, event=event.id)
         in_force = self._watcher.for_event(event)
-        hooks = [hook for hook in in_force.blocking(event) if hook.on_host]
+        own = RequestHooks(in_force, self._runners.run)
+        own.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
+        hooks = await own.fitting_there(event)
         now = self._clock.now()
         deadline = extended_ms(event, hooks, now, ask.deadline, ask.latest)
         if deadline == ask.deadline:
-            return await self._run_hooks(ask, in_force, hooks, (deadline - now) / 1000)
+            return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
         async with self._slots.slow(self._links, ask.reply, (ask.deadline - now) / 1000):
-            return await self._run_hooks(ask, in_force, hooks, (deadline - now) / 1000)
+            return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
 
-    async def _run_hooks(self, ask: Ask, in_force: HookSet, hooks: list[Hook], seconds: float) -> Verdict:
+    async def _run_hooks(self, ask: Ask, own: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
         event = ask.event
-        run = without_loops(self._runners.run, event, await lineage(self._links, self._keys, event))
+        in_force = own.in_force
+        run = without_loops(own.run, event, await lineage(self._links, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         await self._mark(event.id, event.parent, effects, "1")
         try:
             verdict = await evaluate(
                 event, hooks, run, seconds=max(0.0, seconds * 0.9), policy=ask.policy, version=in_force.version,
                 layers=[layer for layer in in_force.layers if layer != "fleet"], changes=ask.changes,
-                refit=lambda changed: [hook for hook in in_force.blocking(changed) if hook.on_host],
-                notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
+                refit=own.fitting_there, notes=own.notes(event, hooks),
             )  # fmt: skip
         finally:
             await self._mark(event.id, event.parent, effects, str(self._clock.now()))
-        own = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
-        return msgspec.structs.replace(verdict, version="" if own == "none" else own, waiting=in_force.waiting)
+        version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
+        return msgspec.structs.replace(verdict, version="" if version == "none" else version, waiting=in_force.waiting)
 
     async def _mark(self, name: str, parent: str, hooks: list[str], state: str) -> None:
         """Say which hooks run for an event, or when they ended: what they publish meanwhile is below it (F-12)."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bus.events import Event
 from bus.hooks import Hook
-from bus.inforce import Watcher
+from bus.inforce import HookSet, Watcher
 from bus.runners import Outcome, Runner
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import RuleRunner
 from workers.posters import Posters
+
+_WARMED: Final = 500
+_SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
 
 
 class Runners:
@@ -19,6 +24,13 @@ class Runners:
         self._watcher, self._posters = watcher, posters
         self.rules: Runner = RuleRunner()
         self._commands: Runner = CommandRunner()
+
+    async def warm(self, in_force: HookSet) -> None:
+        """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
+        for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
+            await self.rules.run(hook, _SAMPLE, 1.0)
+        if any(hook.kind == "http" for hook in in_force.hooks.values()):
+            self._posters.under(in_force.network, in_force.proxy).open()
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """Run one hook by its kind."""

@@ -21,14 +21,14 @@ from bus.ids import event_id, host_name
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 from bus.matching.patterns import parse_pattern
-from bus.matching.rules import unread_notes
 from bus.runners import Outcome
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
-from bus.runners.rule import RuleRunner
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Policy, Verdict
 from workers.posters import Posters
+from workers.request_hooks import RequestHooks
+from workers.rule_checks import RuleChecks
 
 _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
 _OPTIONS: Final = frozenset({"tool", "source"})
@@ -122,22 +122,22 @@ async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
 ) -> tuple[list[Hook], Verdict]:  # fmt: skip
     """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
-    fitting = hooks.blocking(event)
-    async with Posters() as posters:
+    async with Posters() as posters, RuleChecks() as checks:
+        own = RequestHooks(hooks, _runner(posters, hooks, effects=effects))
+        own.wait_for(checks, seconds)
+        fitting = await own.fitting(event)
         verdict = await evaluate(
-            event, fitting, _runner(posters, hooks, effects=effects), seconds=seconds, policy=policy,
-            version=hooks.version, layers=hooks.layers, refit=hooks.blocking,
-            notes=unread_notes([hook.rule for hook in fitting if hook.rule is not None], event),
+            event, fitting, own.run, seconds=seconds, policy=policy,
+            version=hooks.version, layers=hooks.layers, refit=own.fitting,
+            notes=own.notes(event, fitting),
         )  # fmt: skip
     return fitting, verdict
 
 
 def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
-    rules, commands = RuleRunner(), CommandRunner()
+    commands = CommandRunner()
 
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
-        if hook.kind == "rule":
-            return await rules.run(hook, event, seconds)
         if not effects:
             return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
         if hook.kind == "command":

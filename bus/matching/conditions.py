@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from bus.errors import ConditionError, PatternError
+from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size, shape_of
 
 MAX_LENGTH: Final = 2000
 MAX_NESTING: Final = 24
@@ -25,9 +26,8 @@ FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """What common-expression-language 0.10 can run; it compiles any other name too, and then fails at every event."""
 
-_STRING = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_STRINGS: Final = re.compile(_STRING)
-_LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({_STRING})\s*\)")
+_STRINGS: Final = re.compile(STRING)
+_LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({STRING})\s*\)")
 _LOOP_NAME: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
 _NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
@@ -44,12 +44,17 @@ class Condition:
     A result that is no boolean, a wrong type and an error inside the library raise ConditionError too.
     """
 
-    __slots__ = ("_program", "text", "uses_verdict")
+    __slots__ = ("_program", "shape", "text", "uses_verdict")
 
-    def __init__(self, text: str, program: _Program, *, uses_verdict: bool) -> None:
+    def __init__(self, text: str, program: _Program, shape: Shape, *, uses_verdict: bool) -> None:
         self.text = text
+        self.shape = shape
         self.uses_verdict = uses_verdict
         self._program = program
+
+    def is_costly(self, size: Size) -> bool:
+        """Whether an event of this size belongs to a process that can be killed (`bus.matching.findings`)."""
+        return self.shape.microseconds(size) > CHEAP_MICROSECONDS
 
     def __call__(self, variables: dict[str, Any]) -> bool:
         if not _shallow(variables, MAX_DATA_DEPTH):
@@ -88,9 +93,10 @@ def compile_condition(text: str) -> Condition:
     """Compile a CEL expression over `event.{type,tool,input,session,host,source,cwd,data}` and `verdict.…`.
 
     PatternError for a syntax error, a name or function that does not exist, a bad regular expression in
-    `matches("…")`, and an expression that is too long or nests too deep.
+    `matches("…")`, and an expression that is too long, nests too deep or can be seen to cost too much.
     """
     _measure(text)
+    shape = shape_of(text)
     import cel  # 126 ms, measured: only whoever has a `when:` pays
 
     try:
@@ -113,7 +119,7 @@ def compile_condition(text: str) -> Condition:
             f"bad condition {text!r}: there is no function {strange[0]!r}",
             hint="there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
         )
-    return Condition(text, program, uses_verdict="verdict" in variables)
+    return Condition(text, program, shape, uses_verdict="verdict" in variables)
 
 
 def _measure(text: str) -> None:

@@ -39,6 +39,8 @@ def loses(what: Lost, command: Command, place: Place) -> bool:
         return True
     if what == "contents":
         return any(_holds_something(word, place, command) for word in _emptied(command))
+    if place.disk is not None:
+        place.disk.wait()
     ignored = what == "untracked" and any(
         word[:1] == "-" and word[:2] != "--" and ("x" in word or "X" in word) for word in command.words
     )

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from bus.events import Event
 from bus.ids import host_name
+from bus.matching.disk import Disk
 from bus.shell.words import is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
@@ -54,6 +55,12 @@ class Place(NamedTuple):
     """The project is `/`, the home directory or above it, so lying inside it says little."""
     here: bool = True
     """It is on this machine, so links may be resolved on its disk; elsewhere the paths' texts alone count."""
+    disk: Disk | None = None
+    """What is left of the request's look-ups on that disk; None for any number."""
+
+    def real(self, path: str) -> str:
+        """`real(path)`, within the request's look-ups."""
+        return real(path) if self.disk is None else self.disk.real(path, real)
 
 
 def event_place(event: Event) -> Place:
@@ -136,8 +143,8 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
     if links == "none" or not place.here or _OWN.match(plain):
         return plain
     if links == "all" or path.endswith(("/", "/.", "/..")):
-        return real(path)
-    return f"{real(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
+        return place.real(path)
+    return f"{place.real(os.path.dirname(path)).rstrip('/')}/{os.path.basename(path)}"
 
 
 def is_outside(path: str, place: Place) -> bool:

@@ -8,13 +8,15 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from bus.errors import OverBudget
 from bus.events import Event
 from bus.matching.arguments import command_of, paths_of, texts_of
 from bus.matching.command_rules import CommandMatch, finder_of, marks_of, matchers_by_program
+from bus.matching.disk import Disk, light_disk
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
 from bus.matching.regexes import compile_alternatives
-from bus.shell import Commands, commands
+from bus.shell import MAX_LENGTH, Commands, commands, raw_names
 from bus.verdicts import Decision
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
@@ -65,12 +67,14 @@ class Match(NamedTuple):
     """Why the rule counts as fitting although that could not be checked."""
 
 
+_MOST_SCANNED: Final = 4 * MAX_LENGTH
+"""Characters in which names are looked for; a longer line may name anything."""
+
 TOO_LARGE: Final = "too large to be checked; split it"
 CANNOT_BE_READ: Final = "a part of the command cannot be read; write it in a simpler form"
 
 
-_Judge = Callable[[Event], Match | None]
-_Step = Callable[[Event], Match | None]
+_Step = Callable[[Event, Disk | None], Match | None]
 
 
 def check_rule(rule: Rule) -> None:
@@ -78,13 +82,47 @@ def check_rule(rule: Rule) -> None:
     _compiled(rule)
 
 
-def judge(rule: Rule, event: Event) -> Match | None:
-    """Whether `rule` fits `event`, and by what; PatternError where the rule is wrong.
+def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
+    """Whether `rule` fits `event`, and by what; PatternError where the rule is wrong, OverBudget where `disk` does.
 
     Of a command line that is too large for the budget or cannot be parsed, only the names in it are known
     (`Commands.unread`): a rule that looks for a program of such a name fits, with the `doubt`, unless it allows.
     """
-    return _compiled(rule)(event)
+    compiled = _compiled(rule)
+    found = Match("")
+    for step in (*compiled.cheap, compiled.commands) if compiled.commands else compiled.cheap:
+        match = step(event, disk)
+        if match is None:
+            return None
+        found = match
+    return _settled(rule, found)
+
+
+def judge_by_names(rule: Rule, event: Event) -> Match | None:
+    """Whether `rule` fits an event whose command line could not be read within its time: by the names in it alone."""
+    compiled, text = _compiled(rule), command_of(event)
+    if not isinstance(text, str) or compiled.commands is None:
+        return None
+    for step in compiled.cheap:
+        try:
+            if step(event, light_disk()) is None:
+                return None
+        except OverBudget:
+            continue  # it may fit
+    if len(text) > _MOST_SCANNED:
+        return _settled(rule, Match("", TOO_LARGE))
+    name = _named(compiled.finders, text)
+    return _settled(rule, Match(name, TOO_LARGE)) if name else None
+
+
+def _named(finders: Iterable[Callable[[frozenset[str]], str]], text: str) -> str:
+    names = _raw_names(text)
+    return next((name for find in finders if (name := find(names))), "")
+
+
+@lru_cache(maxsize=8)
+def _raw_names(text: str) -> frozenset[str]:
+    return raw_names(text)
 
 
 def marks(rule: Rule) -> frozenset[str]:
@@ -96,9 +134,16 @@ def marks(rule: Rule) -> frozenset[str]:
     return frozenset[str]().union(*each) if all(each) else frozenset()
 
 
+class _Compiled(NamedTuple):
+    cheap: tuple[_Step, ...]
+    commands: _Step | None
+    finders: tuple[Callable[[frozenset[str]], str], ...]
+    """By command condition, what finds a program that it looks for among the raw names of a line."""
+
+
 @lru_cache(maxsize=4096)
-def _compiled(rule: Rule) -> _Judge:
-    steps: list[_Step] = []  # the cheap ones first
+def _compiled(rule: Rule) -> _Compiled:
+    steps: list[_Step] = []
     if rule.command:
         steps.append(_text_step(rule.command))
     if rule.path:
@@ -107,27 +152,20 @@ def _compiled(rule: Rule) -> _Judge:
         steps.append(_outside)
     if rule.content:
         steps.append(_content_step(rule.content))
-    if rule.commands:
-        steps.append(_command_step(rule.commands))
+    finders = tuple(finder_of(one) for one in rule.commands)
+    return _Compiled(tuple(steps), _command_step(rule.commands, finders) if rule.commands else None, finders)
 
-    def fits(event: Event) -> Match | None:
-        found = Match("")
-        for step in steps:
-            match = step(event)
-            if match is None:
-                return None
-            found = match
-        if found.doubt and rule.decision == "allow":
-            return None
-        return found if len(found.what) <= _SHOWN else found._replace(what=f"{found.what[: _SHOWN - 1]}…")
 
-    return fits
+def _settled(rule: Rule, match: Match) -> Match | None:
+    if match.doubt and rule.decision == "allow":
+        return None
+    return match if len(match.what) <= _SHOWN else match._replace(what=f"{match.what[: _SHOWN - 1]}…")
 
 
 def _text_step(patterns: tuple[str, ...]) -> _Step:
     regexes = compile_alternatives(patterns)
 
-    def step(event: Event) -> Match | None:
+    def step(event: Event, _disk: Disk | None) -> Match | None:
         text = command_of(event)
         if isinstance(text, str):
             for regex in regexes:
@@ -141,17 +179,17 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
 def _content_step(patterns: tuple[str, ...]) -> _Step:
     regexes = compile_alternatives(patterns)
 
-    def step(event: Event) -> Match | None:
+    def step(event: Event, _disk: Disk | None) -> Match | None:
         return next((Match(text) for text in texts_of(event) if any(regex.search(text) for regex in regexes)), None)
 
     return step
 
 
 def _path_step(matches: PathMatcher) -> _Step:
-    def step(event: Event) -> Match | None:
+    def step(event: Event, disk: Disk | None) -> Match | None:
         place: Place | None = None
         for path in paths_of(event):
-            place = place or event_place(event)
+            place = place or event_place(event)._replace(disk=disk)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
                 if found is not None and matches(found, place):
@@ -161,29 +199,34 @@ def _path_step(matches: PathMatcher) -> _Step:
     return step
 
 
-def _outside(event: Event) -> Match | None:
+def _outside(event: Event, disk: Disk | None) -> Match | None:
     for path in paths_of(event):
-        place = event_place(event)
+        place = event_place(event)._replace(disk=disk)
         found = located(path, place)
         if found is not None and is_outside(found, place):
             return Match(path)
     return None
 
 
-def _command_step(conditions: tuple[CommandMatch, ...]) -> _Step:
+def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[[frozenset[str]], str], ...]) -> _Step:
     matchers = matchers_by_program(conditions)
-    finders = tuple(finder_of(one) for one in conditions)
 
-    def step(event: Event) -> Match | None:
+    def step(event: Event, disk: Disk | None) -> Match | None:
         text = command_of(event)
         if not isinstance(text, str):
             return None
         line = commands(text)
-        place = _place(event)
-        for command in line.items:
-            for fits in matchers(command.program):
-                if fits(command, place):
-                    return Match(command.line)
+        try:
+            place = _place(event, disk)
+            for command in line.items:
+                for fits in matchers(command.program):
+                    if fits(command, place):
+                        return Match(command.line)
+        except OverBudget:
+            if disk is None or not disk.patient:
+                raise  # to be checked again by one who has more time
+            name = _named(finders, text)
+            return Match(name, TOO_LARGE) if name else None
         if not line.unread:
             return None
         return next((Match(name, _doubt(line)) for find in finders if (name := find(line.unread))), None)
@@ -195,9 +238,12 @@ def _doubt(line: Commands) -> str:
     return TOO_LARGE if line.stopped else CANNOT_BE_READ
 
 
+UNCHECKED: Final = "the command was not checked as a whole: it took too long"
+
+
 def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
     """What a verdict says of a command line that these rules could not read as a whole."""
-    text = event.input.get("command")
+    text = command_of(event)
     if not isinstance(text, str) or not any(rule.commands for rule in rules):
         return ()
     line = commands(text)
@@ -206,9 +252,9 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
     return ("a part of the command could not be read and was not checked",) if line.incomplete else ()
 
 
-def _place(event: Event) -> Place:
+def _place(event: Event, disk: Disk | None) -> Place:
     """The event's place; a tool that names a directory of its own runs there, in the same project."""
-    place = event_place(event)
+    place = event_place(event)._replace(disk=disk)
     own = event.input.get("cwd")
     if isinstance(own, str) and own and (directory := located(own, place)) is not None:
         return place._replace(directory=directory)

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
-from bus.matching.rules import judge
+from bus.matching.disk import full_disk
+from bus.matching.questions import Answer, answer_rule
 from bus.redaction import redact_whole
 from bus.runners import NOTHING, Outcome
 
 
 class RuleRunner:
-    """Judges an event by the hook's rule; a rule that cannot be judged is a failure, which the failure policy answers."""
+    """Judges an event by the hook's rule, here and however long it takes."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never waits)
         """The rule's decision where it fits, else abstain; never raises."""
-        rule = hook.rule
-        if rule is None:
+        if hook.rule is None:
             return Outcome(failure=f"hook {hook.id!r} has no rule")
-        try:
-            match = judge(rule, event)
-        except FleethookError as error:
-            return Outcome(failure=f"rule {hook.id!r}: {error}")
-        except Exception as error:  # noqa: BLE001  (a library's surprise must not end the evaluator)
-            return Outcome(failure=f"rule {hook.id!r} broke on this event: {type(error).__name__}")
-        if match is None:
-            return NOTHING
-        if rule.redact:
-            return _redacted(event)
-        if match.doubt:
-            named = f"it names `{match.what}`, which rule {hook.id!r} looks for"
-            return Outcome(decision=rule.decision, reason=f"{match.doubt} ({named})")
-        reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
-        if match.what:
-            reason = f"{reason.rstrip('.')} (matched: `{match.what}`)"
-        return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)
+        return rule_outcome(hook, event, answer_rule(hook.id, hook.rule, event, full_disk()))
+
+
+def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
+    """What a rule says where the answer is so; one that could not be judged is a failure, which the failure policy answers."""
+    rule = hook.rule
+    if answer.failure or rule is None:
+        return Outcome(failure=f"rule {hook.id!r}: {answer.failure or 'there is none'}")
+    if not answer.fits:
+        return NOTHING
+    if rule.redact:
+        return _redacted(event)
+    if answer.doubt:
+        named = f"it names `{answer.what}`, which rule {hook.id!r} looks for" if answer.what else f"rule {hook.id!r}"
+        return Outcome(decision=rule.decision, reason=f"{answer.doubt} ({named})")
+    reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
+    if answer.what:
+        reason = f"{reason.rstrip('.')} (matched: `{answer.what}`)"
+    return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)
 
 
 def _redacted(event: Event) -> Outcome:

@@ -197,8 +197,10 @@ class Reader:
 
     def _rough(self, text: str) -> None:
         """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
-        for part in _ROUGH_PART.findall(text):
-            if words := bare_words(part, self.found.budget):
+        for part in _ROUGH_PART.finditer(text):
+            if not self.found.may_go_on():
+                return
+            if words := bare_words(part[0], self.found.budget):
                 self._run([Arg(word) for word in words], Call())
 
     # Simple commands -------------------------------------------------------------------------------------------------

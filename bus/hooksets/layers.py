@@ -1,0 +1,74 @@
+"""One layer's hooks and endpoints as they are in force: with its place, its guards, and ids of their own."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from bus.config.format import GuardSettings
+from bus.config.hookfile import HookFile
+from bus.guards import load_pack
+from bus.hooks import Endpoint, Hook, Layer
+
+log = logging.getLogger("fleethook.hooks")
+
+_E = TypeVar("_E", Hook, Endpoint)
+
+
+class Layered(NamedTuple):
+    """One layer's contribution: what it holds and the version it is known by."""
+
+    layer: Layer
+    version: str
+    file: HookFile
+    waiting: tuple[str, ...] = ()
+    """Newer content of its files that is not in force, and why, in words."""
+
+
+def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:
+    """The entry in its layer; None where a higher layer has the very same one (a file that was also published).
+
+    Another entry with an id that is taken gets one of its own: a lower layer's guard is not lost for its name.
+    """
+    placed = msgspec.structs.replace(entry, layer=layered.layer, version=layered.version)
+    known = taken.get(placed.id)
+    if known is not None and _bare(known) == _bare(placed):
+        return None
+    if known is not None:
+        renamed = next(name for n in range(1, len(taken) + 2)
+                       if (name := f"{placed.id[:48]}-{layered.layer}{n if n > 1 else ''}") not in taken)  # fmt: skip
+        log.warning("%s: the id %r is taken in %s; here it is %r", placed.origin, placed.id, known.origin, renamed)
+        placed = msgspec.structs.replace(placed, id=renamed)
+    taken[placed.id] = placed
+    return placed
+
+
+def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
+    """The entry without its place, for comparison."""
+    if isinstance(entry, Hook):
+        return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0, pins={})
+    return msgspec.structs.replace(entry, layer="fleet", version="", origin="")
+
+
+def guard_hooks(layered: Layered) -> list[Hook]:
+    """The rules of the guard packs that the layer switches on."""
+    hooks: list[Hook] = []
+    for name, settings in layered.file.guards.items():
+        if settings.enabled:
+            hooks.extend(
+                _guard(hook, settings) for hook in load_pack(name).rules if not _disabled(hook, name, settings)
+            )
+    return hooks
+
+
+def _disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
+    return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
+
+
+def _guard(hook: Hook, settings: GuardSettings) -> Hook:
+    rule = hook.rule
+    if settings.decision is not None and rule is not None:
+        rule = msgspec.structs.replace(rule, decision=settings.decision)
+    return msgspec.structs.replace(hook, rule=rule, observe=settings.observe)

@@ -1,0 +1,59 @@
+"""A process that checks rules and conditions for another: questions on its standard input, answers on its output.
+
+It ends by itself when a question takes too long (the kernel's timers end it, whatever a library is doing), when its
+input ends, and when it needs too much memory.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import struct
+import sys
+from typing import BinaryIO, Final
+
+import msgspec
+
+from bus.matching.questions import END, QUESTIONS, Answer, answers
+
+CPU_SECONDS: Final = 0.5
+"""What one question may cost; measured as time of the processor, so that a busy machine changes no verdict."""
+WALL_SECONDS: Final = 2.0
+"""How long it may take in all, with the programs that it asks and the disks that it waits for."""
+_MEMORY: Final = 2 * 1024**3
+_NICE: Final = 5
+"""Below the loops that others wait for."""
+
+COMMAND: Final = (sys.executable, "-m", "bus.matching.checker")
+
+
+def main() -> None:
+    """Answer until the end of the input."""
+    os.nice(_NICE)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or hard > _MEMORY:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that we work for
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _write(target, END)
+    while len(head := source.read(4)) == 4:
+        question = QUESTIONS.decode(source.read(struct.unpack(">I", head)[0]))
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+        for answer in answers(question):
+            _write(target, answer)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _write(target, END)
+
+
+def _write(target: BinaryIO, answer: Answer) -> None:
+    data = msgspec.msgpack.encode(answer)
+    target.write(struct.pack(">I", len(data)) + data)
+    target.flush()
+
+
+if __name__ == "__main__":
+    main()

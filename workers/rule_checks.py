@@ -1,0 +1,111 @@
+"""The processes in which one worker has heavy rules and conditions checked, shared fairly among agents.
+
+A line that takes long to be read costs the agent that sent it time, and nobody else: the loop that reads and answers only
+waits for the answer, an agent has few questions waiting, and the next question taken is that of another agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Final, Self
+
+from bus.matching.checker import WALL_SECONDS
+from bus.matching.findings import Findings, ask, checker, unanswered
+from bus.matching.questions import Question
+from bus.system.child import Child
+
+PROCESSES: Final = 2
+_WAITING_EACH: Final = 4
+"""Questions of one agent that may wait; a further one counts as too much at once."""
+_WAITING: Final = 64
+
+
+class RuleChecks:
+    """A few processes that are started when they are first needed, and ended with the block."""
+
+    def __init__(self, processes: int = PROCESSES) -> None:
+        self._free: list[Child] = [checker() for _ in range(processes)]
+        self._all = tuple(self._free)
+        self._waiting: dict[str, deque[asyncio.Future[Child]]] = {}
+        """By agent; the first agent's first question is next."""
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="rule-checks")
+
+    async def __aenter__(self) -> Self:
+        """Nothing is started yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the processes, whatever they are doing."""
+        for child in self._all:
+            child.kill()
+        self._threads.shutdown(wait=True)
+        for child in self._all:
+            child.close()
+
+    async def find(self, question: Question, agent: str, seconds: float) -> Findings:
+        """What can be found within `seconds`, and two seconds at most; `agent` is who has to wait for it."""
+        seconds = min(seconds, WALL_SECONDS)
+        until = time.monotonic() + seconds
+        child = await self._turn(agent, seconds)
+        if child is None:
+            return unanswered(question)
+        running = asyncio.get_running_loop().run_in_executor(
+            self._threads, ask, child, question, max(0.0, until - time.monotonic())
+        )
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            child.kill()
+            raise
+        finally:
+            if running.done():
+                self._pass_on(child)
+            else:
+                running.add_done_callback(lambda _: self._pass_on(child))
+
+    async def _turn(self, agent: str, seconds: float) -> Child | None:
+        """A process for one question; None where too many wait already, or for too long."""
+        if self._free:
+            return self._free.pop()
+        own = self._waiting.get(agent, ())
+        if len(own) >= _WAITING_EACH or sum(map(len, self._waiting.values())) >= _WAITING:
+            return None
+        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(agent, deque()).append(turn)
+        try:
+            return await asyncio.wait_for(asyncio.shield(turn), seconds)
+        except TimeoutError:
+            return turn.result() if turn.done() else None
+        except asyncio.CancelledError:
+            if turn.done():
+                self._pass_on(turn.result())
+            raise
+        finally:
+            self._forget(agent, turn)
+
+    def _forget(self, agent: str, turn: asyncio.Future[Child]) -> None:
+        """Take back a turn that did not come."""
+        queue = self._waiting.get(agent)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._waiting[agent]
+
+    def _pass_on(self, child: Child) -> None:
+        """Give a process to the agent that has waited for its turn the longest."""
+        while self._waiting:
+            agent = next(iter(self._waiting))
+            queue = self._waiting.pop(agent)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[agent] = queue  # behind the others
+            if not turn.done():
+                turn.set_result(child)
+                return
+        self._free.append(child)
