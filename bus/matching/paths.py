@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 from bus.events import Event
 from bus.ids import host_name
 from bus.matching.disk import Disk
-from bus.shell.words import is_hidden, shown
+from bus.shell.words import PROJECT, is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
 _HARMLESS: Final = frozenset(
@@ -131,7 +131,9 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
     if is_hidden(word[:1]) or is_hidden(path[:1]):
         return None
     path = shown(path)
-    if path.startswith("~"):
+    if path.startswith(PROJECT):
+        path = place.project + path.removeprefix(PROJECT)
+    elif path.startswith("~"):
         user, _, rest = path[1:].partition("/")
         # Another user's home is elsewhere; where exactly does not matter.
         path = f"{place.home if not user else f'/home/{user}'}/{rest}"

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from bus.shell.batches import find_roots, found_below
-from bus.shell.words import MAX_LENGTH, UNKNOWN, Output, ansi_c, is_hidden, shown
+from bus.shell.escapes import ansi_c
+from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, Output, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _CONVERSION: Final = re.compile(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
@@ -114,6 +115,12 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return _formatted(words[1:] if words[:1] == ("--",) else words)
     if program == "pwd":
         return "."
+    if program == "git" and "rev-parse" in words:
+        if "--show-toplevel" in words or "--show-superproject-working-tree" in words:
+            return PROJECT
+        return f"{PROJECT}/.git" if words[-1] in ("--git-dir", "--absolute-git-dir", "--git-common-dir") else None
+    if program == "mktemp":
+        return "/tmp/.mktemp"  # noqa: S108  (never opened: it means "a fresh temporary path")
     if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
         return words[-1]
     if program in ("dirname", "realpath") and len(words) == 1:
@@ -140,7 +147,9 @@ def _decoded(text: str) -> str:
 
 def _formatted(words: tuple[str, ...]) -> str | None:
     """What `printf` prints, roughly: every conversion takes the next argument as it is."""
-    if not words or words[0] == "-v":
+    if words[:1] == ("-v",):
+        words = words[2:]
+    if not words:
         return None
     form, rest = _decoded(words[0]), list(words[1:])
     text = ""

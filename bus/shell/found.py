@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.shell.budget import Budget
 from bus.shell.commands import Command
+from bus.shell.files import Files
 from bus.shell.words import Output
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -25,6 +26,8 @@ class Found:
         self.items: list[Command] = []
         self.functions: dict[str, tuple[bytes, Node]] = {}
         """By name, the source that each was found in, and its body."""
+        self.aliases: dict[str, str] = {}
+        self.files = Files()
         self.incomplete = False
         self.unread: set[str] = set()
         """The raw names (`bus.shell.raw`) of the parts that could not be parsed."""

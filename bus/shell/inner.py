@@ -27,10 +27,8 @@ class Inner(NamedTuple):
     """It runs on another machine, in the home directory there."""
     directory: str = ""
     """Where it runs, if elsewhere than its wrapper: `env -C /`."""
-    powershell: bool = False
-    """The script is PowerShell's."""
-    batch: bool = False
-    """The script is one of `cmd.exe`."""
+    alias: str = ""
+    """The alias that the script is of."""
 
 
 Unwrap = Callable[[Sequence[Arg], Output], Iterator[Inner]]

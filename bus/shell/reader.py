@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from bus.shell.builtins import Directories, apply_builtin
 from bus.shell.commands import Command, printed, program_name
 from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg, Inner
-from bus.shell.parsing import syntax_tree, unread_regions
+from bus.shell.own_scripts import scripts_made
+from bus.shell.parsing import syntax_tree
 from bus.shell.prompts import opens_prompt
-from bus.shell.raw import raw_names
+from bus.shell.raw import unread_names
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
 from bus.shell.wrappers import inner_calls
 
@@ -29,6 +31,9 @@ class Reader:
         self.found = found
         self.directory = directory
         self.scripts = scripts
+        self.directories = Directories()
+        self.feeding: tuple[str, ...] = ()
+        """The programs of the pipeline up to the command whose words are being read."""
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
         self.scope = Scope(b"", variables, self._substituted, found.budget)
@@ -43,14 +48,9 @@ class Reader:
             self.found.budget.stop("it takes too long to be parsed")
             return
         if tree.root_node.has_error:
-            self._note_unread(tree.root_node)
+            self.found.incomplete = True
+            self.found.unread |= unread_names(tree.root_node, self.scope.source)
         self._visit(tree.root_node, stdin)
-
-    def _note_unread(self, root: Node) -> None:
-        self.found.incomplete = True
-        source = self.scope.source
-        for start, end in unread_regions(root) or [(0, len(source))]:
-            self.found.unread |= raw_names(source[start:end].decode("utf-8", "replace"))
 
     # Statements ------------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,9 @@ class Reader:
             text = self._statement(node, stdin)
         finally:
             self.found.depth -= 1
-        return Output(text, tuple(one.program for one in self.found.items[first:]))
+        made = self.found.items[first:]
+        programs = tuple(one.program for one in made)
+        return Output(text, programs + tuple(name for one in made for name in self.found.files.read_by(one)))
 
     def _statement(self, node: Node, stdin: Output) -> str | None:
         kind = node.type
@@ -82,12 +84,26 @@ class Reader:
             return None
         if kind in ("subshell", "command_substitution", "process_substitution"):
             return self._subshell(node, stdin)
+        if kind in ("if_statement", "case_statement"):
+            return self._branches(node, stdin)
         if kind == "for_statement":
             self._loop(node)
         elif kind == "ERROR":
             self._rough(self.scope.text(node))
         texts = [self._visit(child, stdin).text for child in node.named_children]
         return texts[0] if len(texts) == 1 else None
+
+    def _branches(self, node: Node, stdin: Output) -> str | None:
+        """Read every branch; after it a variable may have the value of any."""
+        before, found = dict(self.scope.variables), dict[str, tuple[str, ...]]()
+        for child in node.named_children:
+            self._visit(child, stdin)
+            for name, values in self.scope.variables.items():
+                if values != before.get(name):
+                    found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))[:64]
+        for name, values in found.items():
+            self.scope.variables[name] = tuple(dict.fromkeys((*before.get(name, ()), *values)))[:64]
+        return None
 
     def _subshell(self, node: Node, stdin: Output) -> str | None:
         """Read what runs in a process of its own: its variables and its directory end with it."""
@@ -98,7 +114,9 @@ class Reader:
         return texts[0] if len(texts) == 1 else None
 
     def _substituted(self, node: Node) -> Output:
-        return self._visit(node, NOTHING)
+        """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
+        outwards = self.scope.source[node.start_byte : node.start_byte + 1] == b">"
+        return self._visit(node, Output(None, self.feeding) if outwards else NOTHING)
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
@@ -154,12 +172,7 @@ class Reader:
                 for child in node.named_children:
                     self.scope.variables.pop(self.scope.text(child), None)
                 return ()
-            return tuple(
-                pair
-                for child in node.named_children
-                if child.type == "variable_assignment"
-                for pair in self._assign(child)
-            )
+            return tuple(pair for child in node.named_children for pair in self._declare(child))
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return ()
@@ -175,6 +188,18 @@ class Reader:
             texts = self.scope.variables.get(key, ()) + texts
         self.scope.variables[key] = tuple(self.found.budget.cut(texts))
         return ((key, texts[0]),)
+
+    def _declare(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """One argument of `export` and its like, also where it is quoted: `export "x=/"`."""
+        if node.type == "variable_assignment":
+            return self._assign(node)
+        if node.type in ("string", "raw_string", "concatenation"):
+            for text in read_word(node, self.scope).texts[:1]:
+                name, equals, value = text.partition("=")
+                if equals:
+                    self.scope.variables[name] = (value,)
+                    return ((name, value),)
+        return ()
 
     def _function(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -193,7 +218,7 @@ class Reader:
         if piped or (
             len(calls) > 1 and b"&" in re.sub(rb"&&|[<>]&|&>", b"", self.scope.source[body.start_byte : body.end_byte])
         ):
-            self._emit(Command(key.lower(), depth=self.scripts, fork_bomb=True))
+            self.found.items.append(Command(key.lower(), depth=self.scripts, fork_bomb=True))
 
     def _rough(self, text: str) -> None:
         """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
@@ -206,6 +231,8 @@ class Reader:
     # Simple commands -------------------------------------------------------------------------------------------------
 
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
+        name = node.child_by_field_name("name")
+        self.feeding = (*stdin.programs, program_name(self.scope.text(name))) if name is not None else stdin.programs
         argv: list[Arg] = []
         assignments: list[tuple[str, str]] = []
         own: list[Node] = []
@@ -280,7 +307,9 @@ class Reader:
             return None
         if not argv:
             if call.redirects:
-                self._emit(Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts))
+                self.found.items.append(
+                    Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts)
+                )
             return None
         program = program_name(argv[0].text)
         args = argv[1:]
@@ -288,13 +317,18 @@ class Reader:
         inner = list(inner_calls(program, args, call.stdin))
         place = len(self.found.items)
         about = Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
-        self._emit(about._replace(prompt=True) if not call.reads and opens_prompt(program, args) else about)
+        self.found.items.append(
+            about._replace(prompt=True) if not call.reads and opens_prompt(program, args) else about
+        )
+        text = printed(program, words, call.stdin)
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
-        elif program == "read":
-            for word in words:
-                self.scope.variables[word] = ((call.stdin.text or UNKNOWN).strip(),)
-                self.scope.origins[word] = call.stdin.programs
+        elif program == "alias":
+            self.found.aliases |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+        else:
+            apply_builtin(program, args, call.stdin, text, self.scope)
+        inner += scripts_made(self.found, about, argv[0].text, self.inside)
+        self.found.files.note(about, text)
         self.found.depth += 1
         code_from: list[str] = []
         for one in inner:
@@ -314,7 +348,7 @@ class Reader:
         if argv[0].text in self.found.functions and argv[0].text not in self.inside:
             self._called(argv[0].text, words, call.stdin)
         self.found.depth -= 1
-        return printed(program, words, call.stdin)
+        return text
 
     def _within(self, inner: Inner, call: Call) -> None:
         """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
@@ -336,6 +370,7 @@ class Reader:
             variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
         directory = self._directory(inner.directory) if inner.directory else self.directory
         reader = Reader(self.found, variables, "~" if inner.remote else directory)
+        reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
         reader.script(text, self.scripts + 1, stdin if stdin.text != inner.script else NOTHING)
@@ -351,17 +386,14 @@ class Reader:
         self.directory = own.directory
 
     def _change_directory(self, program: str, words: tuple[str, ...]) -> None:
-        target = next((word for word in words if word == "-" or not word.startswith("-")), "~")
-        if program == "popd" or target == "-" or target.startswith("+"):
-            self.directory = UNKNOWN
-        else:
-            self.directory = self._directory(target)
+        now = self.directory
+        back = self.directories.change(program, words, now)
+        target = next((word for word in words if not word.startswith("-")), "~")
+        self.directory = self._directory(target) if back is None else back
+        self.scope.variables["OLDPWD"] = (now,)
 
     def _directory(self, target: str) -> str:
         """A directory as it is seen from the line's own."""
         if target.startswith(("/", "~", UNKNOWN, UNSET)) or self.directory == ".":
             return target
         return f"{self.directory}/{target}"
-
-    def _emit(self, command: Command) -> None:
-        self.found.items.append(command)

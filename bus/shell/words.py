@@ -9,6 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from bus.shell.budget import Budget
+from bus.shell.escapes import RESERVED, ansi_c
+from bus.shell.expansions import OPERATORS, apply_operator
 
 if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
     from tree_sitter import Node
@@ -17,6 +19,9 @@ UNKNOWN: Final = "\x00"
 """Stands in a word for what only a running shell knows: a command's output, a positional parameter."""
 UNSET: Final = "\x01"
 """Stands in a word for a variable that this line never sets: it comes from the environment, or is empty."""
+
+PROJECT: Final = "/.project-root"
+"""Stands at the beginning of a word for the root of the project (`git rev-parse --show-toplevel`)."""
 
 HIDDEN: Final = frozenset({UNKNOWN, UNSET})
 MAX_LENGTH: Final = 64 * 1024
@@ -30,23 +35,8 @@ _MAX_BRACES: Final = 32
 """How deep braces may nest."""
 _UNCOUNTED: Final = 1 << 20
 """Far more words than any limit allows; further factors make no difference."""
-_RESERVED: Final = re.compile("[\x00-\x04]")
 _ESCAPE: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
-_ANSI: Final = re.compile(
-    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
-)
-_ANSI_NAMES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
 _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "HOME": ("~",),
     "PWD": (".",),
@@ -55,6 +45,8 @@ _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "BASH": ("/bin/bash",),
     "0": ("bash",),
 }
+_PLAIN: Final = frozenset({"", ":?", "?", ":-", "-", ":=", "="})
+"""Operators that leave a value that is set as it is."""
 _SPECIAL: Final = frozenset("@*#?$!-_0123456789")
 
 
@@ -99,7 +91,7 @@ class Scope:
 
 def clean(text: str) -> str:
     """`text` without the control characters that mark things here; a shell's words hardly ever hold them."""
-    return _RESERVED.sub("", text)
+    return RESERVED.sub("", text)
 
 
 def is_hidden(text: str) -> bool:
@@ -120,7 +112,7 @@ def read_word(node: Node, scope: Scope) -> Word:
         return Word((_unescaped(text),))
     if kind in ("simple_expansion", "expansion"):
         values, sources = _expansion(node, scope)
-        return Word(tuple(scope.budget.cut([field for value in values for field in value.split()])), sources)
+        return Word(tuple(scope.budget.cut([field for value in values for field in _fields(value, scope)])), sources)
     if kind == "command_substitution":
         output = scope.substitute(node)
         fields = [UNKNOWN] if output.text is None else output.text.split()
@@ -128,6 +120,14 @@ def read_word(node: Node, scope: Scope) -> Word:
     pieces, sources = _values(node, scope)
     texts = expand_braces(pieces, scope.budget)
     return Word(tuple(f"./{text}" for text in texts) if _quoted_tilde(node, scope) else tuple(texts), sources)
+
+
+def _fields(value: str, scope: Scope) -> list[str]:
+    """The words that an unquoted value becomes."""
+    separators = scope.variables.get("IFS")
+    if separators is None or not separators[0].strip():
+        return value.split()
+    return [field for field in re.split(f"[{re.escape(separators[0])}]", value) if field]
 
 
 def read_text(node: Node, scope: Scope) -> Word:
@@ -329,50 +329,43 @@ def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str,
 
 
 def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`$x`, `${x}`, `${x:-default}`, `${x[@]}`; any other operator makes the value unknown."""
-    name, operator, default = "", "", None
+    """`$x`, `${x}`, `${x:-default}`, `${x[@]}`, `${x%/}`; an operator that is not known makes the value unknown."""
+    name, operator = "", ""
+    operands: list[Node] = []
     for child in node.children:
         kind = child.type
-        if kind in ("variable_name", "special_variable_name"):
-            name = name or scope.text(child)
-        elif kind == "subscript":
-            name = name or scope.text(child.named_children[0])
+        if not name and kind in ("variable_name", "special_variable_name"):
+            name = scope.text(child)
+        elif not name and kind == "subscript":
+            name = scope.text(child.named_children[0])
         elif child.is_named:
-            default = child
+            operands.append(child)
         elif kind.strip() not in ("$", "${", "}"):
             operator = operator or kind
     values = scope.variables.get(name)
     sources = scope.origins.get(name, ())
-    if default is not None and operator in (":-", "-", ":=", "=") and values is None:
-        return _values(default, scope)
-    if default is not None:
-        sources += _values(default, scope)[1]
-    if operator in ("", ":?", "?", ":-", "-", ":=", "="):
-        if values is not None:
+    texts = [_values(one, scope) for one in operands] if operands else []
+    if texts and operator in (":-", "-", ":=", "=") and (values is None or (values == ("",) and operator[0] == ":")):
+        if operator[-1] == "=":
+            scope.variables[name] = texts[0][0]
+        return texts[0]
+    sources += tuple(source for _, found in texts for source in found)
+    if operator in ("^", "^^", ",", ",,") and values:
+        return tuple(apply_operator(value, operator, ()) or "" for value in values), sources
+    if operator in (":+", "+"):
+        return (texts[0][0] if texts and values is not None else (UNKNOWN,)), sources
+    if operator == "!" and values:
+        return scope.variables.get(values[0], (UNKNOWN,)), sources
+    if operator in _PLAIN or (operator in OPERATORS and operands):
+        if values is None:
+            # `${x:?}` stops the shell where x is empty, so what follows it never hangs on nothing.
+            return ((UNKNOWN if name[:1] in _SPECIAL or operator in (":?", "?") else UNSET),), sources
+        if operator in _PLAIN:
             return values, sources
-        # `${x:?}` stops the shell where x is empty, so what follows it never hangs on nothing.
-        return ((UNKNOWN if name[:1] in _SPECIAL or operator in (":?", "?") else UNSET),), sources
+        patterns = [found[0].translate(_FROM_BRACES) if found else "" for found, _ in texts]
+        made = [apply_operator(value, operator, patterns) for value in values]
+        return tuple(UNKNOWN if text is None else text for text in made), sources
     return (UNKNOWN,), sources
-
-
-def ansi_c(text: str) -> str:
-    r"""What `$'…'` holds: `\x72` and its like decoded."""
-
-    def decoded(match: re.Match[str]) -> str:
-        x, u, big, octal, control, other = match.groups()
-        if x or u or big:
-            return _character(int(x or u or big, 16))
-        if octal:
-            return chr(int(octal, 8) & 0xFF)
-        if control:
-            return chr(ord(control) & 0x1F)
-        return _ANSI_NAMES.get(other, other if other in "\\'\"?" else f"\\{other}")
-
-    return _RESERVED.sub("", _ANSI.sub(decoded, text))
-
-
-def _character(number: int) -> str:
-    return chr(number) if number < 0x110000 else "\ufffd"
 
 
 def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,86 @@
+"""What a shell's own commands change for the rest of the script: `set --`, `shift`, `read`, `printf -v`, `cd -`, `pushd`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bus.shell.inner import Arg, names, read_options
+from bus.shell.words import UNKNOWN, Output, Scope
+
+_READ: Final = names("-p -d -n -N -t -u -a -i")
+_MOST: Final = 64
+
+
+def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str | None, scope: Scope) -> None:
+    """Change the variables of `scope` as a builtin does."""
+    if program == "set":
+        options = read_options(args, frozenset({"-o"}))
+        if any(arg.text == "--" for arg in args[: options.end]) or (args and not args[0].text.startswith(("-", "+"))):
+            set_parameters(scope, [arg.text for arg in args[options.end :]])
+    elif program == "shift":
+        count = int(args[0].text) if args and args[0].text.isdigit() and len(args[0].text) < 4 else 1
+        set_parameters(scope, [text for text in scope.variables.get("@", ()) if text][count:])
+    elif program == "read":
+        _read(args, stdin, scope)
+    elif program in ("mapfile", "readarray"):
+        operands = args[read_options(args, names("-d -n -O -s -u -C -c")).end :]
+        name = operands[0].text if operands else "MAPFILE"
+        scope.variables[name] = tuple(stdin.text.splitlines()[:_MOST]) if stdin.text else (UNKNOWN,)
+        scope.origins[name] = stdin.programs
+    elif program == "printf" and len(args) > 2 and args[0].text == "-v":
+        scope.variables[args[1].text] = (printed if printed is not None else UNKNOWN,)
+
+
+def set_parameters(scope: Scope, words: Sequence[str]) -> None:
+    """Make `words` what `$1`, `$2` … and `$@` are."""
+    for name in [name for name in scope.variables if name.isdigit() and name != "0"]:
+        del scope.variables[name]
+    scope.variables |= {str(place): (text,) for place, text in enumerate(words[:_MOST], 1)}
+    scope.variables |= {"@": tuple(words) or ("",), "*": tuple(words) or ("",)}
+
+
+def _read(args: Sequence[Arg], stdin: Output, scope: Scope) -> None:
+    options = read_options(args, _READ)
+    targets = [arg.text for arg in args[options.end :]] or ["REPLY"]
+    array = options.value("-a")
+    lines = [line for line in (stdin.text or "").splitlines() if line.strip()][:_MOST]
+    if array is not None:
+        scope.variables[array.text] = tuple(word for line in lines[:1] for word in line.split()) or (UNKNOWN,)
+        return
+    for place, name in enumerate(targets):
+        last = place == len(targets) - 1
+        found = [fields for line in lines if (fields := _field(line, place, last=last))]
+        scope.variables[name] = tuple(found) or ((UNKNOWN,) if not lines else ("",))
+        scope.origins[name] = stdin.programs
+
+
+def _field(line: str, place: int, *, last: bool) -> str:
+    fields = line.split(None, place) if last else line.split()
+    return fields[place].strip() if len(fields) > place else ""
+
+
+class Directories:
+    """The directories that `cd -` and `popd` go back to."""
+
+    def __init__(self) -> None:
+        self.previous = UNKNOWN
+        self.stack: list[str] = []
+
+    def change(self, program: str, words: Sequence[str], now: str) -> str | None:
+        """The directory to go back to for `cd -`, `popd` and a bare `pushd`; None where the words name another."""
+        target = next((word for word in words if word == "-" or not word.startswith("-")), "")
+        back: str | None = None
+        if program == "popd":
+            back = self.stack.pop() if self.stack else UNKNOWN
+        elif program == "pushd" and not target:
+            back = self.stack.pop() if self.stack else UNKNOWN
+            self.stack.append(now)
+        elif target == "-":
+            back = self.previous
+        elif target.startswith("+"):
+            back = UNKNOWN
+        elif program == "pushd":
+            self.stack.append(now)
+        self.previous = now
+        return back
