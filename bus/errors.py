@@ -2,6 +2,7 @@
 
     FleethookError
     ├── ConfigError            a file that does not validate: file, line, column, what was meant
+    │   ├── NotAccepted        an import that is pinned by its content, and has another one by now
     │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
     ├── ConditionError         a condition that compiled, but gave no true or false for this event
     ├── OverBudget             a check that is too heavy for the process that was to make it
@@ -55,6 +56,10 @@ class ConfigError(FleethookError):
 
 class PatternError(ConfigError):
     """An event pattern, a tool matcher or a `when:` expression that cannot be compiled."""
+
+
+class NotAccepted(ConfigError):
+    """An import that is pinned by its content, and has another one by now, or none."""
 
 
 class ConditionError(FleethookError):

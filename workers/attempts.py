@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from bus.codec import decode_verdict
+from bus.config.pins import ScriptChanged
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.hooks import Endpoint, Hook
@@ -24,7 +25,6 @@ from bus.processes import Finished
 from bus.requests import read_event, read_request
 from bus.runners.calls import calls
 from bus.runners.command import run_command
-from bus.runners.pins import ScriptChanged
 from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict

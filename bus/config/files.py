@@ -67,6 +67,12 @@ def stamp(path: Path | str) -> Stamp:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
+def read_as_known(path: Path | str) -> bool:
+    """Whether a file is read as it was at another time, here and now (`reading_as`)."""
+    instead = _instead.get()
+    return instead is not None and os.path.realpath(path) in instead
+
+
 def is_gone(path: Path | str) -> bool:
     """Whether nothing is there; what cannot be looked at, since a folder above is closed, is not gone."""
     try:

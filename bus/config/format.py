@@ -171,6 +171,20 @@ class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Policy | None, Meta(description="What a failure amounts to for its hooks that do not say it themselves.")
     ] = None
     enabled: Annotated[bool, Meta(description="Whether it is read at all.")] = True
+    sha256: Annotated[
+        str,
+        Meta(
+            pattern="^[0-9a-f]{64}" + END,
+            description="The content that you accepted: another one is not in force. `hooks import --to user` writes it.",
+        ),
+    ] = ""
+    scripts: Annotated[
+        str,
+        Meta(
+            pattern="^[0-9a-f]{64}" + END,
+            description="The same of the scripts that its commands name: where one is another, they are not run.",
+        ),
+    ] = ""
 
 
 class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

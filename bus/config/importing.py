@@ -6,6 +6,7 @@ What is missing or broken is a problem with its place, and the rest loads. Each 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,13 +18,15 @@ import msgspec
 
 from bus.addresses import AddressPolicy, check_address, never, parse_target
 from bus.config.contents import HookFile, Imported, matcher_checks
-from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
-from bus.config.files import is_gone
+from bus.config.documents import Document, Plain, Source, Stamp, gathering, read_file, stamp
+from bus.config.files import is_gone, read_as_known
 from bus.config.format import ID_PATTERN, ImportEntry
+from bus.config.named_files import named_files
+from bus.config.pins import script_digest
 from bus.config.validation import convert
 from bus.config.whose import file_in, whose
 from bus.dialects.hooking import find_hooks
-from bus.errors import ConfigError, PatternError, TargetRefused
+from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hooks import NATIVE, Endpoint, Hook, Layer
 from bus.verdicts import Policy
 
@@ -89,7 +92,7 @@ def read_imports(
         if entry is None:
             continue
         origin = f"{document.file}:{document.place(path)[0]}"
-        place = _place(entry.path, document.file)
+        place = place_of(entry.path, document.file)
         if not entry.enabled:
             found.imports.append(Imported(str(place), origin, entry.dialect or "", enabled=False))
             continue
@@ -124,7 +127,7 @@ def sources(found: Gathered) -> tuple[Source, ...]:
     return tuple(Source(*pair) for pair in found.sources.items())
 
 
-def _place(text: str, file: str) -> Path:
+def place_of(text: str, file: str) -> Path:
     """Where an entry points: from its file, with `~` for home."""
     return Path(os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(file)), os.path.expanduser(text))))
 
@@ -137,7 +140,9 @@ def _read(
     for folder, found in _folders(place):
         files.setdefault(folder, found)
     files.setdefault(str(place), stamp(place))
-    if is_gone(place):
+    if is_gone(place) and not read_as_known(place):
+        if entry.sha256:
+            raise _not_accepted(place, "the file that you accepted is gone")
         raise ConfigError("there is no such file or folder", hint=_near(place))
     with gathering() as read:
         try:
@@ -150,8 +155,13 @@ def _read(
             real = os.path.realpath(target)
             _once(real, origin, trail)
             ours = dialect == NATIVE
+            if entry.sha256 and text_digest(target) != entry.sha256:
+                raise _not_accepted(place, "its content is not the one that you accepted")
             file = native(target, layer, trail.below(real)) if ours else find_hooks(dialect).read(target, layer)
-        except _ImportRefused:
+            if entry.sha256:
+                _alone(file, read, real)
+                file = _pinned(file, target, entry.scripts)
+        except (_ImportRefused, NotAccepted):
             raise
         except ConfigError as error:
             error.source, error.unread = error.source or str(place), True
@@ -162,6 +172,63 @@ def _read(
     for source in file.sources:
         files.setdefault(*source)
     return file, Imported(str(target), origin, dialect, guessed=not entry.dialect, sections=file.sections)
+
+
+def text_digest(path: Path) -> str:
+    """What a pinned import's `sha256` is: of the file's text, as UTF-8. ConfigError: it cannot be read."""
+    return hashlib.sha256(read_file(path).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def scripts_digest(file: HookFile, path: Path) -> str:
+    """What a pinned import's `scripts` is: of the files that its commands name; empty where there is none."""
+    digests = {name: digest for hook in file.hooks for name, digest in _pins(hook, path).items() if digest}
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest() if digests else ""
+
+
+def _pins(hook: Hook, path: Path) -> dict[str, str]:
+    return {name: script_digest(name) for name in named_files(hook, repository(path) or str(path.parent))}
+
+
+def _pinned(file: HookFile, path: Path, scripts: str) -> HookFile:
+    """The hooks with the scripts that they name pinned; where these are not the accepted ones, none of them is run."""
+    same = scripts_digest(file, path) == scripts
+    hooks = []
+    for hook in file.hooks:
+        pins = _pins(hook, path) if hook.command else {}
+        if not same:
+            pins = {name: "not the accepted one" for name, digest in pins.items() if digest} or dict.fromkeys(
+                pins, "gone"
+            )
+        hooks.append(msgspec.structs.replace(hook, pins=pins))
+    return replace(file, hooks=tuple(hooks)).sealed()
+
+
+def _alone(file: HookFile, read: Iterable[str], real: str) -> None:
+    """Raise ConfigError where a pinned file brings others with it, whose content nobody has accepted."""
+    others = sorted(name for name in read if os.path.realpath(name) != real and os.path.isfile(name))
+    if file.imports or others:
+        what = others[0] if others else file.imports[0].path
+        raise ConfigError(
+            f"it brings {what} with it, which is not pinned", hint="import it into the project's own file"
+        )
+
+
+def repository(path: Path) -> str:
+    """The root of the repository that a file lies in, by its real path; empty where it is in none, or in the home's own."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    for folder in Path(os.path.realpath(path)).parents:
+        if str(folder) == home:
+            return ""
+        if os.path.lexists(folder / ".git"):
+            return str(folder)
+    return ""
+
+
+def _not_accepted(place: Path, what: str) -> NotAccepted:
+    hint = f"`fleethook hooks import {place} --to user` shows it and accepts it"
+    error = NotAccepted(what, hint=hint)
+    error.source, error.unread = str(place), True
+    return error
 
 
 class _ImportRefused(ConfigError):
@@ -207,6 +274,15 @@ def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...],
         placed = kind(error.message, file=error.file, line=error.line, column=error.column, path=error.path, hint=hint)
     else:
         placed = document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
+        if isinstance(error, NotAccepted):
+            placed = NotAccepted(
+                placed.message,
+                file=placed.file,
+                line=placed.line,
+                column=placed.column,
+                path=placed.path,
+                hint=placed.hint,
+            )
     placed.source, placed.unread = error.source or document.file, error.unread
     return placed
 

@@ -8,41 +8,31 @@ trusting whoever can change it.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
-import itertools
 import logging
 import os
-import re
-import shlex
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from bus.config.documents import Source, Stamp, read_file, stamp
+from bus.config.named_files import lies_in, named_files
 from bus.directories import config_file, make_private
 from bus.errors import ConfigError
 from bus.locks import write_private
-
-if TYPE_CHECKING:
-    from bus.hooks import Hook
 
 log = logging.getLogger("fleethook.hooks")
 
 WAITS: Final = "newer content waits for your trust (`fleethook hooks trust` shows it); what you trusted stays in force"
 
-_WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
-_LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
-_WORD_LIMIT: Final = 10_000
 _CHUNK: Final = 1024 * 1024
-_MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +153,7 @@ def covered_files(path: Path) -> list[str]:
     found = _found_in(path)
     folder = os.path.realpath(path.parent)
     files = {*found.read, *filter(os.path.isfile, found.named)}
-    return sorted(os.path.relpath(one, folder) if _lies_in(one, folder) else one for one in files)
+    return sorted(os.path.relpath(one, folder) if lies_in(one, folder) else one for one in files)
 
 
 def imported_files(path: Path) -> tuple[str, ...]:
@@ -203,40 +193,6 @@ def _found_in(path: Path) -> _Found:
         _known.clear()
     found = _known[name] = _Found(tuple(named), read, (before, *file.sources))
     return found
-
-
-def named_files(hook: Hook, folder: str) -> Iterator[str]:
-    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
-    root = _root(hook.origin.rpartition(":")[0])
-    bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
-    inside = (folder,) if root == folder or _lies_in(root, folder) else (folder, root)
-    words = (word for text in (hook.command, *hook.args) for word in _words(text))
-    for word, base in itertools.product(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)), bases):
-        # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
-        plain = _LEADING_VARIABLE.sub("", word, count=1)
-        full = os.path.normpath(os.path.join(base, plain))
-        if "\x00" not in plain and len(plain) <= 4096 and any(_lies_in(full, one) for one in inside):
-            yield full
-
-
-@lru_cache(256)
-def _root(file: str) -> str:
-    """The folder that the commands of a file may be relative to: that of its plugin, else its own."""
-    folder = Path(os.path.realpath(file)).parent
-    return str(next((one for one in (folder, *folder.parents[:2]) if (one / _MANIFEST).is_file()), folder))
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    return path.startswith(folder.rstrip("/") + "/")
-
-
-def _words(command: str) -> Iterator[str]:
-    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`."""
-    with contextlib.suppress(ValueError):  # an open quote
-        lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-        lexer.whitespace_split, lexer.commenters = True, ""
-        yield from lexer
-    yield from (match[0] for match in _WORD.finditer(command))
 
 
 def _file_digest(path: str) -> bytes | None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from bus.config.documents import gathering
 from bus.config.files import Source, is_gone, reading_as, stamp
 from bus.config.hookfile import HookFile, load_hook_file
-from bus.errors import ConfigError
+from bus.errors import ConfigError, NotAccepted
 from bus.hooks import Layer
 from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, read_kept, write_kept
 
@@ -130,12 +130,11 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
         ]
         if not wrong:
             break
+        wrong = [(name, problems) for name, problems in wrong if not is_gone(name) or _is_pinned(problems)]
         for name, problems in wrong:
-            if is_gone(name):
-                continue
             instead[name] = copies[name].text
             rejected.append(Rejected(name, _digest(texts.get(name), problems), tuple(problems)))
-        if all(is_gone(name) for name, _ in wrong):
+        if not wrong:
             break
     return found._replace(rejected=(*rejected, *left_out(file, texts))), _kept_of(found, path, copies)
 
@@ -180,6 +179,11 @@ def _by_file(problems: Iterable[ConfigError]) -> dict[str, list[ConfigError]]:
 def _accepted(copy: Copy, text: str | None, problems: list[ConfigError]) -> bool:
     """Whether a content may come into force: it is the same, or has no error that the one in force did not have."""
     return text == copy.text or not Counter(map(_key, problems)) - Counter(copy.problems)
+
+
+def _is_pinned(problems: list[ConfigError]) -> bool:
+    """Whether a file is one that a person accepted: that it is gone takes nothing away."""
+    return any(isinstance(one, NotAccepted) for one in problems)
 
 
 def _key(problem: ConfigError) -> str:

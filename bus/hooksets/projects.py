@@ -1,6 +1,6 @@
 """Which rules of a project are in force: those that a person trusted, until newer content is trusted or the trust taken back.
 
-The scripts that trusted hooks name are pinned by content: a changed one is not run (`runners/pins.py`).
+The scripts that trusted hooks name are pinned by content: a changed one is not run (`config/pins.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import msgspec
 from bus.config.contents import from_document, to_document
 from bus.config.files import NOTHING, Source, is_gone, read_file, reading_as, stamp
 from bus.config.hookfile import HookFile, load_hook_file
+from bus.config.named_files import named_files
+from bus.config.pins import script_digest
 from bus.config.trust import (
     WAITS,
     Trusted,
     content_digest,
     covered_files,
     listed,
-    named_files,
     trust,
     trusted_entry,
     untrust,
@@ -31,7 +32,6 @@ from bus.errors import ConfigError
 from bus.hooks import Hook
 from bus.hooksets.files_in_force import FileInForce, Rejected, left_out
 from bus.hooksets.last_good import Copy, Kept, forget, locked, read_kept, write_kept
-from bus.runners.pins import script_digest
 
 log = logging.getLogger("fleethook.hooks")
 

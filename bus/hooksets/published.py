@@ -64,7 +64,10 @@ async def apply(links: Links, keys: Keys, file: HookFile, *, message: str = "", 
         raise ConfigError(
             f"the set has {len(file.problems)} problem(s) and changes nothing; the first: {file.problems[0]}"
         )
-    return await _put(links, keys, _secrets(to_document(file), seal), file, message, expected)
+    document = _secrets(to_document(file), seal)
+    for entry in document.get("hooks", ()):
+        entry.pop("pins", None)  # they are about files of this machine
+    return await _put(links, keys, document, file, message, expected)
 
 
 async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from bus.config.pins import ScriptChanged, check_pins
 from bus.dialects.hooking import find_hooks, find_rooted
 from bus.environment import base_env, fit_env
 from bus.events import Event
@@ -15,7 +16,6 @@ from bus.hooks import Hook
 from bus.processes import Finished, run_process
 from bus.runners import Outcome
 from bus.runners.calls import one_by_one
-from bus.runners.pins import ScriptChanged, check_pins
 from bus.runners.results import hook_name, log_ending
 
 GRACE: Final = 0.25

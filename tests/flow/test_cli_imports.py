@@ -288,3 +288,58 @@ def test_a_plugin_dir_counts_for_one_command(home: Path) -> None:
     assert fleethook(*trial, "--plugin-dir", str(plugin), "--file", str(plugin)).code == 2
     (home / "empty").mkdir()
     assert "it is not clear whose hooks" in fleethook("plugins", "list", "--plugin-dir", str(home / "empty")).err
+
+
+@pytest.mark.req("X-10", "X-08")
+def test_a_repositorys_file_goes_to_its_project_and_asks_for_trust(home: Path, user_file: Path) -> None:
+    """Whatever the folder in which it is imported, and never to the user's file by itself."""
+    other = home / "other"
+    (other / ".git").mkdir(parents=True)
+    forge = put(other / "tools" / "hooks.json", FORGE)
+    done = fleethook("hooks", "import", str(forge), "--yes")
+    assert done.code == 0, done
+    assert "not trusted as it is now" in done.err
+    assert (other / "fleethook.yaml").read_text() == "import:\n  - tools/hooks.json\n"
+    assert not user_file.exists()
+    assert fleethook("hooks", "list", "--json").json["hooks"] == [], "it runs nowhere before it is trusted"
+    assert fleethook("hooks", "trust", str(other), "--yes").code == 0
+    own = fleethook("hooks", "import", str(other / "fleethook.yaml"))
+    assert (own.code, "its project's own hook file" in own.err) == (4, True)
+    assert fleethook("hooks", "import", str(put(home / "loose.json", FORGE)), "--to", "project").code == 4
+
+
+@pytest.mark.req("X-10", "X-08")
+def test_a_repositorys_file_in_the_users_layer_is_pinned_by_its_content(home: Path, user_file: Path) -> None:
+    """A changed file, or a changed script, asks again; what was accepted stays in force."""
+    other = home / "other"
+    (other / ".git").mkdir(parents=True)
+    script = put(other / "check.sh", "#!/bin/sh\nexit 0\n")
+    forge = put(other / "hooks.json", {"hooks": [{"event": "tool:pre_execute:bash", "command": f"sh {script}"}]})
+    assert fleethook("hooks", "import", str(forge), "--to", "user", "--yes").code == 0
+    assert user_file.read_text().count("sha256: ") == 1
+
+    def commands() -> list[str]:
+        return [hook["command"] for hook in fleethook("hooks", "list", "--json").json["hooks"]]
+
+    def outcome() -> str:
+        tried = fleethook("hooks", "test", "tool:pre_execute:bash", "--set", "command=ls", "--run", "--json").json
+        return str(tried["verdict"]["parts"][0].get("fallback", ""))
+
+    assert commands() == [f"sh {script}"]
+    assert outcome() == ""
+    put(forge, {"hooks": [{"event": "tool:pre_execute:bash", "command": "worse"}]})
+    assert commands() == [f"sh {script}"]
+    assert "its content is not the one that you accepted" in fleethook("status").out
+    forge.unlink()
+    assert commands() == [f"sh {script}"], "not even without it"
+    put(forge, {"hooks": [{"event": "tool:pre_execute:bash", "command": "worse"}]})
+    assert fleethook("hooks", "import", str(forge), "--to", "user", "--yes").code == 0
+    assert commands() == ["worse"]
+    put(forge, {"hooks": [{"event": "tool:pre_execute:bash", "command": f"sh {script}"}]})
+    assert fleethook("hooks", "import", str(forge), "--to", "user", "--yes").code == 0
+    put(script, "#!/bin/sh\nexit 1\n")
+    assert f"{script} changed since" in outcome()
+    assert fleethook("hooks", "import", str(forge), "--to", "user", "--yes").code == 0
+    assert outcome() == ""
+    put(other / "plugins" / "memory" / ".claude-plugin" / "plugin.json", MEMORY)
+    assert fleethook("hooks", "import", str(other / "plugins"), "--to", "user", "--yes").code == 4

@@ -30,8 +30,8 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
     "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
 )
 @click.option(
-    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="The fleethook.yaml that imports them; default: the project's for what lies in it, else the user's.",
+    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="user|project|FILE",
+    help="The fleethook.yaml that imports them; default: the project's for what is in a repository, else the user's.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -43,6 +43,8 @@ def import_hooks(
 
     The files stay where they are and what they are: a fleethook.yaml names them, and a change of them is in force within
     a second. Every hook is shown as it was understood, and every line that was not.
+    What is in a repository goes to that project's file, which asks for your trust; `--to user` lets it run in every folder,
+    pinned by its content: a changed file is not in force before you import it again.
     Where entries are left out: exit code 1, or 5 once the rest is imported.
     """
     from bus.config.hookfile import load_foreign
@@ -51,9 +53,10 @@ def import_hooks(
         _list_found(fleet)
         return
     place = Path(os.path.abspath(path))
-    into = target.absolute() if target is not None else _target(fleet, place)
+    into = _target(fleet, place, "" if target is None else str(target))
     read, said = load_foreign(place, "user", dialect)
-    entry, changes, text, more = _edit(place, into, said, dialect)
+    pin = _pin(fleet, place, into, read)
+    entry, changes, text, more = _edit(place, into, said, dialect, pin)
     read = dataclasses.replace(read, warnings=tuple(dict.fromkeys((*read.warnings, *more))))
     written = False
     if not fleet.json:
@@ -65,6 +68,7 @@ def import_hooks(
     if changes and not dry_run:
         if fleet.confirm(f"Import {said.path} in {into}?", yes):
             _write(into, text)
+            _accept(fleet, into)
             written = True
         else:
             fleet.say("nothing was changed")
@@ -79,7 +83,7 @@ def import_hooks(
         })  # fmt: skip
     elif written:
         fleet.data(f"{into} imports them from now on; `fleethook hooks list` shows what is in force")
-        _say_untrusted(fleet, into)
+        _ask_for_trust(fleet, into, asked=not yes)
     if read.problems:
         raise (PartlyDone if written else Findings)(f"{len(read.problems)} of its entries left out")
 
@@ -102,19 +106,70 @@ def _show(fleet: Context, read: HookFile, said: Imported) -> None:
         fleet.data(fleet.style(f"{text} (warning)", "yellow"))
 
 
-def _target(fleet: Context, place: Path) -> Path:
-    """The project's file for what lies in the project around us, else the user's."""
+def _target(fleet: Context, place: Path, to: str) -> Path:
+    """The file that is to import: that of the project for what is in a repository or a project, else the user's."""
+    from bus.config.importing import repository
     from bus.config.trust import project_file
     from bus.directories import config_file
+    from bus.errors import ConfigError
 
     config = fleet.directories().config
-    project = project_file(Path.cwd(), user=config_file(config))
-    if project is not None and place.is_relative_to(project.parent):
-        return project
-    return config_file(config) or config / "fleethook.yaml"
+    user = config_file(config) or config / "fleethook.yaml"
+    if to == "user":
+        return user
+    if to not in {"", "project"}:
+        return Path(to).absolute()
+    folder = place if place.is_dir() else place.parent
+    root = repository(folder / "x")
+    project = project_file(folder, user=user)
+    if project is None and root:
+        project = Path(root) / "fleethook.yaml"
+    if project is None:
+        if to:
+            raise ConfigError("it is in no project", file=str(place), hint="say --to user, or --to FILE")
+        return user
+    if os.path.realpath(project) == os.path.realpath(place):
+        raise ConfigError(
+            "it is its project's own hook file", file=str(place), hint="`fleethook hooks trust` lets it run"
+        )
+    return project
 
 
-def _edit(place: Path, into: Path, said: Imported, dialect: str | None) -> tuple[Any, str, str, list[str]]:
+def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
+    """What pins a repository's file in the user's own by its content; nothing elsewhere."""
+    from bus.config.importing import repository, scripts_digest, text_digest
+    from bus.config.trust import project_file
+    from bus.directories import config_file
+    from bus.errors import ConfigError
+
+    user = config_file(fleet.directories().config)
+    if (
+        not repository(place / "x")
+        or project_file(into.parent, user=user) == into
+        or repository(into) == repository(place)
+    ):
+        return {}
+    if place.is_dir():
+        text = "a folder of a repository cannot be pinned in your own file"
+        raise ConfigError(text, file=str(place), hint="import it into the project's file: --to project")
+    scripts = scripts_digest(read, place)
+    return {"sha256": text_digest(place), **({"scripts": scripts} if scripts else {})}
+
+
+def _accept(fleet: Context, into: Path) -> None:
+    """Keep what is in force of the user's file now: what is pinned in it stays, whatever its file becomes."""
+    from bus.directories import config_file
+    from bus.hooksets.files_in_force import file_in_force
+
+    places = fleet.directories()
+    user = config_file(places.config)
+    if user is not None and os.path.realpath(user) == os.path.realpath(into):
+        file_in_force(user, "user", places.last_good)
+
+
+def _edit(
+    place: Path, into: Path, said: Imported, dialect: str | None, pin: dict[str, str]
+) -> tuple[Any, str, str, list[str]]:  # fmt: skip
     """The entry, the diff (empty where it stands there already), the new text of the file, and what it will warn of."""
     import difflib
 
@@ -123,12 +178,17 @@ def _edit(place: Path, into: Path, said: Imported, dialect: str | None) -> tuple
     from bus.config.hookfile import parse_hook_file
 
     written = _written(place, into.parent)
-    entry: Any = written if dialect is None else {"path": written, "dialect": dialect}
+    named = {"path": written, **({} if dialect is None else {"dialect": dialect}), **pin}
+    entry: Any = written if named == {"path": written} else named
     text = read_file(into) if into.exists() else ""
     known = parse_hook_file(text, "user", file=str(into)).imports if text.strip() else ()
-    if any(os.path.realpath(one.path) in {os.path.realpath(said.path), os.path.realpath(place)} for one in known):
-        return entry, "", text, []
-    after = with_entry(text, str(into), "import", entry)
+    places = {os.path.realpath(said.path), os.path.realpath(place)}
+    if any(os.path.realpath(one.path) in places for one in known):
+        after = _with_pin(text, into, places, pin)
+        if after == text:
+            return entry, "", text, []
+    else:
+        after = with_entry(text, str(into), "import", entry)
     checked = parse_hook_file(after, "user", file=str(into))
     broken = [one for one in checked.problems if written in str(one) and one.file == str(into)]
     if broken:
@@ -136,6 +196,20 @@ def _edit(place: Path, into: Path, said: Imported, dialect: str | None) -> tuple
     names = (str(into), "with the import")
     lines = difflib.unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True), *names)
     return entry, "".join(lines), after, [text for text in checked.warnings if text.startswith(f"{said.path}:")]
+
+
+def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> str:
+    """The text in which an entry that is pinned has the new content's digests; as it was where it is not pinned."""
+    from bus.config.changing import with_values
+    from bus.config.documents import loads
+    from bus.config.importing import place_of
+
+    entries = loads(text, file=str(into)).value.get("import") or []
+    for number, raw in enumerate(entries):
+        if isinstance(raw, dict) and raw.get("sha256") and os.path.realpath(place_of(raw["path"], str(into))) in places:
+            others = {name: value for name, value in raw.items() if name not in {"sha256", "scripts"}}
+            return with_values(text, str(into), ("import", number), {**others, **pin})
+    return text
 
 
 def _written(place: Path, folder: Path) -> str:
@@ -152,13 +226,19 @@ def _write(into: Path, text: str) -> None:
     replace_file(into, text)
 
 
-def _say_untrusted(fleet: Context, into: Path) -> None:
+def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
+    """Show a project's file that imports them, and ask for trust where somebody is there to be asked."""
     from bus.config.trust import is_trusted, project_file
     from bus.directories import config_file
+    from workers.cli.output import interactive
+    from workers.cli.trusting import trust_file
 
-    if project_file(into.parent, user=config_file(fleet.directories().config)) == into and not is_trusted(
-        into, fleet.directories().trust_file
-    ):
+    places = fleet.directories()
+    if project_file(into.parent, user=config_file(places.config)) != into or is_trusted(into, places.trust_file):
+        return
+    if asked and interactive():
+        trust_file(fleet, into, yes=False)
+    else:
         fleet.say("it is a project's file and not trusted as it is now: `fleethook hooks trust` shows and trusts it")
 
 

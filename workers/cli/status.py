@@ -137,7 +137,7 @@ def _show(
     for repair in found.repairs if found is not None else ():
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
     for refused in rejected:
-        fleet.data(fleet.style(f"hooks       {plain(refused.text)}", "red"))
+        fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
     for problem in found.problems if found is not None else ():
         fleet.data(fleet.style(f"!!          {problem}", "red"))
     if found is not None and any(one.health == "missing" for one in found.roles) and here is None:

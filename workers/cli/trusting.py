@@ -30,13 +30,10 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
     A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
     what they like as you.
     """
-    from bus.config.files import is_gone
-    from bus.config.trust import listed, trusted_file
+    from bus.config.trust import trusted_file
     from bus.errors import NotFound
-    from bus.hooksets.projects import accept, read_trusted, trusted_content
 
-    places = fleet.directories()
-    store = places.trust_file
+    store = fleet.directories().trust_file
     if listing:
         _list_trusted(fleet, store)
         return
@@ -47,6 +44,18 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
     if remove:
         _take_back(fleet, path)
         return
+    trust_file(fleet, path, yes=yes)
+
+
+def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
+    """Show a project's file, or what has changed in it, and trust it where the person says so."""
+    from bus.config.files import is_gone
+    from bus.config.trust import listed
+    from bus.errors import NotFound
+    from bus.hooksets.projects import accept, read_trusted, trusted_content
+
+    places = fleet.directories()
+    store = places.trust_file
     if is_gone(path):
         raise NotFound(f"{path} is gone; its trusted rules stay in force until `fleethook hooks untrust {path.parent}`")
     read, new = read_trusted(path)

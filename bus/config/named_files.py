@@ -1,0 +1,55 @@
+"""The files that a hook's command names, as far as its text shows: what they hold is part of what the hook does."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from bus.hooks import Hook
+
+_WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
+_LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
+_WORD_LIMIT: Final = 10_000
+_MANIFEST: Final = ".claude-plugin/plugin.json"
+
+
+def named_files(hook: Hook, folder: str) -> Iterator[str]:
+    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
+    root = _root(hook.origin.rpartition(":")[0])
+    bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
+    inside = (folder,) if root == folder or lies_in(root, folder) else (folder, root)
+    words = (word for text in (hook.command, *hook.args) for word in _words(text))
+    for word, base in itertools.product(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)), bases):
+        # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
+        plain = _LEADING_VARIABLE.sub("", word, count=1)
+        full = os.path.normpath(os.path.join(base, plain))
+        if "\x00" not in plain and len(plain) <= 4096 and any(lies_in(full, one) for one in inside):
+            yield full
+
+
+@lru_cache(256)
+def _root(file: str) -> str:
+    """The folder that the commands of a file may be relative to: that of its plugin, else its own."""
+    folder = Path(os.path.realpath(file)).parent
+    return str(next((one for one in (folder, *folder.parents[:2]) if (one / _MANIFEST).is_file()), folder))
+
+
+def lies_in(path: str, folder: str) -> bool:
+    """Whether a path is below a folder."""
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def _words(command: str) -> Iterator[str]:
+    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`."""
+    with contextlib.suppress(ValueError):  # an open quote
+        lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        yield from lexer
+    yield from (match[0] for match in _WORD.finditer(command))
