@@ -14,7 +14,7 @@ from bus.codec import decode_body, encode_verdict, pack
 from bus.dialects import find
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
-from bus.keys import CALL_MS, KEPT_MS, SENT_MS, Keys
+from bus.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
 from bus.streams import Call, Entry
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import POLICIES, Policy, Verdict
@@ -85,6 +85,13 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         handed=entry.delivered + (_number(said(b"handed", "")) if aside else 0),
         added=added,
     )
+
+
+def sent_by_now(request: Request, now: int) -> Request:
+    """The request as one that was sent now where its entry's id is of the future: no id makes a deadline of next year."""
+    if request.added <= now + MINUTE:
+        return request
+    return msgspec.structs.replace(request, added=now, deadline=now + request.deadline - request.added)
 
 
 def _number(digits: str) -> int:

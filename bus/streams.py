@@ -21,6 +21,9 @@ BEAT_SECONDS: Final = 0.5
 ADOPT_SECONDS: Final = 0.5
 """How often a reading loop looks for consumers whose heartbeat is gone."""
 
+LATEST_MS: Final = 253_402_300_799_000
+"""The last second that a date can have: ids can name later ones."""
+
 MOST_DELIVERIES: Final = 3
 """An entry that was handed out more often is a poison entry (design, section 3)."""
 
@@ -42,8 +45,8 @@ class Entry(NamedTuple):
 
     @property
     def ms(self) -> int:
-        """When it was added, in milliseconds by the server's clock."""
-        return int(self.id.partition("-")[0])
+        """When it was added, in milliseconds by the server's clock; of an id that somebody made up at most the year 9999."""
+        return min(int(self.id.partition("-")[0]), LATEST_MS)
 
 
 def flat(fields: Iterable[Any]) -> dict[bytes, bytes]:

@@ -29,6 +29,7 @@ from bus.requests import (
     read_event,
     read_request,
     render,
+    sent_by_now,
 )
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
@@ -178,7 +179,7 @@ class Evaluator:
 
         Whatever goes wrong with one request is an error verdict for it, and nothing to the others.
         """
-        request = read_request(entry, self._keys)
+        request = sent_by_now(read_request(entry, self._keys), self._clock.now())
         if request.handed > MOST_DELIVERIES:  # before anything of it is read: that may be what kills
             return self._bury(request, f"handed out {request.handed} times: whoever evaluates it dies")
         try:

@@ -26,8 +26,8 @@ AHEAD_MS: Final = MINUTE
 """An id may be so far ahead of the server's clock: that one set back by seconds is no such case."""
 
 LOOK_SECONDS: Final = 0.5
-STREAMS: Final = ("requests", "events")
-"""What whoever sends events may add to."""
+STREAMS: Final = ("events", "requests")
+"""What whoever sends events may add to; where both are repaired, the word of it needs the first."""
 
 _LEASE_MS: Final = 2_000
 _PAGE_BYTES: Final = 2 * 1024 * 1024
@@ -138,15 +138,18 @@ class Repairs:
             data={"stream": name, "entries": moved, "worker": self._who},
         )  # fmt: skip
         fields = ("id", event.id, "source", event.source, "event", event.type, "host", event.host)
+        about = (*fields, "body", encode_event(event))
         with self._links.link() as link:
-            replies = await link.exchange(
+            *replies, added = await link.exchange(
                 [
                     ("HSET", self._keys("repaired"), f"{name}:ms", ms, f"{name}:made_up", moved),
                     ("HINCRBY", self._keys("repaired"), f"{name}:times", 1),
-                    ("XADD", self._keys("events"), "*", *fields, "body", encode_event(event)),
+                    ("XADD", self._keys("events"), "*", *about),
                 ]
             )
-        for reply in replies:
+            if isinstance(added, Exception):  # its turn comes: another worker repairs that stream
+                (added,) = await link.exchange([("XADD", self._keys("late"), "*", *about)])
+        for reply in (*replies, added):
             checked(reply, "saying that a stream was repaired")
 
 

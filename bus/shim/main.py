@@ -22,7 +22,7 @@ OUTAGE_PART = 0.2
 MARKED_S = 0.25
 """How long a call tries while the mark says that the server did not answer the last one."""
 MARK = b".away"  # the end of its name, after the spool's
-RETURNS = ("LOADING", "BUSY", "MASTERDOWN")  # error codes of a server that will answer soon
+RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM")  # error codes of a server that will answer soon
 HEADER = b"fleethook-answers 1"
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from bus.client import Bus
 from bus.config.settings import Settings
-from bus.connections import Links
+from bus.connections import Links, sync_client
 from bus.ids import event_id
 from bus.keys import Keys
+from tests.shim_kit import World
 from tests.support.delivering import dispatching, owe, publish, settled, turn_end, watcher_of
-from tests.support.running import NO_RM, bash, command_hook, do, publish_hooks, put, stream
+from tests.support.running import NO_RM, bash, command_hook, do, evaluating, publish_hooks, put, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.bounds import FULL, Relief
@@ -208,6 +212,45 @@ async def test_a_verdict_that_can_be_computed_is_given_on_a_full_server(
     await running
     await bus.close()
     assert len(await stream(links, keys)) == 2, "and both are on record"
+
+
+@pytest.mark.req("X-09")
+async def test_a_hook_call_tries_again_until_there_is_room(small: tuple[Server, Links], tmp_path: Path) -> None:
+    one, links = small
+    with sync_client(one.url) as client:
+        world = World(tmp_path, one.socket, client)
+        world.install()
+        await publish_hooks(links, world.keys, NO_RM)
+        await records(links, world.keys, "delivered", 3_000)
+        async with evaluating(one.url, world.keys):
+            await do(links, "CONFIG", "SET", "maxmemory", await _used(links) - 100_000)
+            await do(links, "PERSIST", world.keys("alive", "evaluator"))  # a slow machine is no missing evaluator
+            before = await _refusals(links)
+            call = asyncio.create_task(asyncio.to_thread(world.hook, json.dumps(RM).encode()))
+
+            async def refused() -> bool:
+                return await _refusals(links) > before
+
+            await until(refused, "its request was refused")
+            async with dispatching(one.url, world.keys):
+                said = await call
+        assert b'"deny"' in said.stdout
+
+
+RM = {
+    "session_id": "s",
+    "hook_event_name": "PreToolUse",
+    "tool_name": "Bash",
+    "tool_input": {"command": "rm x"},
+    "cwd": "/",
+}
+
+
+async def _refusals(links: Links) -> int:
+    """How often the server had no room for the addition of an entry."""
+    said: bytes = await do(links, "INFO", "commandstats")
+    found = re.search(rb"cmdstat_xadd:.*rejected_calls=(\d+)", said)
+    return int(found[1]) if found else 0
 
 
 async def _there(links: Links, reply: str) -> bool:

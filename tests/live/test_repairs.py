@@ -13,7 +13,8 @@ import pytest
 from bus.connections import Links, sync_client
 from bus.ids import event_id
 from bus.keys import Keys
-from bus.streams import Consumer, server_now
+from bus.requests import read_request, sent_by_now
+from bus.streams import Consumer, Entry, server_now
 from tests.support.delivering import dispatching, publish, settled, turn_end
 from tests.support.fleet import fleet
 from tests.support.running import (
@@ -32,7 +33,7 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
-from workers.reading import Filters, find_event, follow, recent
+from workers.reading import Filters, find_event, follow, moment, recent
 from workers.repairs import AHEAD_MS, Repairs, read_repairs
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-09")]
@@ -197,6 +198,17 @@ async def test_events_go_on_and_verdicts_are_given_meanwhile(
     assert (await find_event(links, keys, name)).decision == "deny"
 
 
+async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    (seen,) = await recent(links, keys, Filters())
+    assert moment(seen.ms).startswith("9999-")
+    entry = Entry(keys("requests"), f"{LAST}-1", {b"id": b"x", b"budget": b"2000"})
+    request = sent_by_now(read_request(entry, keys), 1_000_000)
+    assert (request.added, request.deadline) == (1_000_000, 1_002_000)
+
+
 @pytest.mark.parametrize("seconds", [-30, -5, 30])
 async def test_a_clock_set_by_seconds_is_no_such_case(server: Server, keys: Keys, links: Links, seconds: int) -> None:
     for name in ("requests", "events"):
@@ -243,6 +255,7 @@ def test_an_agents_credentials_are_enough_and_a_workers_too(tmp_path: Path) -> N
             shim.execute_command("XADD", world.keys("requests"), f"{LAST}-{LAST}", "id", "x")
             shim.execute_command("XADD", world.keys("events"), f"{LAST}-{LAST}", "id", "x")
         wait_until(lambda: len(world.ask(lambda links: read_repairs(links, world.keys))) == 2, "both are repaired")
+        wait_until(lambda: len(world.events(types=("bus:repaired",))) == 2, "both are said")
         payload = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "cwd": "/"}
         said = world.agent().hook("PreToolUse", {"hook_event_name": "PreToolUse", **payload})
         assert b'"deny"' in said.stdout
