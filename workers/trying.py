@@ -16,8 +16,10 @@ from bus.dialects import find
 from bus.directories import Directories
 from bus.errors import DecodeError, PatternError
 from bus.events import Event, source_name
+from bus.guards import load_pack
 from bus.hooks import Hook
 from bus.ids import event_id, host_name
+from bus.hooksets.layers import is_disabled
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 from bus.matching.patterns import parse_pattern
@@ -67,8 +69,9 @@ def hooks_of(file: HookFile) -> HookSet:
 def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
     """An event of the type that a pattern names (`tool:pre_execute:bash`), or an agent's own name of it (`PreToolUse`).
 
-    `values` are `key=value`: a field of the event (`session=…`, `data.x=…`), anything else of the tool's input; a
-    value is JSON where it is valid JSON, else text. Raises PatternError and DecodeError.
+    `values` are `key=value`: a field of the event (`session=…`, `data.x=…`), anything else of the tool's input, and of
+    `data` where the event is about no tool (`prompt=…`); a value is JSON where it is valid JSON, else text. Raises
+    PatternError and DecodeError.
     """
     source = source_name(source)
     native = find(source).capabilities.get(kind)
@@ -78,10 +81,12 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
             raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")
         tool = tool or pattern.tool
     fields: dict[str, Any] = {"input": {}, "data": {}}
+    event_type = pattern.type if native is None else native.type
+    about_tool = bool(tool) or event_type.startswith(("tool:", "permission:"))
     for text in values:
-        _put(fields, text)
+        _put(fields, text, "input" if about_tool else "data")
     event = Event(
-        type=pattern.type if native is None else native.type, id=event_id(), source=source, native=kind,
+        type=event_type, id=event_id(), source=source, native=kind,
         host=host_name(), cwd=str(cwd), tool=canonical_tool(source, tool) if tool else "", native_tool=tool,
     )  # fmt: skip
     if tool and isinstance(fields["input"], dict):
@@ -92,8 +97,34 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
         raise DecodeError(f"these values make no event: {error}") from error
 
 
-def _put(fields: dict[str, Any], text: str) -> None:
-    """Lay `a.b=value` into the fields."""
+def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
+    """The event in a file: a canonical one, or with `source` an agent's own payload; `kind` is its native name.
+
+    It gets an id of its own, and this host and `cwd` where it names none. Raises DecodeError.
+    """
+    event = find(source_name(source)).read(kind, raw, host=host_name())
+    return msgspec.structs.replace(event, id=event_id(), host=event.host or host_name(), cwd=event.cwd or str(cwd))
+
+
+def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
+    """The hooks that would fit the event if they were not switched off, those of guard packs included."""
+    found: list[Hook] = []
+    for layer in hooks.files:
+        file = layer.file
+        off = [hook for hook in file.hooks if not hook.enabled]
+        for pack, settings in file.guards.items():
+            rules = load_pack(pack).rules
+            off += [rule for rule in rules if not settings.enabled or is_disabled(rule, pack, settings)]
+        on = [
+            msgspec.structs.replace(hook, enabled=True, layer=layer.layer) for hook in off if hook.id not in hooks.hooks
+        ]
+        fitting = HookSet([Layered(layer.layer, layer.version, HookFile(hooks=tuple(on)))])
+        found += {hook.id: hook for hook in (*fitting.blocking(event), *fitting.background(event, None))}.values()
+    return found
+
+
+def _put(fields: dict[str, Any], text: str, others: str) -> None:
+    """Lay `a.b=value` into the fields; what names no field of the event goes below `others`."""
     name, equals, raw = text.partition("=")
     path = name.strip().split(".")
     if not equals or not all(path) or len(path) > _MOST_NESTED:
@@ -109,7 +140,7 @@ def _put(fields: dict[str, Any], text: str) -> None:
     if path[0] in _OWN:
         value = raw  # these are text, even where they look like a number
     elif path[0] not in _NESTED:
-        path = ["input", *path]
+        path = [others, *path]
     here: Any = fields
     for part in path[:-1]:
         here = here.setdefault(part, {}) if isinstance(here, dict) else None

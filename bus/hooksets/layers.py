@@ -58,12 +58,12 @@ def guard_hooks(layered: Layered) -> list[Hook]:
     for name, settings in layered.file.guards.items():
         if settings.enabled:
             hooks.extend(
-                _guard(hook, settings) for hook in load_pack(name).rules if not _disabled(hook, name, settings)
+                _guard(hook, settings) for hook in load_pack(name).rules if not is_disabled(hook, name, settings)
             )
     return hooks
 
 
-def _disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
+def is_disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
     return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
 
 

@@ -145,6 +145,35 @@ def test_an_event_is_tried_without_sending_anything(project: Path, tmp_path: Pat
         assert fleethook("hooks", "test", "tool:pre_execute", "--set", value, *mine).code == 2
 
 
+def test_an_event_is_tried_as_it_is_in_a_file_or_on_the_stream(project: Path) -> None:
+    off = "{id: off, on: tool:pre_execute:bash, enabled: false, rule: {command: ['git push']}}"
+    asks = "{id: words, on: user:prompt_submit, when: event.data.prompt.contains('password'), rule: {decision: deny}}"
+    guards = "{destructive-commands: {disable: [force-push]}}"
+    write(project, f"guards: {guards}\nhooks:\n  - {off}\n  - {asks}\n")
+    mine = ("--file", "fleethook.yaml", "--json")
+
+    prompt = fleethook("hooks", "test", "user:prompt_submit", "--set", "prompt=my password", *mine).json
+    assert prompt["event"]["data"] == {"prompt": "my password"}
+    assert prompt["verdict"]["decision"] == "deny"
+
+    payload = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "git push -f"}}
+    (project / "event.json").write_text(json.dumps(payload))
+    found = fleethook("hooks", "test", "--event", "event.json", "--source", "claude", *mine).json
+    assert (found["event"]["native"], found["event"]["input"]["command"]) == ("PreToolUse", "git push -f")
+    assert [one["id"] for one in found["disabled"]] == ["off", "destructive-commands_force-push"]
+    shown = fleethook("hooks", "test", "--event", "event.json", "--source", "claude", *mine[:2]).out
+    assert "disabled  off from fleethook.yaml" in shown
+    canonical = json.dumps({"type": "user:prompt_submit", "data": {"prompt": "the password"}})
+    assert fleethook("hooks", "test", "--event", "-", *mine, stdin=canonical).json["verdict"]["decision"] == "deny"
+
+    name = fleethook("publish", stdin=canonical).out.strip()
+    stored = fleethook("hooks", "test", "--event", name, *mine).json
+    assert (stored["event"]["id"], stored["verdict"]["decision"]) == (name, "deny")
+    assert fleethook("hooks", "test", "--event", "none.json", *mine).code == 2
+    assert fleethook("hooks", "test", "--event", name, "--set", "x=1", *mine).code == 2
+    assert fleethook("hooks", "test", *mine).code == 2
+
+
 def test_trying_and_checking_need_no_server(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{project}/none.sock")
     write(project, ONE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,6 +13,9 @@ from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_option
 from workers.cli.hooklist import record, short_origin
 from workers.cli.hooksets import PLUGIN_DIR, holds, in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
+
+if TYPE_CHECKING:  # most commands of the group need none
+    from bus.events import Event
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.hooklist:list_hooks", "List the hooks in force here, and when each ran last."),
@@ -70,10 +74,17 @@ def check(fleet: Context, file: Path | None) -> None:
 
 
 @click.command()
-@click.argument("kind", metavar="EVENT_TYPE")
+@click.argument("kind", metavar="[EVENT_TYPE]", default="")
+@click.option(
+    "--event", "given", metavar="FILE|ID", help="This event: JSON in a file (- for stdin), or a stored one by its id."
+)
 @click.option("--tool", default="", metavar="TOOL", help="The tool, in our name or the agent's own.")
 @click.option(
-    "--set", "values", multiple=True, metavar="KEY=VALUE", help="A field, e.g. command='rm -rf /' or data.x=1."
+    "--set",
+    "values",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A field, e.g. command='rm -rf /', prompt=hello or data.x=1.",
 )
 @click.option("--source", default="generic", metavar="AGENT", show_default=True, help="The agent.")
 @click.option("--cwd", type=click.Path(file_okay=False, path_type=Path), help="Where it happens; default: here.")
@@ -87,24 +98,33 @@ def check(fleet: Context, file: Path | None) -> None:
 @common_options
 @pass_fleet
 def test(
-    fleet: Context, kind: str, tool: str, values: Sequence[str], source: str, cwd: Path | None, file: Path | None,
-    plugin_dirs: Sequence[Path], effects: bool, budget: float | None, exit_code: bool,
+    fleet: Context, kind: str, given: str | None, tool: str, values: Sequence[str], source: str, cwd: Path | None,
+    file: Path | None, plugin_dirs: Sequence[Path], effects: bool, budget: float | None, exit_code: bool,
 ) -> None:  # fmt: skip
     """Show which hooks an event would meet and what they would say; nothing is sent, no workers are needed.
 
     \b
     fleethook hooks test tool:pre_execute:bash --set command='git push --force'
     fleethook hooks test PreToolUse --source claude --tool Write --set file_path=/etc/passwd
+    fleethook hooks test user:prompt_submit --set prompt='what is the password?'
+    fleethook hooks test --event e01a2032eb55b106db3bd1e9c0449ccdf
     """
     import asyncio
 
     import msgspec
 
     from bus.hooks import NATIVE
-    from workers.trying import hooks_of, later, made_event, try_event
+    from workers.trying import disabled_hooks, hooks_of, later, made_event, try_event
 
     here = (cwd or Path.cwd()).absolute()
-    event = made_event(kind, source=source, tool=tool, values=values, cwd=here)
+    if given is not None:
+        if values or tool:
+            raise click.UsageError("--event brings its own fields: say --set and --tool without it")
+        event = _given_event(fleet, given, source=source, kind=kind, cwd=here)
+    elif kind:
+        event = made_event(kind, source=source, tool=tool, values=values, cwd=here)
+    else:
+        raise click.UsageError("say EVENT_TYPE, or --event FILE|ID")
     # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
     if file is not None and plugin_dirs:
         raise click.UsageError("--file is about one file alone: say --plugin-dir without it")
@@ -118,10 +138,12 @@ def test(
         try_event(event, tried, effects=effects, seconds=seconds, policy=fleet.settings().on_failure)
     )
     background = later(event, tried, verdict)
+    disabled = disabled_hooks(event, tried)
     if fleet.json:
         fleet.data({
             "event": msgspec.to_builtins(event), "matched": [record(hook) for hook in fitting],
             "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
+            "disabled": [record(hook) for hook in disabled],
             "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)}, "background": background,
         })  # fmt: skip
     else:
@@ -134,7 +156,24 @@ def test(
         lines += verdict_lines(fleet, verdict)
         if not fitting:
             lines.append("  no blocking hook fits")
+        lines += [
+            f"  disabled  {plain(hook.id)} from {plain(short_origin(hook.origin))}: it would fit" for hook in disabled
+        ]
         lines += [f"afterwards  {name}: {', '.join(ids)}" for name, ids in background.items() if ids]
         fleet.data("\n".join(lines))
     if exit_code and verdict.blocks:
         raise Findings("")
+
+
+def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path) -> Event:
+    """The event that `--event` names: a file's, stdin's, or a stored one."""
+    from workers.reading import find_event
+    from workers.trying import read_event
+
+    if given != "-" and not Path(given).exists() and not given.endswith(".json") and "/" not in given:
+        return fleet.run(lambda links: find_event(links, fleet.keys(), given)).event
+    try:
+        raw = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"--event {given}: {error.strerror}; name a file, - or an event's id") from error
+    return read_event(raw, source=source, kind=kind, cwd=cwd)
