@@ -18,8 +18,8 @@ from bus.errors import DecodeError, PatternError
 from bus.events import Event, source_name
 from bus.guards import load_pack
 from bus.hooks import Hook
-from bus.ids import event_id, host_name
 from bus.hooksets.layers import is_disabled
+from bus.ids import event_id, host_name
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 from bus.matching.patterns import parse_pattern

@@ -64,6 +64,7 @@ def guard_hooks(layered: Layered) -> list[Hook]:
 
 
 def is_disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
+    """Whether a file switches this rule of a pack off."""
     return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
 
 
