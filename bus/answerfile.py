@@ -16,6 +16,7 @@ Text, one line a fact, tab-separated, free bytes in hex; the first line names th
 
 from __future__ import annotations
 
+import hashlib
 import os
 import py_compile
 import socket
@@ -27,6 +28,7 @@ import msgspec
 
 from bus import launcher, shim
 from bus.answers import Answer
+from bus.directories import Directories
 from bus.errors import ConfigError, Unreachable
 
 Mode = Literal["request", "publish", "skip"]
@@ -201,6 +203,21 @@ def server_from_url(url: str) -> Server:
         name=host if kind == "tls" or host != address else "",
         cafile=query.get("ssl_ca_certs", "") if kind == "tls" else "", user=user, password=password, db=db,
     )  # fmt: skip
+
+
+def program_spool(places: Directories, url: str, prefix: str) -> Path:
+    """Where programs (`Bus()`, `fleethook publish`) keep events for this server and fleet while it is away.
+
+    By the server, since workers of another one must not send them; without its user, whom workers do not share.
+    """
+    parts = urlsplit(url)
+    where = (
+        unquote(parts.path)
+        if parts.scheme == "unix"
+        else f"{parts.hostname or 'localhost'}:{parts.port or DEFAULT_PORT}"
+    )
+    place = f"{where} {_db(parts, {key: values[-1] for key, values in parse_qs(parts.query).items()})} {prefix}"
+    return places.spool(f"program.{hashlib.sha256(place.encode()).hexdigest()[:12]}")
 
 
 _HINT = "write redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket[?db=n]"

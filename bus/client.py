@@ -39,7 +39,8 @@ class Bus(AgentFace):
     """One program's place on the bus.
 
     `url` is the server's (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet's.
-    `on_failure` answers where no hook can; `spool`, a file, keeps what is published while Redis is away.
+    `on_failure` answers where no hook can; `spool`, a file, keeps what is published while Redis is away, and is sent on
+    by the next call that reaches it. Where no `url` is given, the default is a spool that this machine's workers drain.
     Use it as an asynchronous context manager, or through `sync()`.
     """
 
@@ -52,11 +53,18 @@ class Bus(AgentFace):
             from bus.server import bus_url
 
             settings = load_settings().settings
-            url, namespace = url or bus_url(settings), namespace or settings.namespace
+            namespace = namespace or settings.namespace
+            if not url:
+                url = bus_url(settings)
+                spool = spool or _own_spool(url, namespace)
         self.keys = Keys(namespace)
         self.links = Links(url, connect=connect)
         self.on_failure: Policy = on_failure
         self._spool = spool
+        self.kept = 0
+        """How many events went to the spool, since Redis was away."""
+        self._looks = spool is not None
+        """Whether something may wait in the spool."""
         self._host = host_name()
 
     async def __aenter__(self) -> Self:
@@ -91,6 +99,8 @@ class Bus(AgentFace):
             event.id: ("XADD", self.keys("events"), "*", *self._fields(event)) for event in prepared
         }
         try:
+            if self._looks:  # what came before goes before
+                await self._drain()
             try:
                 left = await self._add(commands)
             except Unreachable:
@@ -104,6 +114,18 @@ class Bus(AgentFace):
                 raise next(iter(left.values()))
             self._keep("events", [event for event in prepared if event.id in left])
         return [event.id for event in prepared]
+
+    async def _drain(self) -> None:
+        """Send on what waits in the spool, in order; raises Unreachable, and what is not acknowledged stays."""
+        from bus.spool import Draining, add_commands
+
+        if self._spool is not None and _waits(self._spool):
+            with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self._spool, _WIRE_SECONDS) as spool:
+                for batch in spool.batches():
+                    with self.links.link() as link:
+                        for reply in await link.exchange(add_commands(self.keys.prefix, batch)):
+                            checked(reply, "sending on what waited")
+        self._looks = False
 
     async def _add(self, commands: Mapping[str, Command]) -> dict[str, Unreachable]:
         """Send the commands in one write; those that a full or read-only server refused, with its word for it."""
@@ -125,6 +147,8 @@ class Bus(AgentFace):
             return
         from bus.spool import append
 
+        self._looks = True
+        self.kept += len(events)
         for event in events:
             fields = [field if isinstance(field, bytes) else str(field) for field in self._fields(event)]
             if not append(self._spool, stream, [*fields, *more]):
@@ -202,7 +226,18 @@ class Bus(AgentFace):
             with contextlib.suppress(
                 Unreachable
             ):  # a full spool counts what it loses; the answer is given all the same
-                self._keep("requests", [event], "fallback", why)
+                self._keep("events", [event], "fallback", why)
+
+
+def _waits(spool: Path) -> bool:
+    return spool.exists() or spool.with_name(f"{spool.name}.draining").exists()
+
+
+def _own_spool(url: str, namespace: str) -> Path:
+    from bus.answerfile import program_spool
+    from bus.directories import directories
+
+    return program_spool(directories(), url, Keys(namespace).prefix)
 
 
 async def _look(link: Link, reply: str) -> bytes | None:

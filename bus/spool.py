@@ -188,6 +188,11 @@ class Draining:
         return True
 
 
+def add_commands(prefix: str, batch: Sequence[Entry]) -> list[tuple[str | bytes, ...]]:
+    """The commands that add a batch, for programs whose connections are not the hook command's."""
+    return [("XADD", prefix + entry.stream.decode(), "*", *entry.fields) for entry in batch]
+
+
 def _entry(record: list[bytes]) -> Entry:
     """The entry of a record: a request that fell back is an event by now (older versions kept it as a request)."""
     stream, *fields = record

@@ -15,6 +15,7 @@ from bus.server import bus_url
 from bus.streams import Backoff
 from workers.lifeline import stop_event
 from workers.process import Process, set_up, spare_the_collector
+from workers.spools import draining
 
 log = logging.getLogger("fleethook.worker")
 
@@ -29,11 +30,11 @@ def run_role(kind: str, settings: Settings) -> None:
 
         rq_worker(process, kind)
     elif kind == "evaluator":
-        process.run_async(_evaluator(process))
+        process.run_async(draining(url, _evaluator(process)))
     elif kind == "host":
-        process.run_async(_host(process))
+        process.run_async(draining(url, _host(process)))
     else:
-        process.run_async(_dispatcher(process))
+        process.run_async(draining(url, _dispatcher(process)))
 
 
 def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:

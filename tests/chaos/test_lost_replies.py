@@ -22,7 +22,7 @@ from bus.events import Event
 from bus.hooksets.published import apply
 from bus.ids import event_id
 from bus.keys import Keys
-from bus.spool import drain, spool_status
+from bus.spool import spool_status
 from tests.chaos.counting import Counts
 from tests.chaos.fleet import Fleet
 from tests.cli_kit import namespace
@@ -129,8 +129,7 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
             with pytest.raises(Unreachable):
                 await bus.publish(unsure := Event(type="turn:end", source="codex", host="test-host", id=event_id()))
             assert await bus.publish(unsure) == unsure.id
-    assert spool_status(world.spool).records == 1
-    await asyncio.to_thread(drain, str(world.file))
+    assert spool_status(world.spool).records == 0, "the next publish has sent it on"
     await counts.settled()
     assert set(counts.record().ids) == {spooled, direct, unsure.id}
     assert counts.record().ids[spooled] == 1

@@ -52,7 +52,10 @@ def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own fi
 
     async def work(bus: Bus) -> list[str]:
         async with bus:
-            return await bus.publish_many(events)
+            ids = await bus.publish_many(events)
+            if bus.kept:
+                fleet.say(f"the server is away: {bus.kept} events wait on this disk, and are sent when it is back")
+            return ids
 
     for name in _on_bus(fleet, work):
         if fleet.json:
@@ -99,14 +102,18 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
 def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what `work` returns
     import asyncio
 
+    from bus.answerfile import program_spool
     from bus.client import Bus
 
     settings = fleet.settings()
     url = fleet.url("agent")
+    spool = program_spool(fleet.directories(), url, fleet.keys().prefix)
 
     async def whole() -> Any:  # noqa: ANN401 - what `work` returns
         # A Bus belongs to the loop that it is used on, so it is made there.
-        return await work(Bus(url, namespace=settings.namespace, on_failure=settings.on_failure, connect=1.0))
+        return await work(
+            Bus(url, namespace=settings.namespace, on_failure=settings.on_failure, spool=spool, connect=1.0)
+        )
 
     return asyncio.run(whole())
 
