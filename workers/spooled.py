@@ -9,7 +9,7 @@ from typing import Final
 
 from bus.connections import Links
 from bus.ids import event_id
-from bus.keys import SENT_MS, Keys
+from bus.keys import KEPT_MS, SENT_MS, Keys
 from bus.requests import read_request
 from bus.streams import Call, Entry, call_all, checked
 
@@ -52,9 +52,13 @@ class Repeats:
 
 def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:
     name = read_request(entry, keys).id
+    # A report is only ever sent marked, and of a young request the verdict tells whether it was answered: neither is
+    # looked for among the events around it, which takes long where these are many.
     born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
+    young = b"fallback" in entry.fields and entry.ms - born < KEPT_MS - _SEARCH_MS
+    first, last = (0, 0) if b"of" in entry.fields or young else (max(0, born - _SEARCH_MS), born + _SEARCH_MS)
     args: list[str | bytes | int] = [
-        GROUP, entry.id, name, max(0, born - _SEARCH_MS), born + _SEARCH_MS, SENT_MS, "1" if look else "0",
+        GROUP, entry.id, name, first, last, SENT_MS, "1" if look else "0",
     ]  # fmt: skip
     if b"fallback" in entry.fields and b"of" not in entry.fields:
         args += ["id", event_id(), "of", name, "fallback", entry.fields[b"fallback"]]
