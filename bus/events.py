@@ -54,12 +54,14 @@ class EventType(StrEnum):
     ENDPOINT_FAILING = "endpoint:failing"
     ENDPOINT_DISABLED = "endpoint:disabled"
     HOOKS_REJECTED = "hooks:rejected"
+    GUARD_CHANGED = "guard:changed"
     # What it has to say of its own streams.
     BUS_REPAIRED = "bus:repaired"
 
 
 OWN = frozenset({
     EventType.ENDPOINT_FAILING.value, EventType.ENDPOINT_DISABLED.value, EventType.HOOKS_REJECTED.value,
+    EventType.GUARD_CHANGED.value,
     EventType.BUS_REPAIRED.value,
 })  # fmt: skip
 """What Fleethook itself announces; no agent has these."""

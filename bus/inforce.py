@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, 
 from bus.events import Event
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets.files_in_force import Rejected
+from bus.hooksets.guard_changes import GuardChange, file_mark, weakened
 from bus.hooksets.layers import Layered, guard_hooks, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
@@ -216,6 +217,9 @@ class Watcher:
         self._trust = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
+        self._guards: dict[Path, tuple[str, dict[str, Hook]]] = {}
+        self.weakened: list[GuardChange] = []
+        """What took something from the guards of a file or of the published set; whoever reports it takes it out."""
 
     @classmethod
     def here(cls, links: Links, keys: Keys, places: Directories, host: str = "") -> Watcher:
@@ -285,6 +289,10 @@ class Watcher:
     def _put_in_force(self, version: int, file: HookFile) -> None:
         layered = Layered("fleet", str(version), file)
         compiled = HookSet([layered])
+        if self._fleet.version != "0":
+            self._note_losses(
+                self.fleet().hooks, compiled.hooks, "published", f"version {version}", f"version {version}"
+            )
         self._seen, self._fleet, self._sets = version, layered, {_key([layered]): compiled}
         self._recent.clear()
         log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
@@ -351,7 +359,31 @@ class Watcher:
                 layer, path, self._trust, self._last_good, lambda file: HookSet([Layered(layer, file.digest[:8], file)])
             )
         found = watched.current(POLL_SECONDS)
+        self._compare(layer, path, found.file)
         return Layered(layer, found.file.digest[:8], found.file, tuple(one.text for one in found.rejected))
+
+    def _compare(self, layer: Layer, path: Path, file: HookFile) -> None:
+        """Note what a file's new content takes from its guards."""
+        before = self._guards.get(path)
+        if before is not None and before[0] == file.digest:
+            return
+        hooks = HookSet([Layered(layer, file.digest[:8], file)]).hooks
+        self._guards[path] = (file.digest, hooks)
+        if before is not None:
+            mark = file_mark(str(path), file.digest, (one.path for one in file.imports))
+            self._note_losses(before[1], hooks, "file", str(path), f"{self._host}\n{mark}")
+
+    def _note_losses(
+        self, before: Mapping[str, Hook], after: Mapping[str, Hook], how: str, where: str, about: str
+    ) -> None:
+        losses = weakened(before, after)
+        if losses and len(self.weakened) < _MOST_SETS:  # a process that reports none keeps a few
+            log.warning("%s weakens guards: %s", where, ", ".join(f"{loss.guard} {loss.how}" for loss in losses[:20]))
+            self.weakened.append(
+                GuardChange(
+                    how=how, where=where, losses=losses, about=about, host=self._host, ms=time.time_ns() // 10**6
+                )
+            )
 
 
 def _key(layers: Sequence[Layered]) -> tuple[str, ...]:

@@ -89,6 +89,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("moved:*", "hash", 2 * KEPT_MS, "workers", "workers", "new ids of entries whose own were made up, for whoever had read them before"),
     Key("late", "stream", "entries leave when the event stream is repaired", "evaluators", "workers", "events that could not be added to their stream, since nobody could"),
     Key("repaired", "hash", "kept", "workers", "status, doctor", "by stream: when its last id was found to be made up, how often"),
+    Key("weakened", "list", DONE_MS, "workers, fleethook", "status", "the last changes that weakened guards: who, what, how"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 

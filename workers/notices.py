@@ -16,6 +16,7 @@ from bus.dialects import find
 from bus.errors import FleethookError, Unreachable
 from bus.events import Event, EventType
 from bus.hooksets.files_in_force import Rejected
+from bus.hooksets.guard_changes import GuardChange, report
 from bus.ids import host_name
 from bus.keys import DAY, Keys
 from bus.redaction import redact_text
@@ -50,6 +51,12 @@ class Notices:
             kind = EventType.HOOKS_REJECTED.value
             await announce(self._links, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}")
             self._announced.add(name)
+
+    async def report(self, changes: list[GuardChange]) -> None:
+        """Publish `guard:changed` for each change that weakened guards, and take it out of the list; raises Unreachable."""
+        while changes:
+            await report(self._links, self._keys, changes[0])
+            changes.pop(0)
 
     async def tell(self, request: Request, event: Event, verdict: Verdict, waiting: tuple[str, ...]) -> Verdict:
         """The verdict with what is not in force; as a note to the session's user where none has been told of it before."""

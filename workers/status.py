@@ -13,6 +13,7 @@ from bus.config.settings import Settings
 from bus.connections import Command, Links
 from bus.directories import Directories
 from bus.errors import Unreachable
+from bus.hooksets.guard_changes import GuardChange, read_changes
 from bus.hooksets.published import current_version
 from bus.hosts import GROUP as HOSTS
 from bus.ids import host_name
@@ -102,6 +103,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    weakened: tuple[GuardChange, ...] = ()
+    """The last changes that weakened guards, newest first."""
     """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
 
 
@@ -121,6 +124,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
         parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
+        weakened=tuple(await read_changes(links, keys, 3)),
     )  # fmt: skip
 
 

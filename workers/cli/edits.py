@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from workers.cli.common import Context
+from workers.cli.guard_reports import report_file_change, report_set_change
 from workers.cli.hooksets import redacted, shown_diff
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -51,6 +54,7 @@ def write_change(
         if before is not None:
             before()
         replace_file(edited.file, edited.after)
+        _report_file(fleet, edited)
     return {"file": name, "diff": redacted(changes), "written": go_on}
 
 
@@ -70,7 +74,20 @@ def publish_change(
         if go_on
         else version
     )
+    if go_on:
+        report_set_change(fleet, message, before, after, now)
     return {"version": now, "before": version, "diff": redacted(changes), "written": go_on}
+
+
+def _report_file(fleet: Context, edited: Edited) -> None:
+    from bus.config.hookfile import parse_hook_file
+    from bus.errors import ConfigError
+
+    try:
+        before = parse_hook_file(edited.before, "user", file=str(edited.file))
+    except ConfigError:
+        return  # it could not be read before; the workers compare it with what was in force
+    report_file_change(fleet, click.get_current_context().command_path, edited.file, before, edited.read)
 
 
 def _confirm_change(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:

@@ -12,6 +12,7 @@ import click
 
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.edits import publish_change, published_set, user_file, write_change
+from workers.cli.guard_reports import report_losses
 from workers.cli.hooksets import in_force
 from workers.cli.webhooks import endpoint_record, show_table
 
@@ -176,6 +177,8 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
         result = publish_change(fleet, lambda one: set_without(one, name), f"webhooks remove {name}", yes, dry_run)
     else:
         result = _write(fleet, file_without(user_file(fleet, file), name), "", None, yes, dry_run)
+    if result["written"]:
+        report_losses(fleet, "webhooks remove", str(result.get("file", "the published set")), [f"{name}\nremoved"])
     waited = _let_go(fleet, name, published) if result["written"] else 0
     _tell(fleet, name, {**result, "waiting": waited}, "", "is removed")
     _tell_waited(fleet, waited)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.guard_reports import report_set_change
 from workers.cli.showing import when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -39,11 +40,12 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
 
     name, read = sound(fleet, file)
 
-    async def compare(links: Links) -> tuple[int, str]:
+    async def compare(links: Links) -> tuple[int, HookFile]:
         version = await current_version(links, fleet.keys())
-        return version, diff(await load_version(links, fleet.keys(), version), read, (f"version {version}", name))
+        return version, await load_version(links, fleet.keys(), version)
 
-    version, changes = fleet.run(compare)
+    version, before = fleet.run(compare)
+    changes = diff(before, read, (f"version {version}", name))
     if not changes:
         fleet.say(f"version {version} is in force and says the same: nothing to publish")
     elif not fleet.json:
@@ -57,6 +59,8 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     now = (
         fleet.run(lambda links: put(links, fleet.keys(), read, message=message, expected=version)) if go_on else version
     )
+    if go_on:
+        report_set_change(fleet, "hooks apply", before, read, now)
     if fleet.json:
         fleet.data({"version": now, "before": version, "published": go_on, "hooks": len(read.hooks),
                     "endpoints": len(read.endpoints), "diff": redacted(changes)})  # fmt: skip
@@ -136,15 +140,16 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     from bus.hooksets.published import current_version, diff, load_version
     from bus.hooksets.published import rollback as put_back
 
-    async def compare(links: Links) -> tuple[int, int, str]:
+    async def compare(links: Links) -> tuple[int, int, list[HookFile]]:
         now = await current_version(links, fleet.keys())
         target = now - 1 if version is None else version
         if target < 1:
             raise NotFound(f"there is no version before {now} to roll back to")
         sets = [await load_version(links, fleet.keys(), one) for one in (now, target)]
-        return now, target, diff(sets[0], sets[1], (f"version {now}", f"version {target}"))
+        return now, target, sets
 
-    now, target, changes = fleet.run(compare)
+    now, target, sets = fleet.run(compare)
+    changes = diff(sets[0], sets[1], (f"version {now}", f"version {target}"))
     if not fleet.json:
         fleet.data(shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
     fleet.require_person("hooks rollback", published=True)
@@ -152,6 +157,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
         fleet.say("nothing was changed")
         return
     made = fleet.run(lambda links: put_back(links, fleet.keys(), target))
+    report_set_change(fleet, "hooks rollback", sets[0], sets[1], made)
     if fleet.json:
         fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
     else:

@@ -203,6 +203,10 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
         if not fleet.confirm("Take it back?", yes):
             fleet.say("Nothing was changed.")
             return report
+        from bus.ids import host_name
+        from workers.cli.guard_reports import report_losses
+
+        report_losses(fleet, f"uninstall {agent}", host_name(), [f"hooks of {agent}\nremoved"])
         report["copies"] = [str(copy) for copy in undo(plan, places.state)]
         report["waiting"] = empty_spool(path, places.spool(agent))
         path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.guard_reports import report_losses
 from workers.cli.hooksets import in_force
 from workers.cli.showing import when
 
@@ -64,6 +65,8 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
         fleet.say("nothing was changed")
         return
     changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
+    if changed:
+        report_losses(fleet, "webhooks disable", target, [f"{name}\ndisabled"])
     _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` takes it back")
 
 

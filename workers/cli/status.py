@@ -136,6 +136,8 @@ def _show(
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
     for repair in found.repairs if found is not None else ():
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
+    for change in found.weakened if found is not None else ():
+        fleet.data(fleet.style(f"guards      {when(change.ms)}: {plain(change.text)}", "yellow"))
     for refused in rejected:
         fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
     for problem in found.problems if found is not None else ():

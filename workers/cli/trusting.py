@@ -70,6 +70,7 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
         else:
             _show_changes(fleet, path, old, new)
             _show_hooks(fleet, read)
+        fleet.require_person("hooks trust")
         if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
             fleet.say("not trusted; " + ("none of its hooks run" if old is None else "what you trusted stays in force"))
             return
@@ -106,6 +107,14 @@ def _take_back(fleet: Context, path: Path) -> None:
 
     fleet.require_person("hooks untrust")
     taken = take(path, fleet.directories().trust_file)
+    if taken:
+        from bus.config.hookfile import HookFile
+        from bus.hooksets.guard_changes import file_mark
+        from bus.ids import host_name
+        from workers.cli.guard_reports import report_losses
+
+        about = f"{host_name()}\n{file_mark(str(path), HookFile().digest)}"
+        report_losses(fleet, "hooks untrust", str(path), ["the project's hooks\nuntrusted"], about=about)
     if fleet.json:
         fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})
     else:

@@ -127,6 +127,11 @@ def down(fleet: Context) -> None:
     from workers import supervisor
 
     fleet.require_person("down")
+    if supervisor.running(fleet.directories()) is not None:
+        from bus.ids import host_name
+        from workers.cli.guard_reports import report_losses
+
+        report_losses(fleet, "down", host_name(), ["every hook that runs here\nstopped until `fleethook up`"])
     stopped = supervisor.down(fleet.directories())
     if fleet.json:
         fleet.data({"stopped": stopped})

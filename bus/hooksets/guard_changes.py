@@ -1,0 +1,150 @@
+"""What a change takes from the guards: which are gone or weaker, said as an event and kept for `status`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from bus.announcements import announce
+from bus.connections import Links
+from bus.errors import DecodeError
+from bus.events import EventType
+from bus.hooks import Hook
+from bus.keys import DONE_MS, Keys
+from bus.streams import checked
+from bus.verdicts import strictest
+
+KEPT: Final = 10
+"""How many of the last changes `status` can show."""
+
+_MOST_LOSSES: Final = 100
+
+
+class Loss(NamedTuple):
+    """A guard that is gone or weaker, and how: `removed`, `deny became ask`, `only observes`, `changed`."""
+
+    guard: str
+    how: str
+
+
+class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change that weakens guards: who made it, by what, and what was lost."""
+
+    how: str
+    """The command (`guards disable`), or `file` and `published` where a worker noticed it."""
+    where: str
+    """The file, `version 3`, or the machine."""
+    losses: tuple[Loss, ...] = ()
+    by: str = ""
+    """The user; empty where nobody can tell who changed a file."""
+    agent: str = ""
+    """The agent below which a person confirmed it."""
+    about: str = ""
+    """The same for whoever notices the same change; it is announced once."""
+    host: str = ""
+    ms: int = 0
+    """Milliseconds since 1970 by the clock of whoever noticed it."""
+
+    @property
+    def text(self) -> str:
+        """What a person is told."""
+        lost = ", ".join(f"{loss.guard} {loss.how}" for loss in self.losses[:5])
+        more = f" and {len(self.losses) - 5} more" if len(self.losses) > 5 else ""
+        below = f" below {self.agent}" if self.agent else ""
+        return f"{self.how} ({self.where}){' by ' + self.by if self.by else ''}{below}: {lost}{more}"
+
+
+def weakened(before: Mapping[str, Hook], after: Mapping[str, Hook]) -> tuple[Loss, ...]:
+    """The guards of `before`, by id, that `after` has no more or in a weaker form; a guard is a hook that can object."""
+    return tuple(
+        Loss(name, how) for name, hook in before.items() if _guards(hook) and (how := _loss(hook, after.get(name)))
+    )
+
+
+def file_mark(path: str, digest: str, imported: Iterable[str] = ()) -> str:
+    """What names one state of a hook file for everybody on this host, also where it comes back to what it said before."""
+    times = [_changed_at(name) for name in (path, *imported)]
+    return f"{os.path.realpath(path)}\n{digest}\n{max(times)}"
+
+
+def event_data(change: GuardChange) -> dict[str, Any]:
+    """The `data` of the event `guard:changed`."""
+    return {
+        "how": change.how, "where": change.where, "by": change.by, "agent": change.agent, "text": change.text,
+        "losses": [{"guard": loss.guard, "how": loss.how} for loss in change.losses[:_MOST_LOSSES]],
+    }  # fmt: skip
+
+
+async def report(links: Links, keys: Keys, change: GuardChange) -> bool:
+    """Announce a change, and keep it for `status`; False where somebody has done so before. Raises Unreachable."""
+    kind = EventType.GUARD_CHANGED.value
+    if not await announce(links, keys, kind, event_data(change), host=change.host, about=change.about):
+        return False
+    name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
+    with links.link() as link:
+        replies = await link.exchange([
+            ("LPUSH", name, msgspec.json.encode(kept)), ("LTRIM", name, 0, KEPT - 1), ("PEXPIRE", name, DONE_MS),
+        ])  # fmt: skip
+    for reply in replies:
+        checked(reply, "keeping a change of the guards")
+    return True
+
+
+async def read_changes(links: Links, keys: Keys, most: int = KEPT) -> list[GuardChange]:
+    """The last changes that weakened guards, newest first. Raises Unreachable."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("LRANGE", keys("weakened"), 0, most - 1)])
+    try:
+        return [msgspec.json.decode(raw, type=GuardChange) for raw in checked(reply, "reading changes of the guards")]
+    except msgspec.MsgspecError as error:
+        raise DecodeError("a kept change of the guards cannot be read") from error
+
+
+def _guards(hook: Hook) -> bool:
+    return hook.enabled and hook.blocking and not hook.observe and (hook.rule is None or hook.rule.decision != "allow")
+
+
+def _loss(hook: Hook, now: Hook | None) -> str:
+    """How a guard is weaker than it was; empty where it is the same."""
+    if now is None or not now.enabled:
+        return "removed"
+    if not now.blocking:
+        return "no longer waited for"
+    if now.observe:
+        return "only observes"
+    if hook.rule is not None and now.rule is not None:
+        was, becomes = hook.rule.decision, now.rule.decision
+        if was != becomes and strictest(was, becomes) == was:
+            return f"{was} became {becomes}"
+    if hook.on_failure == "deny" and now.on_failure != "deny":
+        return "no longer denies where it fails"
+    return "" if _bare(hook) == _bare(now) else "changed"
+
+
+def _bare(hook: Hook) -> Hook:
+    """What a guard does, without its place and its words; a stricter decision is no loss."""
+    rule = hook.rule
+    if rule is not None:
+        rule = msgspec.structs.replace(rule, decision="deny", reason="", instead="", incident="")
+    return msgspec.structs.replace(
+        hook,
+        layer="fleet",
+        version="",
+        origin="",
+        position=0,
+        description="",
+        priority=0,
+        on_failure=None,
+        rule=rule,
+        pins={},
+    )
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

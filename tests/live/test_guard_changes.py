@@ -1,0 +1,180 @@
+"""What weakens a guard is an event: from the commands, from a worker that notices it, and from the spool of a dead server."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.codec import decode_body
+from bus.config.hookfile import HookFile, parse_hook_file
+from bus.connections import Links
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.guard_changes import Loss, read_changes, weakened
+from bus.hooksets.published import apply
+from bus.inforce import HookSet, Layered, Watcher
+from bus.keys import Keys
+from tests.cli_kit import fleethook, namespace, run
+from tests.support.servers import Server
+from workers.notices import Notices
+
+BOTH = "version: 1\nguards: {destructive-commands: true, fleethook-itself: true}\n"
+RULE = (
+    'hooks: [{id: mine, on: "tool:pre_execute", tool: bash, '
+    "%srule: {decision: %s, reason: r, commands: [{program: [%s]}]}}]\n"
+)
+
+
+def guards(text: str) -> dict[str, Hook]:
+    file: HookFile = parse_hook_file(f"version: 1\n{text}", "fleet", file="x.yaml")
+    assert not file.problems
+    return HookSet([Layered("fleet", "1", file)]).hooks
+
+
+async def events(links: Links, keys: Keys) -> list[dict[str, Any]]:
+    """The data of each `guard:changed` on the stream, in order."""
+    with links.link() as link:
+        (entries,) = await link.exchange([("XRANGE", keys("events"), "-", "+")])
+    found = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in entries]
+    bodies = [decode_body(one[b"body"]) for one in found if one[b"event"] == b"guard:changed"]
+    return [body.data for body in bodies if isinstance(body, Event)]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("after", "how"),
+    [
+        ("", "removed"),
+        (RULE % ("enabled: false, ", "deny", "rm"), "removed"),
+        (RULE % ("", "ask", "rm"), "deny became ask"),
+        (RULE % ("observe: true, ", "deny", "rm"), "only observes"),
+        (RULE % ("", "deny", "mv"), "changed"),
+        (RULE % ("when: event.host == 'x', ", "deny", "rm"), "changed"),
+        (RULE % ("description: words, priority: 3, ", "deny", "rm"), ""),
+    ],
+)
+def test_what_a_guard_can_lose(after: str, how: str) -> None:
+    found = weakened(guards(RULE % ("", "deny", "rm")), guards(after))
+    assert found == ((Loss("mine", how),) if how else ())
+
+
+@pytest.mark.req("X-09")
+def test_a_stricter_or_another_guard_is_no_loss() -> None:
+    mine = guards(RULE % ("", "ask", "rm"))
+    assert weakened(mine, guards(RULE % ("", "deny", "rm"))) == ()
+    assert weakened(mine, mine | guards("guards: {fleethook-itself: true}")) == ()
+    packs = guards("guards: {destructive-commands: true}")
+    assert len(weakened(packs, {})) == len(packs)
+    assert {one.how for one in weakened(packs, guards("guards: {destructive-commands: {observe: true}}"))} == {
+        "only observes"
+    }
+
+
+@pytest.mark.req("X-09")
+async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
+    links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process on its own; the event is there once, and comes again where the file is weakened again."""
+    monkeypatch.setattr("bus.inforce.POLL_SECONDS", 0.0)
+    file = tmp_path / "fleethook.yaml"
+    file.write_text(BOTH)
+    watchers = [
+        Watcher(links, keys, host="test-host", user_file=file, trust_file=tmp_path / "trust.json") for _ in range(2)
+    ]
+    event = Event(type="tool:pre_execute", tool="bash", host="test-host", input={"command": "ls"})
+    first = await apply(links, keys, parse_hook_file(BOTH, "fleet", file="x.yaml"))
+
+    async def look() -> None:
+        for watcher in watchers:
+            await watcher.refresh(force=True)
+            watcher._recent.clear()
+            watcher.for_event(event)
+            await Notices(links, keys).report(watcher.weakened)
+            assert watcher.weakened == []
+
+    await look()
+    assert await events(links, keys) == []
+    weaker = "version: 1\nguards: {destructive-commands: true}\n"
+    for text in (weaker, BOTH, weaker):
+        file.write_text(text)
+        await look()
+    told = await events(links, keys)
+    assert [one["where"] for one in told] == [str(file), str(file)]
+    assert all(one["how"] == "file" and one["losses"][0]["how"] == "removed" for one in told)
+    assert {loss["guard"].partition("_")[0] for loss in told[0]["losses"]} == {"fleethook-itself"}
+    second = await apply(links, keys, parse_hook_file("version: 1\n", "fleet", file="x.yaml"))
+    await look()
+    last = (await events(links, keys))[-1]
+    assert (last["how"], last["where"]) == ("published", f"version {second}")
+    assert second == first + 1
+    assert [one.where for one in await read_changes(links, keys)] == [f"version {second}", str(file), str(file)]
+
+
+@pytest.fixture
+def person(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's file with both packs on, and the server of the run."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "home" / "config" / "fleethook.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{BOTH}endpoints:\n  - id: audit\n    url: https://example.com/hook\n    events: ['*']\n")
+    return file
+
+
+@pytest.mark.req("X-09")
+def test_commands_say_who_did_what_by_what(person: Path, server: Server, keys: Keys) -> None:
+    """`guards disable`, `webhooks remove`, `hooks apply` and `rollback`; `status` shows the last ones."""
+    assert fleethook("guards", "disable", "fleethook-itself", "--yes").code == 0
+    assert fleethook("webhooks", "remove", "audit", "--yes").code == 0
+    strict, weak = person.with_name("strict.yaml"), person.with_name("weak.yaml")
+    strict.write_text(BOTH)
+    weak.write_text("version: 1\nguards: {fleethook-itself: true}\n")
+    for file in (weak, strict, weak):
+        assert fleethook("hooks", "apply", str(file), "--yes").code == 0
+    assert fleethook("hooks", "rollback", "2", "--yes").code == 0, "stricter again: nothing to say"
+    assert fleethook("hooks", "rollback", "1", "--yes").code == 0
+    told = run(server.url, lambda links: events(links, keys))
+    assert [(one["how"], one["where"]) for one in told] == [
+        ("fleethook guards disable", str(person)), ("webhooks remove", str(person)), ("hooks apply", "version 3"),
+        ("hooks rollback", "version 5"),
+    ]  # fmt: skip
+    assert {(one["by"], one["agent"]) for one in told} == {(getpass.getuser(), "claude")}
+    assert told[1]["losses"] == [{"guard": "audit", "how": "removed"}]
+    shown = fleethook("status")
+    assert "hooks rollback (version 5) by " in shown.out
+    assert json.loads(fleethook("status", "--json").out)["weakened"][0]["how"] == "hooks rollback"
+
+
+@pytest.mark.req("X-09", "X-06")
+def test_without_a_server_the_event_waits_in_the_spool(
+    person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{tmp_path}/nobody.sock")
+    done = fleethook("guards", "disable", "fleethook-itself", "--yes")
+    assert (done.code, "announced later" in done.err) == (0, True), done.err
+    spooled = (tmp_path / "home" / "state" / "spool" / "fleethook").read_bytes()
+    assert b"guard:changed" in spooled
+    assert b"fleethook guards disable" in spooled
+
+
+@pytest.mark.req("X-09")
+def test_a_lower_layer_cannot_switch_a_higher_ones_pack_off() -> None:
+    """Neither the user's file the fleet's, nor a project's the user's; nor by rules of the same names, or an allow."""
+    on = parse_hook_file("version: 1\nguards: {fleethook-itself: true}\n", "fleet", file="x.yaml")
+    lowered = "version: 1\nguards: {fleethook-itself: %s}\n" + RULE.replace("mine", "fleethook-itself_own-verbs")
+    for settings in ("false", "{observe: true}", "{disable: [own-verbs]}", "{decision: ask}"):
+        text = lowered % (settings, "", "allow", "fleethook")
+        user, project = (parse_hook_file(text, layer, file="x.yaml") for layer in ("user", "project"))
+        for layers in (
+            [Layered("fleet", "1", on), Layered("user", "2", user), Layered("project", "3", project)],
+            [Layered("user", "1", on), Layered("project", "3", project)],
+        ):
+            alone = HookSet(layers[:1]).hooks
+            assert {name: hook for name, hook in HookSet(layers).hooks.items() if name in alone} == alone

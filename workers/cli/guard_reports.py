@@ -1,0 +1,84 @@
+"""What a command takes from the guards, reported as `guard:changed`: by whom, by what, which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workers.cli.common import Context
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.config.hookfile import HookFile
+    from bus.hooks import Hook
+    from bus.hooksets.guard_changes import GuardChange
+
+
+def report_set_change(fleet: Context, command: str, before: HookFile, after: HookFile, version: int) -> None:
+    """Report what version `version` of the published set takes from the guards of the one before it."""
+    from bus.hooksets.guard_changes import weakened
+
+    losses = weakened(_guards(before), _guards(after))
+    if losses:
+        where = f"version {version}"
+        report_losses(fleet, command, where, [f"{loss.guard}\n{loss.how}" for loss in losses], about=where)
+
+
+def report_file_change(fleet: Context, command: str, path: Path, before: HookFile, after: HookFile) -> None:
+    """Report what a file that was just written takes from the guards that it had."""
+    from bus.hooksets.guard_changes import file_mark, weakened
+    from bus.ids import host_name
+
+    losses = weakened(_guards(before), _guards(after))
+    if losses:
+        mark = file_mark(str(path), after.digest, (one.path for one in after.imports))
+        lost = [f"{loss.guard}\n{loss.how}" for loss in losses]
+        report_losses(fleet, command, str(path), lost, about=f"{host_name()}\n{mark}")
+
+
+def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str], *, about: str = "") -> None:
+    """Report losses (`guard`, a line break, how), at once or, where the server is away, by the spool; never raises."""
+    import getpass
+    import time
+
+    from bus.errors import FleethookError, Unreachable
+    from bus.hooksets.guard_changes import GuardChange, Loss, report
+    from bus.ids import event_id, host_name
+    from bus.system.calling_agent import calling_agent
+
+    agent = calling_agent()
+    losses = tuple(Loss(guard, how) for guard, _, how in (one.partition("\n") for one in lost))
+    change = GuardChange(
+        how=command, where=where, losses=losses, by=getpass.getuser(), agent=agent.agent if agent is not None else "",
+        about=about or event_id(), host=host_name(), ms=time.time_ns() // 10**6,
+    )  # fmt: skip
+    try:
+        fleet.run(lambda links: report(links, fleet.keys(), change))
+    except Unreachable as error:
+        kept = _keep(fleet, change)
+        fleet.say(f"this change of the guards is {'announced later' if kept else 'announced to nobody'}: {error}")
+    except FleethookError as error:
+        fleet.say(f"this change of the guards is announced to nobody: {error}")
+
+
+def _keep(fleet: Context, change: GuardChange) -> bool:
+    """Put the event into the spool of this program; whether it took it."""
+    from bus.codec import encode_event
+    from bus.directories import make_private
+    from bus.events import Event, EventType
+    from bus.hooksets.guard_changes import event_data
+    from bus.ids import event_id
+    from bus.spool import append
+
+    kind, name = EventType.GUARD_CHANGED.value, event_id()
+    event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms, data=event_data(change))
+    fields = ("id", name, "source", "fleethook", "event", kind, "host", change.host, "body", encode_event(event))
+    spool = fleet.directories().spool("fleethook")
+    make_private(spool.parent, mend=True)
+    return append(spool, "events", fields)
+
+
+def _guards(file: HookFile) -> Mapping[str, Hook]:
+    from bus.inforce import HookSet, Layered
+
+    return HookSet([Layered("fleet", "1", file)]).hooks
