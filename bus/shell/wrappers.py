@@ -10,6 +10,7 @@ from bus.shell.batches import BATCHES
 from bus.shell.containers import CONTAINERS
 from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
+from bus.shell.powershell import POWERSHELL
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
 from bus.shell.words import Output
 
@@ -155,7 +156,7 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     **dict.fromkeys(names("! { if then elif else while until do"), _PLAIN),
 }
 _RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
-_SPECIAL: Final = {**SCRIPT_RUNNERS, **BATCHES, **CONTAINERS}
+_SPECIAL: Final = {**SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
 
 
 def runs_code(program: str) -> bool:
