@@ -38,6 +38,11 @@ class Line(NamedTuple):
         shown = command if isinstance(command, str) else msgspec.json.encode(self.event.input).decode()
         return shown if self.event.tool == "bash" else f"{self.event.native_tool or self.event.tool} {shown}"
 
+    @property
+    def identity(self) -> str:
+        """What makes it the same call as another line: tool and input."""
+        return msgspec.json.encode([self.event.tool, self.event.input], order="sorted").decode()
+
 
 class Judged(NamedTuple):
     """What the guards said to a line, by which rules, and in how many seconds."""
@@ -109,6 +114,12 @@ def read_corpus(text: bytes, file: str, *, host: str = ANOTHER_HOST) -> tuple[li
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
             problems.append(ConfigError(f"no line of a corpus: {error}", file=file, line=number))
     return lines, problems
+
+
+def lines_without(lines: Iterable[Line], known: Iterable[Line]) -> list[Line]:
+    """The lines whose calls are not among `known`: a line that rules were written with measures nothing."""
+    seen = {line.identity for line in known}
+    return [line for line in lines if line.identity not in seen]
 
 
 def figures(judged: Iterable[Judged]) -> Figures:

@@ -122,7 +122,13 @@ def test_guards_test_prints_figures_and_lines_and_holds_limits(tmp_path: Path) -
     kept = fleethook("guards", "test", "--figures", "--corpus", str(file), "--min-recall", "50")
     assert kept.code == 0
     assert "expected" not in kept.out
+    left = fleethook("guards", "test", "--json", "--corpus", str(file), "--without", str(file))
+    assert (left.code, "every line" in left.err) == (2, True)
     file.write_bytes(corpus({"command": "ls", "expect": "allow"}))
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(corpus({"command": "ls", "expect": "stop"}, {"command": "pwd", "expect": "allow"}))
+    rest = fleethook("guards", "test", "--json", "--corpus", str(other), "--without", str(file)).json
+    assert (rest["lines"], rest["to_stop"], rest["harmless"]) == (1, 0, 1)
     empty = fleethook("guards", "test", "--corpus", str(file), "--min-recall", "97")
     assert (empty.code, "no line is to be stopped" in empty.err) == (1, True)
 

@@ -22,6 +22,8 @@ _PERCENT = click.FloatRange(0, 100)
 @click.command()
 @click.option("--corpus", "files", multiple=True, metavar="FILE", help="JSON lines to judge (`-` is stdin); repeatable.",
               type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))  # fmt: skip
+@click.option("--without", "known", multiple=True, metavar="FILE", help="Leave out lines that are in this corpus too.",
+              type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--pack", "chosen", multiple=True, metavar="PACK", help="Only this pack; repeatable. Default: all.")
 @click.option("--host", default="", metavar="NAME", help="The lines' host; by default it is another one than this.")
 @click.option("--here", is_flag=True, help="Judge the lines as events of this host, with its disk and its git.")
@@ -31,8 +33,8 @@ _PERCENT = click.FloatRange(0, 100)
 @common_options
 @pass_fleet
 def test(
-    fleet: Context, files: Sequence[Path], chosen: Sequence[str], host: str, here: bool, min_recall: float | None,
-    max_false_alarms: float | None, figures_only: bool,
+    fleet: Context, files: Sequence[Path], known: Sequence[Path], chosen: Sequence[str], host: str, here: bool,
+    min_recall: float | None, max_false_alarms: float | None, figures_only: bool,
 ) -> None:  # fmt: skip
     """Run the tests beside the packs' rules; with --corpus, judge lines and print recall and false alarms by group.
 
@@ -40,7 +42,7 @@ def test(
     optionally `cwd`, `group`, `agent`, `origin`, `why`. No server is needed and nothing is run.
     """
     from bus.guards import load_pack, packs
-    from bus.guards.corpus import figures
+    from bus.guards.corpus import figures, lines_without
     from workers.admin.guard_trial import judge_lines
 
     names = [load_pack(name).name for name in chosen] or list(packs())
@@ -52,6 +54,10 @@ def test(
     if host and here:
         raise click.UsageError("--here is a host already: leave --host out")
     lines, problems = _read(files, host, here)
+    if known:
+        lines = lines_without(lines, _read(known, host, here)[0])
+        if not lines:
+            raise click.UsageError("every line is in a corpus that --without leaves out")
     judged = judge_lines(lines, names)
     report = _report(judged, problems, names)
     if fleet.json:
