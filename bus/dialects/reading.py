@@ -149,7 +149,7 @@ def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
     """What is wrong with the script that a command begins with, and the mend; None where nothing is, or nobody can tell."""
     if "/" not in command:
         return None
-    named, direct = _script(list(_leading_words(command)))
+    named, direct = script_of(list(leading_words(command)))
     full = _HOME.sub(lambda _: os.path.expanduser("~") + "/", named, count=1)
     if "/" not in full or re.search(r"[$`*?\[\x00]", full) or (not os.path.isabs(full) and not base):
         return None
@@ -173,7 +173,7 @@ def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _script(words: list[str]) -> tuple[str, bool]:
+def script_of(words: list[str]) -> tuple[str, bool]:
     """What a simple command runs: a program, or the script that it gives an interpreter; and whether it is the program."""
     program = words[0] if words else ""
     shell = _SHELL.fullmatch(os.path.basename(program)) is not None
@@ -187,7 +187,7 @@ def _script(words: list[str]) -> tuple[str, bool]:
     return "", False
 
 
-def _leading_words(command: str) -> Iterator[str]:
+def leading_words(command: str) -> Iterator[str]:
     """The words of the first simple command, without assignments in front; nothing of what a shell cannot read."""
     plain = _PLAIN_COMMAND.match(command)
     if plain is not None:  # for most, at a hundredth of the cost

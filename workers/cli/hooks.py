@@ -45,11 +45,17 @@ def hooks() -> None:
 @common_options
 @pass_fleet
 def check(fleet: Context, file: Path | None) -> None:
-    """Check a hook file, and the tests of the guard packs that it uses; exit 4 where something is wrong."""
+    """Check a hook file, and the tests of the guard packs that it uses; exit 4 where something is wrong.
+
+    Findings are warnings and no reason for an exit code: a program or script that is not there, fields in a `when:` that no
+    event of its patterns has.
+    """
     from bus.errors import ConfigError
     from bus.guards import check_pack, load_pack
+    from workers.hook_findings import findings
 
     name, read = load(fleet, file)
+    found = list(findings(read, _runs_in(fleet, name)))
     failures = {pack: [str(one) for one in check_pack(load_pack(pack))] for pack in read.guards}
     problems = [*map(str, read.problems), *(text for found in failures.values() for text in found)]
     if fleet.json:
@@ -57,20 +63,33 @@ def check(fleet: Context, file: Path | None) -> None:
 
         fleet.data({
             "file": name, "ok": not problems, "problems": [error_report(problem) for problem in read.problems],
-            "warnings": list(read.warnings), "guards": failures, "hooks": len(read.hooks),
+            "warnings": list(read.warnings), "findings": [error_report(one) for one in found],
+            "guards": failures, "hooks": len(read.hooks),
             "endpoints": len(read.endpoints),
         })  # fmt: skip
     else:
         for text in problems:
             fleet.data(fleet.style(text, "red"))
-        for text in read.warnings:
+        for text in (*read.warnings, *map(str, found)):
             fleet.data(fleet.style(f"{text} (warning)", "yellow"))
     if problems:
         raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; what is wrong is never in force")
     if not fleet.json:
         tests = sum(len(load_pack(pack).tests) for pack in read.guards)
         guards = f" (all {tests} tests pass)" if read.guards else ""
-        fleet.data(f"{name}: {holds(read)}{guards}: all fine")
+        count = len(found)
+        fine = f"valid, with {count} finding{'s' * (count > 1)}" if count else "all fine"
+        fleet.data(f"{name}: {holds(read)}{guards}: {fine}")
+
+
+def _runs_in(fleet: Context, name: str) -> str:
+    """Where the commands of a file run, as far as that can be said: in its folder, for a project's."""
+    from bus.config.trust import project_file
+    from bus.directories import config_file
+
+    path = Path(name).absolute()
+    project = project_file(path.parent, user=config_file(fleet.directories().config))
+    return str(path.parent) if project == path else ""
 
 
 @click.command()
