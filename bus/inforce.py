@@ -166,6 +166,13 @@ class HookSet:
             if not (one.can_block and one.id in answered) and self.holds(one, event, verdict)
         ]  # fmt: skip
 
+    def is_costly(self, event: Event) -> bool:
+        """Whether `background` and `targets` have to ask a process about this event, and block for as long."""
+        entries: list[Hook | Endpoint] = [*self._index.find(event), *self._targets.find(event)]
+        conditions = [one for entry in entries if (one := self._conditions.get(entry.id)) is not None]
+        size = size_of(event.facts()) if conditions else None
+        return size is not None and any(one.is_costly(size) for one in conditions)
+
     def holds(
         self,
         entry: Hook | Endpoint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -92,6 +93,13 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     layer: str
     pace: str = ""
     """What dispatch.lua is told of rate, line and batch, as `name=value` words; empty for what has none of them."""
+
+
+async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
+    """As `owed`; where that may take long, on a thread of its own: the loop goes on meanwhile."""
+    if in_force.is_costly(event):
+        return await asyncio.to_thread(owed, event, verdict, in_force, keys)
+    return owed(event, verdict, in_force, keys)
 
 
 def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:

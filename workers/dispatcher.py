@@ -26,7 +26,7 @@ from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
 from workers.carrier import TURN_SECONDS, gather
 from workers.deadletters import poison_call
-from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
+from workers.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.loops import lineage, loop_text
 from workers.repairs import Repairs
 from workers.spooled import counts
@@ -250,7 +250,7 @@ class Dispatcher:
                 return None  # an undecodable request: its evaluator buried it already
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
-        deliveries = owed(event, verdict, self._watcher.for_event(event), self._keys)
+        deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(one.kind == "command" for one in deliveries):
             running = await lineage(self._links, self._keys, event)
             looped = [

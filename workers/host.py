@@ -25,7 +25,7 @@ from bus.requests import read_event, read_request
 from bus.streams import Backoff, Consumer, Entry, call_all, checked
 from bus.verdicts import Verdict, bus_policy, failed
 from workers.clock import ServerClock
-from workers.deliveries import dispatch_call, now_ms, owed, pack_fields, unpack_fields
+from workers.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.loops import lineage, without_loops
 from workers.notices import Notices
 from workers.patience import Slots, extended_ms
@@ -188,7 +188,7 @@ class HostWorker:
                 seen = Entry(self._keys("events"), fields[b"entry"].decode(), fields)
                 event = read_event(read_request(seen, self._keys))
                 verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
-                found = owed(event, verdict, self._watcher.for_event(event), self._keys)
+                found = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
                 mine = [one for one in found if one.layer != "fleet"]
                 body = pack_fields(seen) if mine else b""
                 calls.append(dispatch_call(entry, event, mine, self._keys, GROUP, body, now_ms(), "-"))

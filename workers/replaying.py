@@ -13,11 +13,12 @@ import msgspec
 
 from bus.codec import decode_verdict
 from bus.connections import Links
-from bus.errors import ConditionError, DecodeError
+from bus.errors import ConditionError, DecodeError, OverBudget
 from bus.events import Event
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
 from bus.matching.conditions import compile_condition
+from bus.matching.findings import holds
 from bus.requests import read_event, read_request
 from bus.streams import Entry, call_all, checked
 from bus.verdicts import Verdict
@@ -119,8 +120,10 @@ def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[E
         try:
             event = read_event(read_request(entry, keys))
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
-            if condition is not None and not condition(_variables(event, verdict)):
+            if condition is not None and not holds(condition, event, _facts(verdict)):
                 return None
+        except OverBudget as error:
+            raise ConditionError(str(error)) from error
         except DecodeError:
             return None
         if verdict is not None:  # who answered when it was asked is told all the same: that is what a replay is for
@@ -135,6 +138,5 @@ def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[E
     return choose
 
 
-def _variables(event: Event, verdict: Verdict | None) -> dict[str, object]:
-    said = {"decision": verdict.decision, "reason": verdict.reason} if verdict else {"decision": "", "reason": ""}
-    return {"event": event.facts(), "verdict": said}
+def _facts(verdict: Verdict | None) -> dict[str, str]:
+    return {"decision": verdict.decision, "reason": verdict.reason} if verdict else {"decision": "", "reason": ""}

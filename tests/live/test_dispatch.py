@@ -139,7 +139,7 @@ async def test_what_cannot_be_read_is_a_dead_letter_and_the_next_event_is_not_he
             raise RuntimeError("not today")
 
         with monkeypatch.context() as patch:
-            patch.setattr("workers.dispatcher.owed", broken)
+            patch.setattr("workers.dispatcher.plan_deliveries", broken)
             await publish(links, keys, turn_end(id="e2"))
             await until(lambda: _count(links, keys, 2), "it is a dead letter")
         assert "RuntimeError: not today" in (await dead_letters(links, keys))[0].reason
