@@ -213,7 +213,8 @@ def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
     return lambda names: min(sources.intersection(names), default="") if any(runs_code(name) for name in names) else ""
 
 
-_LITERAL: Final = re.compile(r"(?<![\\(?])[A-Za-z][A-Za-z_]{2,}")
+_SYNTAX: Final = re.compile(r"\(\?\w*[:)]|\\.")
+_LITERAL: Final = re.compile(r"[A-Za-z_]{3,}")
 
 
 def _hint_check(match: CommandMatch) -> Callable[[frozenset[str]], bool]:
@@ -224,11 +225,12 @@ def _hint_check(match: CommandMatch) -> Callable[[frozenset[str]], bool]:
             tuple(compile_alternative_words(word) for word in one.lower().split()) for one in match.subcommand
         )
         checks.append(lambda names: any(all(any(map(fits, names)) for fits in one) for one in wanted))
-    if match.args and not any(sign in one for one in match.args for sign in "*?[:+./"):
-        args = frozenset(one.lower() for one in match.args)
-        checks.append(lambda names: not args.isdisjoint(names))
+    if match.args:
+        args = tuple(tuple(_LITERAL.findall(one.lower())) for one in match.args)
+        checks.append(lambda names: any(all(any(word in name for name in names) for word in one) for one in args))
     if match.line or match.text:
-        given = (word.lower() for one in (*match.line, *match.text) for word in _LITERAL.findall(one))
+        patterns = (_SYNTAX.sub(" ", one).lower() for one in (*match.line, *match.text))
+        given = (word for one in patterns for word in _LITERAL.findall(one))
         words = tuple(dict.fromkeys(word for word in given if word not in match.program))
         if words:
             checks.append(lambda names: any(word in name for name in names for word in words))
