@@ -358,3 +358,13 @@ def test_acl_lines_are_what_a_server_takes(place: Place) -> None:
     said = [line.split() for line in made.err.splitlines()[:4]]
     assert [name for name, _ in said] == ["fleethook-shim", "fleethook-agent", "fleethook-worker", "fleethook-admin"]
     assert all(password not in made.out for _, password in said)
+
+
+def test_publish_and_request_warn_of_a_type_that_nobody_knows(up: tuple[Place, Done]) -> None:
+    place, _ = up
+    for command in ("publish", "request"):
+        done = place.run(command, stdin='{"type": "tool:pre_exekute"}')
+        assert done.code == 0
+        assert "nobody knows the event type 'tool:pre_exekute'; did you mean tool:pre_execute?" in done.err
+        for known in ("tool:pre_execute", "claude:SomethingNew"):
+            assert "nobody knows" not in place.run(command, stdin=json.dumps({"type": known})).err

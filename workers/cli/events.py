@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -49,6 +49,7 @@ def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own fi
     from bus.client import Bus
 
     events = _events(file.read(), many=True)
+    _warn_of_unknown(fleet, events)
 
     async def work(bus: Bus) -> list[str]:
         async with bus:
@@ -84,6 +85,7 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     from bus.verdicts import Verdict
 
     (event,) = _events(file.read(), many=False)
+    _warn_of_unknown(fleet, [event])
     seconds = fleet.settings().budget if budget is None else budget
 
     async def work(bus: Bus) -> Verdict:
@@ -97,6 +99,20 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     fleet.data({"decision": verdict.decision, **msgspec.to_builtins(verdict)})
     if exit_code and verdict.blocks:
         raise Findings("")
+
+
+def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:
+    """Say on stderr which event types no hook's author can know; their events are taken all the same."""
+    from difflib import get_close_matches
+
+    from bus.events import SOURCES, EventType
+
+    known = sorted(kind.value for kind in EventType)
+    for kind in dict.fromkeys(event.type for event in events):
+        if kind not in known and kind.partition(":")[0] not in SOURCES:  # `<agent>:<name>` is an agent's own event
+            near = get_close_matches(kind, known, 1, 0.6)
+            also = f"; did you mean {near[0]}?" if near else "; `fleethook events list` shows what agents send"
+            fleet.say(f"warning: nobody knows the event type {kind!r}{also}")
 
 
 def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what `work` returns
