@@ -46,11 +46,13 @@ def _above(places: frozenset[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=8)
-def _own_places(_home: str | None, _when: int) -> frozenset[str]:
+def _own_places(home: str | None, _when: int) -> frozenset[str]:
     from bus.directories import directories
 
     folders = directories(create=False)
     found = [folders.config, folders.data, folders.state, folders.runtime, *_written(folders.state), *_code()]
+    if home:
+        found.append(folders.config.parent)
     return frozenset(name for path in found for name in (str(path), os.path.realpath(path)))
 
 

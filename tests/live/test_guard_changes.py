@@ -178,3 +178,43 @@ def test_a_lower_layer_cannot_switch_a_higher_ones_pack_off() -> None:
         ):
             alone = HookSet(layers[:1]).hooks
             assert {name: hook for name, hook in HookSet(layers).hooks.items() if name in alone} == alone
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "hooks apply weak.yaml --yes", "hooks trust --yes", "hooks untrust", "hooks trust --remove",
+        "guards disable fleethook-itself --yes", "guards disable fleethook-itself --layer fleet --yes",
+        "webhooks remove audit --yes", "webhooks set audit enabled=false --yes", "webhooks disable audit --yes",
+        "webhooks pause audit", "hooks rollback --yes", "uninstall claude --yes", "down",
+    ],
+)  # fmt: skip
+def test_each_verb_that_weakens_refuses_below_an_agent(
+    words: str, person: Path, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wall stands before the act of each: exit code 1, and nothing has changed or was announced."""
+    person.write_text(f"{BOTH}endpoints:\n  - id: audit\n    url: https://example.com/hook\n    events: ['turn:end']\n")
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "fleethook.yaml").write_text(BOTH)
+    (project / "weak.yaml").write_text("version: 1\n")
+    (tmp_path / ".claude").mkdir()
+    monkeypatch.chdir(project)
+    if "un" in words or "--remove" in words:
+        assert fleethook("hooks", "trust", "--yes").code == 0
+        assert fleethook("install", "claude", "--yes").code == 0
+    for _ in range(2):
+        run(server.url, lambda links: apply(links, keys, parse_hook_file(BOTH, "fleet", file="x.yaml")))
+    monkeypatch.delenv("FLEETHOOK_TEST_CONFIRMS")
+
+    def files() -> dict[Path, bytes]:
+        found = (path for path in tmp_path.rglob("*") if path.is_file() and "last-good" not in path.parts)
+        return {path: path.read_bytes() for path in found}
+
+    before = files()
+    refused = fleethook(*words.split())
+    assert refused.code == 1, (refused.out, refused.err)
+    assert "can weaken what guards this machine, and an agent runs it (claude: CLAUDECODE is set)" in refused.err
+    assert files() == before
+    assert run(server.url, lambda links: events(links, keys)) == []

@@ -69,3 +69,29 @@ def test_harmless_look_alikes_pass() -> None:
     assert len(stopped) <= 2 * len(calls) // 100, stopped
     wrong = [call for call in calls if call["expect"] == "ask" and "deny" in objections(call).values()]
     assert wrong == [], "an edit that is not about hooks is asked about at most"
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf {0}",
+        "mv {0} /srv/off",
+        "rm -rf {0}/data",
+        "echo > {0}/state/trust.json",
+        "cd {0} && rm -r data",
+        "rm {1}",
+    ],
+)
+def test_this_machines_own_folders_are_known_wherever_they_are(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FLEETHOOK_HOME names them, and `install` notes which files it wrote to (a variable may have moved these)."""
+    home, moved = tmp_path / "elsewhere", tmp_path / "moved" / "conf.json"
+    (home / "state").mkdir(parents=True)
+    (home / "state" / "installed.json").write_text(json.dumps({str(moved): {"agent": "claude"}}))
+    monkeypatch.setenv("FLEETHOOK_HOME", str(home))
+    call = {"command": command.format(home, moved), "agent": "claude", "cwd": str(tmp_path)}
+    assert "own-places" in objections(call)
+    assert objections({**call, "command": f"cat {home}/state/trust.json {moved}"}) == {}
+    assert objections({**call, "command": f"rm -rf {tmp_path}/other"}) == {}
