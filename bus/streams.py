@@ -178,7 +178,7 @@ class Consumer:
         group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
         reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
         *replies, reply = await self._exchange(link, calls, [reading], block + MARGIN_SECONDS)
-        if any(isinstance(one, Exception) for one in replies):
+        if any(isinstance(one, Exception) or one == 0 for one in replies):  # 0: another has it, or it has a new id
             self.doubtful = True
         if _says(reply, "UNBLOCKED"):  # a repair has put another stream in its place
             return []

@@ -230,6 +230,9 @@ class Dispatcher:
         for (what, made), reply in zip(calls.items(), await call_all(self._links, list(calls.values())), strict=True):
             added = checked(reply, f"dispatching {what}")  # what was refused stays pending, and is looked at again
             self._pays = self._pays or (made.name != "pass" and added > 0)
+            # Another has it, or it has another id since a repair: then it is ours still, and in nobody's hands.
+            if added < (len(made.args) - 1 if made.name == "pass" else 0):
+                self._consumer.doubtful = True
 
     async def _call(self, entry: Entry) -> Call | None:
         """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""

@@ -325,6 +325,8 @@ class Evaluator:
         if word == "same":
             known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id)
             return None, [self._answer(request, event, known)]
+        if word == "lost":  # another has it, or it has another id since a repair
+            self._consumer.doubtful = True
         return (word == "again", []) if word in {"run", "again"} else (None, [])
 
     async def _evaluate(
@@ -366,10 +368,10 @@ class Evaluator:
         An answer that another has given, or will give, counts for nothing: its request may still come back to us.
         """
         replies = await call_all(self._links, calls) if calls else []
-        if any(isinstance(reply, Exception) for reply in replies):
+        if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
             self._consumer.doubtful = True
             return False
-        return 0 not in replies
+        return True
 
     async def _finish(self) -> None:
         try:

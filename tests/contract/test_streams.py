@@ -264,7 +264,7 @@ async def test_answers_go_out_with_the_next_read_even_where_the_server_forgot_th
     (second,) = await place.read("one", 10, place.answer(first), place.answer(first))
     assert await place.replies(first) == [b"said"]
     assert second.id != first.id
-    assert not place.member().doubtful
+    assert place.member().doubtful, "one of them counted for nothing: its entry may have another id since a repair"
     assert (await place.lengths())[2] == 1
 
 

@@ -13,9 +13,9 @@ import pytest
 from bus.connections import Links, sync_client
 from bus.ids import event_id
 from bus.keys import Keys
-from bus.requests import read_request, sent_by_now
+from bus.requests import defer_call, read_request, sent_by_now
 from bus.streams import Consumer, Entry, server_now
-from tests.support.delivering import dispatching, publish, settled, turn_end
+from tests.support.delivering import Asked, dispatching, publish, settled, turn_end, watcher_of
 from tests.support.fleet import fleet
 from tests.support.running import (
     NO_RM,
@@ -33,6 +33,8 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
+from workers.dispatcher import Dispatcher
+from workers.evaluator import GROUP
 from workers.reading import Filters, find_event, follow, moment, recent
 from workers.repairs import AHEAD_MS, Repairs, read_repairs
 
@@ -229,6 +231,49 @@ async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(server: Se
     rows = await stream(links, keys)
     assert [one.fields[b"id"].decode() for one in rows[:-2]] == [f"i{n}" for n in range(6_000)]
     assert [one.times for one in await read_repairs(links, keys)] == [1]
+
+
+async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
+    server: Server, keys: Keys, links: Links
+) -> None:
+    """An event that is owed and one of which nobody is told; an evaluator puts a request aside by the id that it had."""
+    await publish_hooks(links, keys, ENDPOINT)
+    await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    dispatcher = Dispatcher(server.url, keys, watcher_of(links, keys), links, Asked())
+    await dispatcher.prepare()
+    owed, other = turn_end(), bash(id=event_id())
+    await publish(links, keys, owed)
+    await publish(links, keys, other)
+    with links.link() as link:
+        entries = await dispatcher._consumer.read(link, 10, 0.01)
+    assert len(entries) == 3
+    assert await repairs_of(links, keys).keep()
+    await dispatcher._dispatch(entries)
+    assert await do(links, "EXISTS", keys("delivery", f"{owed.id}.a")) == 0, "by that id there is nothing any more"
+    await dispatcher._dispatch(await dispatcher._consumer.strays())
+    await settled(links, keys, owed.id, "ready")
+    assert (await do(links, "XPENDING", keys("events"), "dispatchers"))[0] == 0
+    await dispatcher._leave()
+
+
+async def test_a_request_that_is_put_aside_meanwhile_is_answered(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    await publish_hooks(links, keys, command_hook("exit 2"))
+    async with reader(links, keys) as one:
+        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        _, reply = await put(links, keys, bash())
+        with links.link() as link:
+            entries = await one.read(link, 10, 0.01)
+        assert await repairs_of(links, keys).keep()
+        aside = [defer_call(read_request(entry, keys), keys, GROUP) for entry in entries]
+        with links.link() as link:
+            await one.read(link, 10, 0.01, calls=aside)
+        assert one.doubtful
+        assert len(await one.strays()) == 2
+        await do(links, "DEL", keys("beat", "one"))
+    async with evaluating(server.url, keys):
+        assert (await verdict(links, reply)).decision == "deny"
 
 
 async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, links: Links) -> None:
