@@ -16,6 +16,7 @@ from bus.hooks import Hook
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
+_OUTPUT: Final = re.compile(r"\d?>{1,2}\|?\s*(?![&\s])[^\s;|&()<>'\"`]+")
 _WORD_LIMIT: Final = 10_000
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 
@@ -47,7 +48,11 @@ def lies_in(path: str, folder: str) -> bool:
 
 
 def _words(command: str) -> Iterator[str]:
-    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`."""
+    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`.
+
+    Without those that output goes to: a log that a hook writes is no part of what it does.
+    """
+    command = _OUTPUT.sub(" ", command)
     with contextlib.suppress(ValueError):  # an open quote
         lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""

@@ -131,6 +131,16 @@ async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:
     assert await run(project) == ("deny", "")
 
 
+async def test_what_a_hook_writes_itself_keeps_it_from_nothing(project: Project) -> None:
+    """The file that its output goes to is no script."""
+    project.file.write_text("hooks: [{id: check, on: tool:pre_execute, command: 'echo x >> ./log.txt; exit 2'}]\n")
+    project.accept()
+    for _ in range(2):
+        assert await run(project) == ("deny", "")
+    assert (project.folder / "log.txt").read_text() == "x\nx\n"
+    assert project.now().rejected == ()
+
+
 def test_what_was_trusted_is_kept_for_this_user_alone(project: Project) -> None:
     project.accept()
     assert stat.S_IMODE(kept_file(project.kept, project.file).stat().st_mode) == 0o600

@@ -131,7 +131,7 @@ def _list_trusted(fleet: Context, store: Path) -> None:
         for one in listed(store)
     ]  # fmt: skip
     if fleet.json:
-        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0]}
+        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0].rstrip(",")}
                     for one, state in rows])  # fmt: skip
     elif rows:
         fleet.table(("FILE", "STATE", "SINCE"), [(one.path, state, when(one.time)) for one, state in rows])
