@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sized
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,34 @@ def test_content_that_is_not_in_force_is_shown_and_stops_no_command(
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://127.0.0.1:1")
     away = fleethook("status", "--json")
     assert (away.code, len(away.json["rejected"])) == (3, 1)
+
+
+@pytest.mark.req("X-10", "B-04")
+def test_deliveries_go_to_the_last_good_endpoints_over_a_restart(
+    server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes while a file has an error becomes no dead letter."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "home" / "config" / "fleethook.yaml"
+    mine.parent.mkdir(parents=True)
+    event = json.dumps({"type": "turn:end", "host": "test-host"})
+    with ExitStack() as stack:
+        receiver = stack.enter_context(beside(receiving))
+        good = HOOKS.format(url=receiver.url(), port=receiver.port)
+        mine.write_text(good)
+        for number, text in enumerate((good, "endpoints: [", good.replace("id: well", "idd: well"))):
+            if number:
+                mine.write_text(text)
+            with workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"):
+                assert fleethook("publish", stdin=event).code == 0
+                wait_until(partial(_has, receiver.got, 4 * (number + 1)), "all four endpoints are told")
+    assert "no dead letters" in fleethook("dead", "list").err
+
+
+def _has(got: Sized, count: int) -> bool:
+    return len(got) == count
 
 
 def checks(report: Any) -> list[dict[str, Any]]:
