@@ -20,6 +20,9 @@ from bus.matching.rules import Incident, Rule, check_rule, judge
 
 FOLDER: Final = Path(__file__).parent
 
+DEFAULT_PACKS: Final = ("destructive-commands", "fleethook-itself")
+"""What the first `up` switches on for its user, and `guards publish` for the fleet."""
+
 TEST_DIRECTORY: Final = "/home/dev/app"
 """Where the tests of packs happen, unless they say otherwise: a project below a home directory, not on this disk."""
 

@@ -13,13 +13,15 @@ from bus.codec import decode_body
 from bus.config.hookfile import HookFile, parse_hook_file
 from bus.connections import Links
 from bus.events import Event
+from bus.guards import DEFAULT_PACKS
 from bus.hooks import Hook
 from bus.hooksets.guard_changes import Loss, read_changes, weakened
-from bus.hooksets.published import apply
+from bus.hooksets.published import apply, load_version
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
+from workers.cli.up import STARTER
 from workers.notices import Notices
 
 BOTH = "version: 1\nguards: {destructive-commands: true, fleethook-itself: true}\n"
@@ -218,3 +220,17 @@ def test_each_verb_that_weakens_refuses_below_an_agent(
     assert "can weaken what guards this machine, and an agent runs it (claude: CLAUDECODE is set)" in refused.err
     assert files() == before
     assert run(server.url, lambda links: events(links, keys)) == []
+
+
+@pytest.mark.req("X-09", "X-07")
+def test_one_command_publishes_the_default_packs(person: Path, server: Server, keys: Keys) -> None:
+    """Also below an agent, since it only adds; a second time there is nothing to publish."""
+    assert fleethook("hooks", "apply", str(person), "--yes").code == 0
+    assert fleethook("guards", "disable", "fleethook-itself", "--layer", "fleet", "--yes").code == 0
+    done = fleethook("guards", "publish", "--yes", "--json")
+    assert (done.code, done.json["version"], done.json["packs"]) == (0, 3, list(DEFAULT_PACKS)), done.err
+    published = run(server.url, lambda links: load_version(links, keys, 3))
+    assert {name for name, settings in published.guards.items() if settings.enabled} == set(DEFAULT_PACKS)
+    assert [one.id for one in published.endpoints] == ["audit"]
+    assert fleethook("guards", "publish", "--yes", "--json").json["written"] is False
+    assert all(f"  {pack}: true" in STARTER for pack in DEFAULT_PACKS)

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "show": Lazy("workers.cli.guards:show_guard", "Show a pack, or one rule with its tests."),
     "enable": Lazy("workers.cli.guards.switch:enable", "Switch a pack or a rule on."),
     "disable": Lazy("workers.cli.guards.switch:disable", "Switch a pack or a rule off."),
+    "publish": Lazy("workers.cli.guards.switch:publish", "Switch the default packs on for the whole fleet."),
     "test": Lazy("workers.cli.guards.trial:test", "Run the packs' own tests, or judge a corpus of lines."),
 }
 

@@ -12,6 +12,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.edits import publish_change, user_file, write_change
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.config.hookfile import HookFile
     from workers.admin.guard_switches import Switch
 
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -57,6 +58,32 @@ def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) 
         touched = () if layer == "fleet" else (_file(fleet, layer),)
         fleet.require_person("guards disable", *touched, published=layer == "fleet")
     _switch(fleet, switch, False, layer, yes, dry_run)
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@common_options
+@pass_fleet
+def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
+    """Switch the default packs on in the published set, for every machine; no layer below can switch them off.
+
+    What the set says already stays as it is.
+    """
+    from functools import reduce
+
+    from bus.guards import DEFAULT_PACKS
+    from workers.admin.guard_switches import Switch, is_on, set_switched
+
+    def change(one: HookFile) -> HookFile:
+        missing = [Switch(pack) for pack in DEFAULT_PACKS if not is_on(one.guards, Switch(pack))]
+        return reduce(lambda file, switch: set_switched(file, switch, True), missing, one)
+
+    result = publish_change(fleet, change, "guards publish", yes, dry_run)
+    if fleet.json:
+        fleet.data({"packs": list(DEFAULT_PACKS), **result})
+    elif result["written"]:
+        fleet.data(f"{', '.join(DEFAULT_PACKS)}: on for the fleet by version {result['version']}")
 
 
 def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, dry_run: bool) -> None:
