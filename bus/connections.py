@@ -177,14 +177,18 @@ def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float 
     return redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
 
 
-def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS) -> redis_sync.Redis:
-    """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own."""
+def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS, name: str = "") -> redis_sync.Redis:
+    """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own.
+
+    With a `name` each of its connections has that name at the server, also after the server came back.
+    """
     import redis as redis_sync
     from redis.retry import Retry
 
     options = _options(seconds, 1.0)
     retry = Retry(options.pop("backoff"), 0)
-    made: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options)
+    named = {"client_name": name} if name else {}
+    made: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options, **named)
     return made
 
 

@@ -35,6 +35,11 @@ def host_name() -> str:
     return os.environ.get("FLEETHOOK_HOST") or socket.gethostname()
 
 
+def connection_name(worker: str) -> str:
+    """The name of a worker's connections at the server, where a blank or a line's end is not allowed."""
+    return "".join(letter if "!" <= letter <= "~" else "-" for letter in worker)
+
+
 def consumer_name(role: str) -> str:
     """A consumer name of this process: `<role>-<host>-<pid>-<random>`; the random part makes a restart a new one."""
     return f"{role}-{host_name()}-{os.getpid()}-{os.urandom(3).hex()}"

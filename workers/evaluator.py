@@ -19,6 +19,7 @@ from bus.hooks import Hook
 from bus.ids import consumer_name, host_name
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
+from bus.probe import PROBE, probe_call
 from bus.requests import (
     Request,
     answer_call,
@@ -190,6 +191,8 @@ class Evaluator:
         except Exception as error:
             log.exception("request %s", request.id)
             return self._bury(request, f"payload could not be read: {type(error).__name__}")
+        if event.type == PROBE:
+            return [probe_call(request, self._keys, GROUP, self.name)]
         try:
             verdict = self._at_once(request, event)
             if verdict is None:

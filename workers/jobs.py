@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +22,7 @@ from rq.serializers import JSONSerializer
 from bus.config.settings import Settings
 from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import FleethookError, Unreachable
+from bus.ids import connection_name, host_name
 from bus.inforce import Watcher
 from bus.keys import Keys
 from workers.breakers import Failures, Limits
@@ -223,9 +225,11 @@ def rq_worker(process: Process, kind: str) -> None:
     spare_the_collector()
     pause = 0.0
     while not _stop.is_set():
-        client = sync_client(process.rq_url, seconds=_WORKER_TTL)
+        name = f"{kind}-{host_name()}-{os.getpid()}-{os.urandom(3).hex()}"
+        # Whoever counts RQ's workers looks for connections of this name: they are gone at once with the process.
+        client = sync_client(process.rq_url, seconds=_WORKER_TTL, name=connection_name(name))
         try:
-            worker = _worker(process, kind, client)
+            worker = _worker(process, kind, client, name)
             pause = 0.0
             worker.work(logging_level="WARNING")
             why = "RQ's worker ended"
@@ -246,11 +250,11 @@ def rq_worker(process: Process, kind: str) -> None:
             return
 
 
-def _worker(process: Process, kind: str, client: Any) -> _Stoppable:  # noqa: ANN401 - redis is known by connections.py
+def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:  # noqa: ANN401 - redis is known by connections.py
     on = Queue(queue_name(process.settings, kind), connection=client, serializer=JSONSerializer, job_class=AllowedJob)
     return _Stoppable(
         [on], connection=client, serializer=JSONSerializer, job_class=AllowedJob, worker_ttl=_WORKER_TTL,
-        maintenance_interval=60, log_job_description=False,
+        maintenance_interval=60, log_job_description=False, name=name,
     )  # fmt: skip
 
 

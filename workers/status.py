@@ -16,7 +16,7 @@ from bus.errors import Unreachable
 from bus.hooksets.guard_changes import GuardChange, read_changes
 from bus.hooksets.published import current_version
 from bus.hosts import GROUP as HOSTS
-from bus.ids import host_name
+from bus.ids import connection_name, host_name
 from bus.keys import Keys
 from bus.redaction import redact_url
 from bus.spool import spool_status, spools
@@ -213,12 +213,29 @@ async def _registered(rq: Links, settings: Settings, kind: str) -> tuple[str, ..
                 return None
             names = sorted(name.decode("utf-8", "replace") for name in members)
             beats = await link.exchange([("HGET", name, "last_heartbeat") for name in names]) if names else []
+            (clients,) = await link.exchange([("CLIENT", "LIST")]) if names else [None]
     except Unreachable:
         return None
-    return tuple(
-        name.removeprefix("rq:worker:") for name, beat in zip(names, beats, strict=True)
+    connected = _connected(clients)
+    alive = [
+        name.removeprefix("rq:worker:")
+        for name, beat in zip(names, beats, strict=True)
         if isinstance(beat, bytes) and _age(beat) < STALE_SECONDS
-    )  # fmt: skip
+    ]
+    return tuple(name for name in alive if connected is None or connection_name(name) in connected)
+
+
+def _connected(clients: object) -> frozenset[str] | None:
+    """The names of the connections that the server has; None where we may not ask.
+
+    A process that was killed has none, long before its heartbeat is missed.
+    """
+    if isinstance(clients, bytes | str):
+        text = clients if isinstance(clients, str) else clients.decode("utf-8", "replace")
+        return frozenset(word[5:] for line in text.splitlines() for word in line.split() if word.startswith("name="))
+    if isinstance(clients, list):  # redis-py may have read it already
+        return frozenset(str(one.get("name", "")) for one in clients if isinstance(one, dict))
+    return None
 
 
 def _age(stamp: bytes) -> float:

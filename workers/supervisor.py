@@ -21,9 +21,11 @@ from bus import server
 from bus.config.settings import Settings
 from bus.directories import Directories
 from bus.errors import FleethookError, ServerError
+from bus.keys import Keys
 from bus.locks import own, owner, write_private
 from bus.sealing import make_key
 from workers.keeping import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
+from workers.readiness import until_answered
 
 
 class State(msgspec.Struct, frozen=True):
@@ -59,23 +61,46 @@ async def up(
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted))
         began = time.time()
+        # Processes of somebody else's making answer no requests.
+        answered = specs is not None or not settings.evaluators
+        proof: asyncio.Task[None] | None = None
 
         def record() -> None:
             pid = embedded.process.pid if embedded is not None else 0
-            state = State(os.getpid(), began, pid, supervisor.waiting == 0, supervisor.children)
+            ready = supervisor.waiting == 0 and answered
+            state = State(os.getpid(), began, pid, ready, supervisor.children)
             write_private(places.pid_file, msgspec.json.encode(state).decode())
 
+        async def prove(name: str) -> None:
+            nonlocal answered
+            await until_answered(
+                env["FLEETHOOK_REDIS_URL"],
+                Keys(settings.namespace),
+                lambda: [child.pid for child in supervisor.children],
+                lambda text: on_line(name, text),
+            )
+            answered = True
+            record()
+            on_ready(name, supervisor.waiting)
+
+        def on_child_ready(name: str, waiting: int) -> None:
+            nonlocal proof
+            if waiting or answered:
+                on_ready(name, waiting)
+            elif proof is None:
+                proof = asyncio.create_task(prove(name))
+
         supervisor = Supervisor(
-            wanted, on_line=on_line, on_ready=on_ready, on_change=record, env={**_path(), **env}, drain=drain
+            wanted, on_line=on_line, on_ready=on_child_ready, on_change=record, env={**_path(), **env}, drain=drain
         )
         record()
         keeper = asyncio.create_task(_keep_server(embedded, on_line, record)) if embedded is not None else None
         try:
             await supervisor.run(stop)
         finally:
-            if keeper is not None:
-                keeper.cancel()
-                await asyncio.wait([keeper])
+            for task in filter(None, (keeper, proof)):
+                task.cancel()
+                await asyncio.wait([task])
     finally:
         if embedded is not None:
             await asyncio.to_thread(server.stop, embedded)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sized
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -29,6 +32,44 @@ endpoints:
   - {{id: calm, url: "{url}calm"}}
 network: {{allow: ["127.0.0.1:{port}"]}}
 """
+
+
+@pytest.mark.req("X-10")
+def test_a_worker_of_rq_that_was_killed_is_not_counted(
+    server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, long before its heartbeat is missed."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    root = Path(__file__).parents[2]
+
+    def carriers() -> int:
+        (role,) = (one for one in fleethook("status", "--json").json["roles"] if one["role"] == "carrier")
+        return int(role["alive"])
+
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", "workers.cli", "worker", "carrier"],
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, "PYTHONPATH": str(root)},
+                    cwd=root,
+                )
+            )
+            for _ in range(2)
+        ]
+        try:
+            for one in started:
+                assert one.stderr is not None
+                assert any(b"carrier ready" in line for line in one.stderr)
+            assert carriers() == 2
+            started[0].kill()
+            started[0].wait()
+            wait_until(lambda: carriers() == 1, "the killed one is not counted")
+        finally:
+            for one in started:
+                one.kill()
 
 
 def shown() -> dict[str, str]:
