@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sized
 import os
 import subprocess
 import sys
+from collections.abc import Sized
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
