@@ -73,7 +73,7 @@ def place_of(cwd: str, *, here: bool = True) -> Place:
 
     Where the event is from `here` it is looked up on this machine's disk, and remembered for a few seconds.
     """
-    return _place_of(_posix(cwd), here and not _DRIVE.match(cwd), int(monotonic()) // _REMEMBER_SECONDS)
+    return _place_of(_posix(cwd), here and cwd[1:2] != ":", int(monotonic()) // _REMEMBER_SECONDS)
 
 
 @lru_cache(maxsize=512)
@@ -97,7 +97,7 @@ def _place_of(cwd: str, here: bool, _when: int) -> Place:
 
 def _posix(path: str) -> str:
     r"""A path of Windows (`C:\Users\me`) in the form that its POSIX shells have (`/c/Users/me`); any other as it is."""
-    drive = _DRIVE.match(path)
+    drive = _DRIVE.match(path) if path[1:2] == ":" else None
     return f"/{drive[1].lower()}{path[2:]}".replace("\\", "/") if drive else path
 
 

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from bus.shell.inner import Arg, names, read_options
-from bus.shell.words import UNKNOWN, Output, Scope
+from bus.shell.words import UNKNOWN, UNSET, Output, Scope
 
 _READ: Final = names("-p -d -n -N -t -u -a -i")
 _MOST: Final = 64
+_BUILTINS: Final = frozenset({"set", "shift", "read", "mapfile", "readarray", "printf"})
 
 
 def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str | None, scope: Scope) -> None:
     """Change the variables of `scope` as a builtin does."""
+    if program not in _BUILTINS:
+        return
     if program == "set":
         options = read_options(args, frozenset({"-o"}))
         if any(arg.text == "--" for arg in args[: options.end]) or (args and not args[0].text.startswith(("-", "+"))):
@@ -58,6 +61,11 @@ def _read(args: Sequence[Arg], stdin: Output, scope: Scope) -> None:
 def _field(line: str, place: int, *, last: bool) -> str:
     fields = line.split(None, place) if last else line.split()
     return fields[place].strip() if len(fields) > place else ""
+
+
+def enter(now: str, target: str) -> str:
+    """The directory that `target` is, seen from the line's own, for a shell that is in `now`."""
+    return target if now == "." or target.startswith(("/", "~", UNKNOWN, UNSET)) else f"{now}/{target}"
 
 
 class Directories:

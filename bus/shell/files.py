@@ -16,6 +16,7 @@ from bus.shell.words import UNKNOWN, UNSET
 _FETCHERS: Final = frozenset(
     ["curl", "wget", "aria2c", "http", "https", "xh", "fetch", "lynx", "axel", "gh", "nc", "ncat"]
 )
+_PASSES_ON: Final = frozenset({"tee", "mv", "cp", "install", "ln"})
 _CURL: Final = names(
     "-o -H -X -d -u -A -e -b -c -x -m -w -T -F -E -K -y -Y -z -C -r --output --header --request --data --user --user-agent"
     " --referer --cookie --proxy --max-time --connect-timeout --retry --output-dir --data-raw --url --form --cacert --cert"
@@ -46,8 +47,15 @@ class Files:
         self.socket = False
         """A descriptor is open to the network: `exec 3<>/dev/tcp/host/80`."""
 
+    def __bool__(self) -> bool:
+        """Whether the line has made anything that it may run."""
+        return bool(self.sources or self.texts or self.socket)
+
     def note(self, command: Command, text: str | None) -> None:
         """Take over what a command writes; `text` is what it prints, where that is known."""
+        program = command.program
+        if not command.redirects and program not in _FETCHERS and program not in _PASSES_ON:
+            return
         targets = [(sign, _path(command, target)) for sign, target in command.redirects if sign[:1] in (">", "&")]
         if command.program == "tee":
             targets += [(">", _path(command, word)) for word in command.words if not word.startswith("-")]

@@ -28,11 +28,18 @@ class Found:
         """By name, the source that each was found in, and its body."""
         self.aliases: dict[str, str] = {}
         self.files = Files()
+        self.redirected = False
+        """A command so far has a redirection."""
         self.incomplete = False
         self.unread: set[str] = set()
         """The raw names (`bus.shell.raw`) of the parts that could not be parsed."""
         self.depth = 0
         self.too_deep = False
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a command of the line may read what an earlier one, or the network, has put into a file."""
+        return self.redirected or bool(self.files)
 
     def may_go_on(self) -> bool:
         """Whether the budget and Python's stack allow to read a further part."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from bus.shell.inner import Arg, Inner, Unwrap, names
@@ -33,6 +33,7 @@ _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
 """Stand for what is not known while code is parsed, which refuses control characters."""
 
 
+@lru_cache(maxsize=1024)
 def find_interpreter(program: str) -> Unwrap | None:
     """The reader of a program's arguments where it is an interpreter."""
     match = _INTERPRETER.fullmatch(program)

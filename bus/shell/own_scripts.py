@@ -11,6 +11,8 @@ from bus.shell.words import Output
 
 def scripts_made(found: Found, command: Command, word: str, inside: tuple[str, ...]) -> list[Inner]:
     """The scripts of this line that a command runs; `word` is its first word, `inside` the aliases that are being read."""
+    if not found.aliases and not found.files and not command.redirects:
+        return []  # as most lines are
     made: list[Inner] = []
     if word in found.aliases and word not in inside:
         made.append(Inner(script=" ".join((found.aliases[word], *command.words)), alias=word))

@@ -32,7 +32,9 @@ _VERSION: Final = re.compile(r"[\d.]+$")
 
 def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     """Whether a program with these arguments reads what somebody types, where nothing else is its standard input."""
-    known = _PROMPTS.get(program) or _PROMPTS.get(_VERSION.sub("", program))
+    known = _PROMPTS.get(program)
+    if known is None and program[-1:].isdigit():
+        known = _PROMPTS.get(_VERSION.sub("", program))
     if known is None:
         return False
     values, most, without = known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from bus.shell.builtins import Directories, apply_builtin
+from bus.shell.builtins import Directories, apply_builtin, enter
 from bus.shell.commands import Command, printed, program_name
 from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg, Inner
@@ -32,8 +32,8 @@ class Reader:
         self.directory = directory
         self.scripts = scripts
         self.directories = Directories()
-        self.feeding: tuple[str, ...] = ()
-        """The programs of the pipeline up to the command whose words are being read."""
+        self.feeding: tuple[tuple[str, ...], Node | None] = ((), None)
+        """The programs before the command whose words are being read, and its name."""
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
         self.scope = Scope(b"", variables, self._substituted, found.budget)
@@ -65,8 +65,10 @@ class Reader:
         finally:
             self.found.depth -= 1
         made = self.found.items[first:]
-        programs = tuple(one.program for one in made)
-        return Output(text, programs + tuple(name for one in made for name in self.found.files.read_by(one)))
+        programs = tuple([one.program for one in made])
+        if made and self.found.reads_files:
+            programs += tuple(name for one in made for name in self.found.files.read_by(one))
+        return Output(text, programs)
 
     def _statement(self, node: Node, stdin: Output) -> str | None:
         kind = node.type
@@ -115,8 +117,11 @@ class Reader:
 
     def _substituted(self, node: Node) -> Output:
         """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
-        outwards = self.scope.source[node.start_byte : node.start_byte + 1] == b">"
-        return self._visit(node, Output(None, self.feeding) if outwards else NOTHING)
+        if self.scope.source[node.start_byte : node.start_byte + 1] != b">":
+            return self._visit(node, NOTHING)
+        programs, name = self.feeding
+        own = (program_name(self.scope.text(name)),) if name is not None else ()
+        return self._visit(node, Output(None, programs + own))
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
@@ -231,8 +236,7 @@ class Reader:
     # Simple commands -------------------------------------------------------------------------------------------------
 
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
-        name = node.child_by_field_name("name")
-        self.feeding = (*stdin.programs, program_name(self.scope.text(name))) if name is not None else stdin.programs
+        self.feeding = (stdin.programs, node.child_by_field_name("name"))
         argv: list[Arg] = []
         assignments: list[tuple[str, str]] = []
         own: list[Node] = []
@@ -282,6 +286,7 @@ class Reader:
                 stdin, more, further = self._heredoc(node)
                 argv += more
                 targets += further
+        self.found.redirected |= bool(targets)
         return Call(stdin=stdin, redirects=tuple(targets)), argv
 
     def _heredoc(self, node: Node) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
@@ -318,7 +323,7 @@ class Reader:
         place = len(self.found.items)
         about = Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
         self.found.items.append(
-            about._replace(prompt=True) if not call.reads and opens_prompt(program, args) else about
+            about._replace(prompt=True) if opens_prompt(program, args) and not call.reads else about
         )
         text = printed(program, words, call.stdin)
         if program in ("cd", "pushd", "popd"):
@@ -354,7 +359,7 @@ class Reader:
         """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
         directory = self.directory
         if inner.directory:
-            self.directory = self._directory(inner.directory)
+            self.directory = enter(self.directory, inner.directory)
         self._run(list(inner.argv), call)
         if inner.directory:
             self.directory = directory
@@ -368,7 +373,7 @@ class Reader:
         if inner.parameters:
             variables |= {str(place): (text,) for place, text in enumerate(inner.parameters)}
             variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
-        directory = self._directory(inner.directory) if inner.directory else self.directory
+        directory = enter(self.directory, inner.directory) if inner.directory else self.directory
         reader = Reader(self.found, variables, "~" if inner.remote else directory)
         reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
         # What is not known goes into the nested script as a parameter and comes out unknown again.
@@ -389,11 +394,5 @@ class Reader:
         now = self.directory
         back = self.directories.change(program, words, now)
         target = next((word for word in words if not word.startswith("-")), "~")
-        self.directory = self._directory(target) if back is None else back
+        self.directory = enter(self.directory, target) if back is None else back
         self.scope.variables["OLDPWD"] = (now,)
-
-    def _directory(self, target: str) -> str:
-        """A directory as it is seen from the line's own."""
-        if target.startswith(("/", "~", UNKNOWN, UNSET)) or self.directory == ".":
-            return target
-        return f"{self.directory}/{target}"
