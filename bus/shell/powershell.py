@@ -1,7 +1,7 @@
 r"""PowerShell, and cmd.exe: what a text deletes, writes and runs, as the commands that a POSIX shell has for it.
 
 A reader of its own, since its quoting, its paths and its words are others: `Remove-Item -Recurse C:\x` is `rm -r /c/x`.
-Every command is given by its own name too, for rules about cmdlets that have no such form.
+A cmdlet that has no such form keeps its own name, for rules about it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ _SWITCHES: Final = (
     "noclobber",
     "wait",
 )
+_PROVIDER: Final = re.compile(r"\w{2,}:")
+"""Of a path that is no file: `HKLM:\\Software`."""
 _DELETES: Final = frozenset({"remove-item"})
 _WRITES: Final = frozenset({"set-content", "add-content", "out-file", "clear-content", "tee-object"})
 _FETCHES: Final = re.compile(
@@ -190,7 +192,8 @@ def _translated(program: str, words: Sequence[str], pipeline: Sequence[str]) -> 
     flags = [word.lower().partition(":")[0] for word in words if word.startswith("-") and len(word) > 1]
     if any(flag in ("-whatif", "-wi") for flag in flags):
         return  # it only says what it would do
-    yield _argv([program, *(to_posix(word) for word in words)])
+    if program not in _DELETES or any(_PROVIDER.match(word) for word in words):
+        yield _argv([program, *(to_posix(word) for word in words)])
     if program in _DELETES:
         recursive = any("-recurse".startswith(flag) for flag in flags) or any(word.lower() == "/s" for word in words)
         paths = [to_posix(word) for word in _operands(words)]
