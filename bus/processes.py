@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -60,9 +60,18 @@ class Finished:
     """`stdout` holds both, in the order written."""
 
 
+class Detach:
+    """How a command says that nobody needs to wait for it: `reads` gets its first line, `freed` is set when it did."""
+
+    def __init__(self, reads: Callable[[bytes], float | None]) -> None:
+        self.reads = reads
+        """The seconds for which it may go on, from now; None where the line says nothing of the kind."""
+        self.freed = asyncio.Event()
+
+
 async def run_process(
     command: str | Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, seconds: float,
-    grace: float = 2.0, cap: int = CAP, one_stream: bool = False,
+    grace: float = 2.0, cap: int = CAP, one_stream: bool = False, detach: Detach | None = None,
 ) -> Finished:  # fmt: skip
     """Run `command` in a session of its own and return when it and all that it started are gone.
 
@@ -84,6 +93,7 @@ async def run_process(
         # ValueError: a NUL or a lone surrogate in the command, a directory or a variable.
         run.close()
         return Finished(spawn_error=_why(error, cwd), ms=(time.perf_counter() - started) * 1e3)
+    run.detach, run.grace = detach, grace
     run.arm(seconds, grace)
     try:
         await run.ended
@@ -117,6 +127,8 @@ class _Run:
         self.feed = memoryview(b"")
         self.timers: list[asyncio.TimerHandle] = []
         self.popen: subprocess.Popen[bytes] | None = None
+        self.detach: Detach | None = None
+        self.grace = 0.0
 
     def spawn(self, args: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, *, one_stream: bool) -> None:
         """Start the child; what fits into the pipe is written before it runs."""
@@ -222,9 +234,23 @@ class _Run:
             self._end_if_silent()
             return
         output.take(data, self.cap)
+        if self.detach is not None and output is self.out:
+            self._detached(self.detach)
         if output.cut > FLOOD and not self.gone:
             self.loop.remove_reader(fd)
             self.loop.call_later(0.001, self._again, fd)
+
+    def _detached(self, detach: Detach) -> None:
+        line, end, _ = bytes(self.out.kept).partition(b"\n")
+        seconds = detach.reads(line)
+        if seconds is None and not end:
+            return  # the rest of the line may come
+        self.detach = None
+        if seconds is not None and not self.gone:
+            for timer in self.timers:
+                timer.cancel()
+            self.arm(seconds, self.grace)
+            detach.freed.set()
 
     def _again(self, fd: int) -> None:
         if fd in self.fds and self.outputs.get(fd) is not None:

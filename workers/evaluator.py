@@ -34,6 +34,7 @@ from bus.requests import (
 )
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
+from workers.afterwords import Afterwords
 from workers.clock import ServerClock
 from workers.counters import Counters
 from workers.deadletters import poison_call
@@ -85,7 +86,8 @@ class Evaluator:
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
         self._posters = Posters()
-        self._runners = Runners(watcher, self._posters)
+        self._afterwords = Afterwords(links, keys)
+        self._runners = Runners(watcher, self._posters, self._afterwords.keep)
         self._checks = RuleChecks()
         self._placement = Placement(links, keys)
         self._notices = Notices(links, keys)
@@ -171,6 +173,7 @@ class Evaluator:
         await self._watcher.refresh()
         await self._warm()
         await self._notices.announce(self._watcher.rejected())
+        await self._afterwords.look()
         await self._notices.report(self._watcher.weakened)
         await self._counters.send()
         held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
@@ -346,6 +349,7 @@ class Evaluator:
             event, hooks, run, seconds=self._seconds(request), version=own.in_force.version, layers=own.in_force.layers,
             again=again, refit=refit, elsewhere=elsewhere, notes=own.notes(event, hooks),
         )  # fmt: skip
+        verdict = await self._afterwords.tell(event, request.native, verdict)
         verdict = await self._notices.tell(request, event, verdict, own.in_force.waiting)
         self._counters.count_verdict(verdict)
         return verdict

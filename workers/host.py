@@ -24,6 +24,7 @@ from bus.keys import KEPT_MS, Keys
 from bus.requests import read_event, read_request
 from bus.streams import Backoff, Consumer, Entry, call_all, checked
 from bus.verdicts import Verdict, bus_policy, failed
+from workers.afterwords import Afterwords
 from workers.clock import ServerClock
 from workers.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.loops import lineage, without_loops
@@ -55,7 +56,7 @@ class HostWorker:
         )  # fmt: skip
         self._posters = Posters()
         self._notices = Notices(links, keys)
-        self._runners = Runners(watcher, self._posters)
+        self._runners = Runners(watcher, self._posters, Afterwords(links, keys).keep)
         self._checks = RuleChecks()
         self._clock = ServerClock(links)
         self._slots, self._drain = Slots(slots), drain

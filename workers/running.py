@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from bus.events import Event
@@ -20,10 +21,12 @@ _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "
 class Runners:
     """The runners of one process; http hooks go out under the address policy of the set in force."""
 
-    def __init__(self, watcher: Watcher, posters: Posters) -> None:
+    def __init__(
+        self, watcher: Watcher, posters: Posters, later: Callable[[Event, str], Awaitable[None]] | None = None
+    ) -> None:
         self._watcher, self._posters = watcher, posters
         self.rules: Runner = RuleRunner()
-        self._commands: Runner = CommandRunner()
+        self._commands: Runner = CommandRunner(later)
 
     async def warm(self, in_force: HookSet) -> None:
         """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
