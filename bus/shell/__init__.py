@@ -1,8 +1,9 @@
 """What a shell would run: every command in a command line, seen through quoting, wrappers and nested shells.
 
 Read with tree-sitter's Bash grammar, never run. Meant for the mistakes of agents that are not attackers: it fills in
-variables of the same line, `echo` and `pwd` in `$(…)`, and follows `sudo`, `xargs`, `find -exec`, `bash -c`, `ssh`,
-pipes into shells and heredocs; it does not follow files, aliases, other interpreters or what happens in a container.
+variables of the same line, `echo` and `pwd` in `$(…)`, and follows `sudo`, `xargs`, `find -exec`, `bash -c`, `ssh`, pipes
+into shells, heredocs, aliases, PowerShell, code of other languages given on the line, and files that the line itself
+downloads or writes and then runs; it does not follow other files, or what happens in a container beside its volumes.
 """
 
 from __future__ import annotations
