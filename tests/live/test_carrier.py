@@ -446,3 +446,18 @@ async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys
     counted = await do(links, "HGETALL", keys("stats"))
     stats = dict(zip(counted[::2], map(int, counted[1::2]), strict=True))
     assert stats == {b"events": 1, b"deliveries:owed": 2, b"deliveries:delivered": 1, b"deliveries:dead": 1}
+
+
+@pytest.mark.req("B-03", "G-10")
+@pytest.mark.parametrize("state", ["dead", "delivered"])
+async def test_what_is_over_is_not_taken_again(server: Server, keys: Keys, links: Links, state: str) -> None:
+    """An entry of it may still be on the stream: its carrier died between the outcome and the acknowledgement."""
+    async with receiving() as receiver:
+        await publish_hooks(links, keys, endpoints(receiver, 'id: log, url: "URL"'))
+        first = await owe(links, keys, turn_end())
+        await do(links, "HSET", keys("delivery", f"{first}.log"), "state", state)
+        second = await owe(links, keys, turn_end())
+        async with carrying(server.url, keys):
+            await settled(links, keys, second, "delivered")
+        assert [got.id for got in receiver.got] == [f"{second}_log"]
+        assert await do(links, "XLEN", keys("deliveries")) == 0

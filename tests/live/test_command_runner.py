@@ -183,3 +183,10 @@ async def test_a_failure_and_its_stderr_are_in_the_log(caplog: pytest.LogCapture
     await CommandRunner().run(hook("echo no; exit 1", "pigo"), event, 10.0)
     assert "failed: exit 1" in caplog.text
     assert "stderr: no" in caplog.text
+
+
+def test_what_is_the_bus_s_own_is_never_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where a hook names it."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
+    named = hook("true", env_pass=("FLEETHOOK_REDIS_URL",))
+    assert "FLEETHOOK_REDIS_URL" not in command_env(named, EVENT)

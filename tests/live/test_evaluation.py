@@ -259,3 +259,16 @@ async def test_the_same_hook_call_at_the_same_moment_runs_once(
     assert [verdict.decision for verdict in verdicts] == ["deny"] * 4
     assert lines(ran) == ["x"]
     assert sorted(entry.fields.get(b"same", b"") for entry in await stream(links, keys)) == [b"", b"1", b"1", b"1"]
+
+
+@pytest.mark.req("B-02")
+async def test_a_fallback_is_not_kept_as_the_verdict_of_its_call(server: Server, keys: Keys, links: Links) -> None:
+    """The same call, asked again, is evaluated: nobody had said anything of it."""
+    await publish_hooks(links, keys, "hooks: [{id: no, on: 'tool:*', rule: {decision: deny, reason: never}}]")
+    call = bash("ls", call="toolu_1", session="s1")
+    _, late = await put(links, keys, call, budget=0)
+    async with evaluating(server.url, keys):
+        assert (await verdict(links, late)).fallback
+        _, reply = await put(links, keys, call)
+        asked = await verdict(links, reply)
+        assert (asked.decision, asked.reason, asked.fallback) == ("deny", "never", "")

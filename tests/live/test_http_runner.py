@@ -102,6 +102,7 @@ async def test_an_unsigned_question_has_its_id_and_no_header_twice() -> None:
     names = [line.partition(": ")[::2] for line in seen[0].partition(b"\r\n\r\n")[0].decode().splitlines()[1:]]
     sent = {name.lower(): value for name, value in names}
     assert len(sent) == len(names)
+    assert sent["webhook-timestamp"].isdigit()
     assert (sent["webhook-id"], sent["content-type"], sent["x-team"]) == ("e0123_remote", "application/json", "blue")
     assert "webhook-signature" not in sent
 

@@ -285,3 +285,13 @@ async def test_many_large_values_fit_together(tmp_path: Path) -> None:
     assert 33 <= len(cut) < 40
     assert sum(len(name) + len(value) + 2 for name, value in env.items()) <= TOTAL_LIMIT
     assert (await run_process("true", stdin=b"", env=env, cwd=str(tmp_path), seconds=20)).exit_code == 0
+
+
+async def test_the_whole_group_gets_sigterm(tmp_path: Path) -> None:
+    """A leader that waits for its child would wait for ever where that one had not been told."""
+    child = "(trap 'echo told > told; exit' TERM; touch ready; sleep 600 & wait) & "
+    leader = "trap : TERM; "
+    waits = "while [ ! -e ready ]; do :; done; echo up > up; wait; wait"
+    done = await run(leader + child + waits, tmp_path, seconds=1.0, grace=20.0)
+    assert done.timed_out
+    assert (tmp_path / "told").read_text() == "told\n"

@@ -129,3 +129,13 @@ def test_shared_lua_stands_in_every_script_that_names_it() -> None:
     assert "local function release(" in texts["settle"]
     assert "local function failing(" in texts["settle"]
     assert "local function failing(" not in script("take").text
+
+
+@pytest.mark.req("G-09")
+@pytest.mark.parametrize(("failures", "opens"), [(10, True), (9, False)])
+def test_ten_of_twenty_open_it_and_nine_do_not(clock: Clock, failures: int, opens: bool) -> None:
+    """In figures of its own, not in those of the code."""
+    seen = Failures()
+    turns = {2 * turn for turn in range(failures - 1)} | {19}
+    opened = [(turn in turns and seen.failed("a")) or (turn not in turns and seen.answered("a")) for turn in range(20)]
+    assert [bool(one) for one in opened] == [False] * 19 + [opens]

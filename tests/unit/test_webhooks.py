@@ -207,3 +207,10 @@ def test_what_is_shown_of_a_response() -> None:
     )
     assert len(shown(Reply(body=b"x" * 9000))) == 4096
     assert shown(Reply()) == ""
+
+
+@pytest.mark.req("G-07")
+def test_an_unsigned_webhook_has_its_id_and_its_time_too() -> None:
+    headers = request_headers(Endpoint(id="log", url="https://x.example"), "e1.log", b"{}", 1_700_000_000)
+    assert (headers["webhook-id"], headers["webhook-timestamp"]) == ("e1_log", "1700000000")
+    assert "webhook-signature" not in headers
