@@ -264,7 +264,7 @@ async def test_the_same_hook_call_at_the_same_moment_runs_once(
 @pytest.mark.req("B-02")
 async def test_a_fallback_is_not_kept_as_the_verdict_of_its_call(server: Server, keys: Keys, links: Links) -> None:
     """The same call, asked again, is evaluated: nobody had said anything of it."""
-    await publish_hooks(links, keys, "hooks: [{id: no, on: 'tool:*', rule: {decision: deny, reason: never}}]")
+    await publish_hooks(links, keys, "hooks: [{id: no, on: 'tool:*', command: 'echo never >&2; exit 2'}]")
     call = bash("ls", call="toolu_1", session="s1")
     _, late = await put(links, keys, call, budget=0)
     async with evaluating(server.url, keys):
