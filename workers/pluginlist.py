@@ -76,7 +76,7 @@ def _folders(path: Path, counted: Counter[str], dialect: str, layer: str) -> Ite
             why = "a link that leads out of the project's plugins: it is not read"
             yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
             continue
-        one = claude_plugins.plugin_contents(folder)
+        one = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
         said = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
         more = [
             text for problem in one.problems if (text := str(problem)) not in said

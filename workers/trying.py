@@ -49,14 +49,16 @@ async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: 
     return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
 
 
-def with_plugins(found: HookSet, folders: Sequence[Path]) -> HookSet:
+def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = None) -> HookSet:
     """Those hooks and the plugins in these folders, as a layer of this session alone, below all others (I-08).
 
+    `owner` (`claude` or `ion`) says whose they are; None: each is told by its content, else by its place.
     What of them cannot be read stands among that layer's problems.
     """
     if not folders:
         return found
-    imports = json.dumps({"import": [str(folder.absolute()) for folder in folders]})
+    said = {} if owner is None else {"dialect": owner}
+    imports = json.dumps({"import": [{"path": str(folder.absolute()), **said} for folder in folders]})
     file = parse_hook_file(imports, "session", file="--plugin-dir")
     return HookSet([*found.files, Layered("session", file.digest[:8] or "1", file)])
 

@@ -1,4 +1,8 @@
-"""Whose hooks lie in a file or folder: told by its name and place first, else by what stands in it."""
+"""Whose hooks lie in a file or folder.
+
+A name that only one system has decides, then the content. Claude Code and ion write the same form: what stands in it
+decides between them, and the place only where that says nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Final
 from bus.config.documents import Plain, load
 from bus.directories import CONFIG_NAMES
 from bus.hooks import NATIVE
+from bus.hooksets.plugin_owner import common_owner, owner
 
 MANIFEST: Final = Path(".claude-plugin/plugin.json")
 """What makes a folder a plugin, for Claude Code and for ion."""
@@ -58,7 +63,7 @@ def plugin_folders(path: Path) -> Iterator[Path]:
 
 def _folder(path: Path) -> tuple[Path, str]:
     if next(plugin_folders(path), None) is not None:
-        return path, "ion" if _is_ion(path) else "claude"
+        return path, common_owner(plugin_folders(path)) or _by_place(path)
     for name in CONFIG_NAMES:
         if (path / name).is_file():
             return path / name, NATIVE
@@ -67,7 +72,8 @@ def _folder(path: Path) -> tuple[Path, str]:
             if (path / name).is_file() and (_named(path / name) or _content(load(path / name).value, path)) == dialect:
                 return path / name, dialect
     if (path / "settings.json").is_file() or (path / "hooks" / "hooks.json").is_file():
-        return path, "ion" if _is_ion(path) else "claude"
+        files = [one for one in (path / "settings.json", path / "hooks" / "hooks.json") if one.is_file()]
+        return path, _named(files[0]) or common_owner(files) or _by_place(path)
     return path, ""
 
 
@@ -81,7 +87,7 @@ def _named(path: Path) -> str:
     if path.name == "config.json" and folder == ".pigo":
         return "pigo"
     if path.name == "plugin.json" and folder == MANIFEST.parent.name:
-        return "ion" if _is_ion(path) else "claude"
+        return owner(path) or _by_place(path)
     if path.name in {"settings.json", "settings.local.json"} and folder == ".claude":
         return "claude"
     return ""
@@ -98,12 +104,12 @@ def _content(value: Plain, path: Path) -> str:
     if isinstance(value.get("plugins"), list):
         return "pigo"
     if isinstance(hooks, dict):
-        return "ion" if _is_ion(path) else "claude"
+        return owner(path) or _by_place(path)
     if isinstance(hooks, list) and any(isinstance(one, dict) and "event" in one for one in hooks):
         return "forge"
     return NATIVE if isinstance(hooks, list) or _OURS & set(value) else ""
 
 
-def _is_ion(path: Path) -> bool:
-    """Whether a folder or file lies where ion keeps its plugins: `.ion/plugins`, `~/.config/ion/plugins`."""
-    return bool({".ion", "ion"} & set(path.absolute().parts[-5:]))
+def _by_place(path: Path) -> str:
+    """`ion` where ion keeps its plugins (`.ion/plugins`, `~/.config/ion/plugins`), else `claude`."""
+    return "ion" if {".ion", "ion"} & set(path.absolute().parts[-5:]) else "claude"

@@ -32,6 +32,7 @@ _MARKS: Final = (
 _ROOT: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
 _SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _FRONT: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+_COMMENT: Final = re.compile(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
 _MOST: Final = 500
 """Files of one kind that are listed; what has more is no plugin."""
 
@@ -114,17 +115,23 @@ def plugin_roots(path: Path) -> list[Path]:
     return plugins_in(path) if inner is None else plugin_roots(inner)
 
 
-def plugin_contents(path: Path, *, hooks_only: bool = False) -> Plugin:
+def is_single_skill(path: Path) -> bool:
+    """Whether a file in `skills/` is a skill of ion's, and no page about them."""
+    return path.suffix == ".md" and path.stem.upper() not in {"SKILL", "README", "CHANGELOG", "LICENSE"}
+
+
+def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool = False) -> Plugin:
     """What a plugin's folder holds, hooks included; what is wrong stands in `problems`. ConfigError: no such folder.
 
-    `hooks_only` reads no file that has nothing to do with hooks.
+    `hooks_only` reads no file that has nothing to do with hooks. `single_files` lists what ion has beside Claude Code's
+    forms: commands that are scripts (`commands/*.sh`), and skills of one file each (`skills/*.md`).
     """
     root = Path(os.path.realpath(os.path.expanduser(path)))
     if not root.is_dir():
         raise ConfigError(
             "this is no folder", file=str(path), hint="name the folder that holds .claude-plugin or hooks"
         )
-    return _Reader(root).read(hooks_only=hooks_only)
+    return _Reader(root, single_files=single_files).read(hooks_only=hooks_only)
 
 
 def inside(root: str, given: str) -> str:
@@ -146,8 +153,8 @@ def inside(root: str, given: str) -> str:
 class _Reader:
     """Reads one plugin's folder, and collects what is wrong with it."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, single_files: bool) -> None:
+        self.root, self.single_files = root, single_files
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
 
@@ -246,9 +253,11 @@ class _Reader:
                 self.warnings.append(str(manifest.error(at, f"{entry[:80]!r} is not there")))
 
     def files(self, manifest: Document | None, key: str) -> Iterator[Item]:
-        """Markdown files, those of folders with the folder's name in front."""
+        """Markdown files (and scripts, as ion's commands may be), those of folders with the folder's name in front."""
+        endings = (".md", ".sh") if key == "commands" and self.single_files else (".md",)
         for base in self.folders(manifest, key):
-            found = [base] if base.is_file() else sorted(base.rglob("*.md"))[:_MOST]
+            below = () if base.is_file() else (path for ending in endings for path in base.rglob(f"*{ending}"))
+            found = [base] if base.is_file() else sorted(below)[:_MOST]
             for path in found:
                 real = self.contained(path)
                 if real is not None:
@@ -256,14 +265,18 @@ class _Reader:
                     yield Item(name, self.front(real).get("description", ""), str(path))
 
     def skills(self, manifest: Document | None) -> Iterator[Item]:
-        """Folders with a SKILL.md, by the name that it gives itself."""
+        """Folders with a SKILL.md (and ion's single files), by the name that each gives itself."""
         for base in self.folders(manifest, "skills"):
             found = [base / "SKILL.md"] if (base / "SKILL.md").is_file() else sorted(base.glob("*/SKILL.md"))[:_MOST]
+            if self.single_files:
+                single = [base] if base.is_file() else sorted(base.glob("*.md"))[:_MOST]
+                found += [path for path in single if is_single_skill(path)]
             for path in found:
                 real = self.contained(path)
                 if real is not None:
                     front = self.front(real)
-                    yield Item(front.get("name") or path.parent.name, front.get("description", ""), str(path))
+                    usual = path.parent.name if path.name == "SKILL.md" else path.stem
+                    yield Item(front.get("name") or usual, front.get("description", ""), str(path))
 
     def contained(self, path: Path) -> Path | None:
         try:
@@ -273,9 +286,16 @@ class _Reader:
             return None
 
     def front(self, path: Path) -> dict[str, str]:
-        """The texts of a file's front matter; one that cannot be read is named, and the file still listed."""
+        """The texts of a file's front matter; one that cannot be read is named, and the file still listed.
+
+        A script has none: its first comment describes it.
+        """
         try:
-            found = _FRONT.match(read_file(path).replace("\r\n", "\n"))
+            text = read_file(path).replace("\r\n", "\n")
+            if path.suffix == ".sh":
+                comment = _COMMENT.match(text)
+                return {"description": comment[1].strip()} if comment is not None else {}
+            found = _FRONT.match(text)
             value = loads(found[1], file=str(path)).value if found is not None else None
         except ConfigError as error:
             self.warnings.append(str(error))

@@ -112,9 +112,12 @@ def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> Non
     put(home / ".pigo" / "config.json", PIGO)
     plugin = home / ".config" / "ion" / "plugins" / "memory"
     put(plugin / ".claude-plugin" / "plugin.json", MEMORY)
-    put(plugin / "hooks" / "hooks.json", HOOKS)
+    put(plugin / "hooks" / "hooks.json", json.dumps(HOOKS).replace("CLAUDE_PLUGIN", "PLUGIN"))
     put(plugin / "commands" / "recall.md", "Recall")
+    put(plugin / "commands" / "list.sh", "#!/bin/sh\n# Lists what is known\nls\n")
     put(plugin / "skills" / "forget" / "SKILL.md", "---\nname: forget\n---\nForget")
+    put(plugin / "skills" / "tidy.md", "---\ndescription: tidies\n---\nTidy")
+    put(plugin / "skills" / "README.md", "About these")
     put(plugin / "check.sh", "#!/bin/sh\n").chmod(0o755)
     put(user_file, f"import: [~/.pigo/config.json, ~/.config/ion/plugins, '{GOBBY}', {{path: x, enabled: false}}]")
     listed = {one["name"]: one for one in fleethook("plugins", "list", "--json").json}
@@ -123,7 +126,11 @@ def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> Non
         "code-guardian": (False, 0, "gobby"), "x": (False, 0, ""),
     }  # fmt: skip
     memory = listed["memory"]
-    assert (memory["commands"], memory["skills"], memory["version"]) == (["recall"], ["forget"], "2.1.0")
+    assert (memory["commands"], memory["skills"], memory["version"]) == (
+        ["list", "recall"],
+        ["forget", "tidy"],
+        "2.1.0",
+    )
     shown = fleethook("plugins", "list")
     assert "gate" in shown.out
     assert "not run yet" in shown.err
@@ -286,6 +293,11 @@ def test_a_plugin_dir_counts_for_one_command(home: Path) -> None:
     assert fleethook("plugins", "list", "--json").json == []
     assert "elsewhere/mine" not in fleethook("hooks", "import", "--json").out
     assert fleethook(*trial, "--plugin-dir", str(plugin), "--file", str(plugin)).code == 2
+    guessed = ("plugins", "list", "--plugin-dir", str(plugin), "--json")
+    assert [fleethook(*guessed, *more).json[0]["dialect"] for more in ((), ("--as", "ion"))] == ["claude", "ion"]
+    assert fleethook(*trial, "--plugin-dir", str(plugin), "--as", "ion").json["matched"][0]["timeout"] == 5.0
+    assert fleethook(*trial, "--as", "ion").code == 2, "nothing whose owner could be meant"
+    assert fleethook("hooks", "import", str(plugin), "--as", "ion", "--dry-run", "--json").json["dialect"] == "ion"
     (home / "empty").mkdir()
     assert "it is not clear whose hooks" in fleethook("plugins", "list", "--plugin-dir", str(home / "empty")).err
 

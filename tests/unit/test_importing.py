@@ -59,6 +59,7 @@ def put(folder: Path, name: str, value: Any) -> Path:
         (".gobby/config.yaml", GOBBY, ".gobby", "gobby"),
         (".claude/settings.json", CLAUDE, "", "claude"),
         (".claude/settings.json", CLAUDE, ".claude", "claude"),
+        (".claude/settings.json", {"hooks": {"Stop": [{"hooks": [{"timeout": 5000}]}]}}, ".claude", "claude"),
         ("plug/hooks/hooks.json", CLAUDE, "", "claude"),
         ("plug/.claude-plugin/plugin.json", MANIFEST, "plug", "claude"),
         ("plugins/one/.claude-plugin/plugin.json", MANIFEST, "plugins", "claude"),
@@ -77,6 +78,55 @@ def test_whose_hooks_these_are_is_told_by_name_and_content(
 ) -> None:
     path = put(tmp_path, name, value)
     assert whose(tmp_path / asked if asked else path)[1] == dialect
+
+
+def _hooks(event: str = "Stop", **handler: Any) -> dict[str, Any]:
+    return {"hooks": {event: [{"hooks": [{"type": "command", "command": "x", **handler}]}]}}
+
+
+_SAYS: dict[str, tuple[str, Any]] = {
+    "ion: its variable": ("hooks/hooks.json", _hooks(command="${PLUGIN_ROOT}/x.sh")),
+    "ion: as a shell has it": ("hooks/hooks.json", _hooks(command="cat $ION_CWD/notes")),
+    "ion: its variable beside Claude Code's, which it sets too": (
+        "hooks/hooks.json", _hooks(command="${PLUGIN_ROOT}/x.sh ${CLAUDE_PLUGIN_ROOT}/y"),
+    ),
+    "ion: milliseconds": ("hooks/hooks.json", _hooks(timeout=5000)),
+    "ion: its field": ("hooks/hooks.json", _hooks(command="jq -r .tool_output | tail")),
+    "ion: its event field": ("hooks/hooks.json", _hooks(command="jq -r .event >> log")),
+    "ion: its servers": ("mcp/mcp.json", {"mcp": {"command": "serve"}}),
+    "ion: its scripts": ("commands/recall.sh", "echo hello"),
+    "ion: its skills": ("skills/tidy.md", "Tidy"),
+    "claude: its variable": ("hooks/hooks.json", _hooks(command="${CLAUDE_PLUGIN_ROOT}/x.sh")),
+    "claude: its event": ("hooks/hooks.json", _hooks("WorktreeRemove")),
+    "claude: its type": ("hooks/hooks.json", _hooks(type="mcp_tool", server="s", tool="t")),
+    "claude: its key": ("hooks/hooks.json", _hooks(asyncRewake=True)),
+    "claude: its servers": (".mcp.json", {"mcpServers": {"one": {"command": "serve"}}}),
+}  # fmt: skip
+
+
+@pytest.mark.req("I-04", "I-05", "I-07", "I-08")
+@pytest.mark.parametrize("case", _SAYS)
+@pytest.mark.parametrize("place", [".ion/plugins/one", ".claude/plugins/one", "elsewhere/one"])
+def test_content_says_before_the_place_whose_a_plugin_is(tmp_path: Path, place: str, case: str) -> None:
+    name, value = _SAYS[case]
+    put(tmp_path / place, ".claude-plugin/plugin.json", MANIFEST)
+    put(tmp_path / place, name, value)
+    said = case.partition(":")[0]
+    asked = (tmp_path / place, tmp_path / place / ".claude-plugin/plugin.json", (tmp_path / place).parent)
+    assert {whose(one)[1] for one in asked} == {said}
+
+
+@pytest.mark.req("I-04", "I-08")
+@pytest.mark.parametrize("timeout", [30, 600, 1800, 3600])
+def test_content_that_says_nothing_or_both_leaves_it_to_the_place(tmp_path: Path, timeout: int) -> None:
+    for place, dialect in ((".ion/plugins/one", "ion"), ("elsewhere/one", "claude")):
+        put(tmp_path / place, ".claude-plugin/plugin.json", MANIFEST)
+        hooks = put(tmp_path / place, "hooks/hooks.json", _hooks(timeout=timeout))
+        assert {whose(hooks)[1], whose(tmp_path / place)[1]} == {dialect}
+        put(tmp_path / place, "hooks/hooks.json", _hooks(timeout=5000, command="${CLAUDE_PLUGIN_ROOT}/x"))
+        assert whose(hooks)[1] == dialect
+        put(tmp_path / place, "hooks/hooks.json", '{"hooks": nothing')
+        assert whose(tmp_path / place)[1] == dialect
 
 
 @pytest.mark.req("F-11", "P-01", "G-06")

@@ -11,7 +11,7 @@ import click
 
 from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooklist import record, short_origin
-from workers.cli.hooksets import PLUGIN_DIR, holds, in_force, load, sound
+from workers.cli.hooksets import PLUGIN_DIR, PLUGIN_OWNER, holds, in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
 
 if TYPE_CHECKING:  # most commands of the group need none
@@ -111,6 +111,7 @@ def _runs_in(fleet: Context, name: str) -> str:
     "--file", type=click.Path(path_type=Path, allow_dash=True), help="The hooks of this file, not those in force."
 )
 @PLUGIN_DIR
+@PLUGIN_OWNER
 @click.option("--run", "effects", is_flag=True, help="Run commands and ask http hooks, too.")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take.")
 @click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
@@ -118,7 +119,8 @@ def _runs_in(fleet: Context, name: str) -> str:
 @pass_fleet
 def test(
     fleet: Context, kind: str, given: str | None, tool: str, values: Sequence[str], source: str, cwd: Path | None,
-    file: Path | None, plugin_dirs: Sequence[Path], effects: bool, budget: float | None, exit_code: bool,
+    file: Path | None, plugin_dirs: Sequence[Path], owner: str | None, effects: bool, budget: float | None,
+    exit_code: bool,
 ) -> None:  # fmt: skip
     """Show which hooks an event would meet and what they would say; nothing is sent, no workers are needed.
 
@@ -145,12 +147,12 @@ def test(
     else:
         raise click.UsageError("say EVENT_TYPE, or --event FILE|ID")
     # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
-    if file is not None and plugin_dirs:
+    if file is not None and (plugin_dirs or owner):
         raise click.UsageError("--file is about one file alone: say --plugin-dir without it")
     tried = (
         hooks_of(sound(fleet, file)[1])
         if file is not None
-        else in_force(fleet, Path(event.cwd), needed=False, plugin_dirs=plugin_dirs)
+        else in_force(fleet, Path(event.cwd), needed=False, plugin_dirs=plugin_dirs, owner=owner)
     )
     seconds = fleet.settings().budget if budget is None else budget
     fitting, verdict = asyncio.run(

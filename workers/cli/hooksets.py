@@ -168,12 +168,17 @@ PLUGIN_DIR: Final = click.option(
     "--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR", type=click.Path(exists=True, path_type=Path),
     help="A plugin of Claude Code or ion, or a folder of them, for this command alone.",
 )  # fmt: skip
+PLUGIN_OWNER: Final = click.option(
+    "--as", "owner", type=click.Choice(("ion", "claude")),
+    help="Whose the plugins of --plugin-dir are; default: told by their content, else by their place.",
+)  # fmt: skip
 
 
 def in_force(
-    fleet: Context, cwd: Path | None = None, *, needed: bool = True, plugin_dirs: Sequence[Path] = ()
-) -> HookSet:
-    """The hooks in force here, and those of plugins for this command alone.
+    fleet: Context, cwd: Path | None = None, *, needed: bool = True, plugin_dirs: Sequence[Path] = (),
+    owner: str | None = None,
+) -> HookSet:  # fmt: skip
+    """The hooks in force here, and those of plugins for this command alone, `owner` saying whose these are.
 
     Where the server is away and not `needed`, those of this machine alone.
     """
@@ -192,8 +197,10 @@ def in_force(
             raise
         fleet.say(f"without the fleet's hooks: {error}")
         found = asyncio.run(work(None))
+    if owner and not plugin_dirs:
+        raise click.UsageError("--as says whose the plugins of --plugin-dir are: name one")
     if plugin_dirs:
-        found = with_plugins(found, plugin_dirs)
+        found = with_plugins(found, plugin_dirs, owner)
         for problem in found.files[-1].file.problems:
             fleet.say(f"{problem}: this entry is left out")
     return found

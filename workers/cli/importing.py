@@ -24,8 +24,9 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
 @click.command("import")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--dialect", type=click.Choice(_DIALECTS), help="Whose hooks these are; default: told by name and content."
-)
+    "--dialect", "--as", "dialect", type=click.Choice(_DIALECTS),
+    help="Whose hooks these are; default: told by name and content.",
+)  # fmt: skip
 @click.option(
     "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
 )

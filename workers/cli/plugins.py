@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.hooksets import PLUGIN_DIR, in_force
+from workers.cli.hooksets import PLUGIN_DIR, PLUGIN_OWNER, in_force
 
 COMMANDS: Final = {"list": Lazy("workers.cli.plugins:list_plugins", "List the plugins, and the hooks of each.")}
 
@@ -21,9 +21,10 @@ def plugins() -> None:
 
 @click.command("list")
 @PLUGIN_DIR
+@PLUGIN_OWNER
 @common_options
 @pass_fleet
-def list_plugins(fleet: Context, plugin_dirs: Sequence[Path]) -> None:
+def list_plugins(fleet: Context, plugin_dirs: Sequence[Path], owner: str | None) -> None:
     """List the plugins in force here: name, whether it is enabled, how many hooks, which commands and skills it has."""
     import msgspec
 
@@ -31,7 +32,7 @@ def list_plugins(fleet: Context, plugin_dirs: Sequence[Path]) -> None:
     from workers.cli.showing import plain
     from workers.pluginlist import plugins as listed
 
-    found = listed(in_force(fleet, needed=False, plugin_dirs=plugin_dirs).files)
+    found = listed(in_force(fleet, needed=False, plugin_dirs=plugin_dirs, owner=owner).files)
     if fleet.json:
         fleet.data([msgspec.to_builtins(one) for one in found])
         return

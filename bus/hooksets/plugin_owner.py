@@ -1,0 +1,131 @@
+"""Claude Code's or ion's: what the content of a hook file or plugin says, since both write the same form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from bus.config.documents import Plain, load
+from bus.dialects import claude, ion
+from bus.dialects.claude_plugins import HOOKS, MANIFEST, is_single_skill, plugin_contents
+from bus.errors import ConfigError
+
+Sign = tuple[bool, str]
+"""Whether it is proof, and whose it is: `claude` or `ion`."""
+
+_ION: Final[Sign] = (True, ion.NAME)
+_CLAUDE: Final[Sign] = (True, claude.NAME)
+_MAYBE_ION: Final[Sign] = (False, ion.NAME)
+_MAYBE_CLAUDE: Final[Sign] = (False, claude.NAME)
+
+_WORDS: Final[Mapping[Sign, re.Pattern[str]]] = {
+    _ION: re.compile(r"(?<![A-Za-z0-9_])(?:PLUGIN_ROOT|ION_[A-Z]+)(?![a-z0-9])"),
+    _MAYBE_ION: re.compile(r"(?<![A-Za-z0-9_])tool_output(?![A-Za-z0-9_])|(?<![\w.)\]])\.event(?!\w)"),
+    # ion sets CLAUDE_PLUGIN_ROOT and sends Claude Code's fields too (I-02, I-07), so these prove nothing beside its own.
+    _MAYBE_CLAUDE: re.compile(r"(?<![A-Za-z0-9_])(?:CLAUDE_[A-Z]+|hook_event_name|tool_response)(?![a-z0-9])"),
+}
+"""Variables and fields of the payload."""
+
+_EVENTS: Final = frozenset(claude.CAPABILITIES) - frozenset(ion.CAPABILITIES)
+_TYPES: Final = frozenset({"http", "mcp_tool", "prompt", "agent"})
+_FIELDS: Final = frozenset(
+    {"if", "async", "asyncRewake", "onFailure", "once", "statusMessage", "allowedEnvVars", "shell"}
+)
+"""Of a handler, and Claude Code's alone."""
+
+_SECONDS: Final = frozenset({1200, 1500, 1800, 2400, 2700, 3600, 5400, 7200})
+"""Timeouts above a thousand that people write in seconds: round parts of an hour."""
+
+
+def owner(path: Path) -> str:
+    """Whose a plugin's folder, a file of it, or a file of hooks is: `claude` or `ion`; empty where it says neither or both."""
+    if path.is_dir():
+        return _decided(_plugin(path))
+    if path.parts[-2:] in (MANIFEST.parts, HOOKS.parts):
+        return _decided(_plugin(path.parent.parent))
+    return _decided(_file(path))
+
+
+def common_owner(paths: Iterable[Path]) -> str:
+    """Whose all of them are that say it; empty where none does, or they differ."""
+    found = {owner(path) for path in paths} - {""}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _decided(signs: Iterable[Sign]) -> str:
+    """The one that the proofs name, or without proofs the other signs."""
+    found = set(signs)
+    names = {name for proof, name in found if proof} or {name for _, name in found}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _plugin(root: Path) -> Iterator[Sign]:
+    try:
+        plugin = plugin_contents(root, hooks_only=True)
+    except ConfigError:
+        return
+    for file in {source.document.file: source.document for source in plugin.hooks}.values():
+        yield from _signs(file.value)
+    yield from _file(root / MANIFEST)
+    for name in (Path(".mcp.json"), Path("mcp", "mcp.json")):
+        yield from _file(root / name)
+    yield from _shapes(root)
+
+
+def _shapes(root: Path) -> Iterator[Sign]:
+    """What the files beside the hooks say: commands of ion's may be scripts, its skills single files."""
+    if any((root / "commands").glob("*.sh")) and not any((root / "commands").glob("*.md")):
+        yield _MAYBE_ION
+    if any(is_single_skill(one) for one in (root / "skills").glob("*.md")) and not any(
+        (root / "skills").glob("*/SKILL.md")
+    ):
+        yield _MAYBE_ION
+
+
+def _file(path: Path) -> Iterator[Sign]:
+    try:
+        value = load(path).value if path.is_file() else None
+    except ConfigError:
+        return  # whoever reads it says so
+    yield from _signs(value)
+
+
+def _signs(value: Plain) -> Iterator[Sign]:
+    for text in _texts(value):
+        yield from (sign for sign, words in _WORDS.items() if words.search(text))
+    if not isinstance(value, dict):
+        return
+    if isinstance(value.get("mcp"), dict):
+        yield _ION
+    if "mcpServers" in value:
+        yield _MAYBE_CLAUDE
+    hooks = value.get("hooks", value)
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        if event in _EVENTS:
+            yield _CLAUDE
+        yield from (sign for group in _dicts(groups) for one in _dicts(group.get("hooks")) for sign in _handler(one))
+
+
+def _handler(one: dict[str, Plain]) -> Iterator[Sign]:
+    timeout = one.get("timeout")
+    if one.get("type") in _TYPES or not _FIELDS.isdisjoint(one):
+        yield _CLAUDE
+    if isinstance(timeout, int | float) and timeout >= 1000 and timeout not in _SECONDS:
+        yield _MAYBE_ION  # milliseconds (I-04)
+
+
+def _dicts(value: Plain) -> Iterator[dict[str, Plain]]:
+    yield from (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+
+
+def _texts(value: Plain) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
