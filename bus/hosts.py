@@ -50,23 +50,41 @@ def role(host: str) -> str:
     return f"host-{host}"
 
 
+class HostState(NamedTuple):
+    """What the server knows of one host."""
+
+    alive: bool
+    """Whether `fleethook worker host` runs there."""
+    records: tuple[bytes, ...]
+    """By user, what is recorded of the blocking hooks that only this host has (`hooksets/host_hooks.py`)."""
+
+
 class Hosts:
-    """Which hosts have a worker of their own; looked at no more than every half second for each."""
+    """Which hosts have a worker of their own, or hooks; looked at no more than every half second for each."""
 
     def __init__(self, links: Links, keys: Keys) -> None:
         self._links, self._keys = links, keys
-        self._known: dict[str, tuple[float, bool]] = {}
+        self._known: dict[str, tuple[float, HostState]] = {}
 
     async def alive(self, host: str) -> bool:
         """Whether `fleethook worker host` runs there; raises Unreachable."""
+        return (await self.state(host)).alive
+
+    async def state(self, host: str) -> HostState:
+        """What is known of a host; raises Unreachable."""
         now = time.monotonic()
         known = self._known.get(host)
         if known is None or now - known[0] >= _KNOWN_SECONDS:
             if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
                 self._known.clear()
             with self._links.link() as link:
-                (reply,) = await link.exchange([("EXISTS", self._keys("alive", role(host)))])
-            known = self._known[host] = (now, checked(reply, f"looking for host {host}") == 1)
+                alive, records = await link.exchange(
+                    [("EXISTS", self._keys("alive", role(host))), ("HVALS", self._keys("host", host))]
+                )
+            state = HostState(
+                checked(alive, f"looking for host {host}") == 1, tuple(checked(records, f"reading host {host}"))
+            )
+            known = self._known[host] = (now, state)
         return known[1]
 
     async def ask(

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -213,15 +214,15 @@ class Watcher:
         self, links: Links, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path,
         last_good: Path | None = None,
     ) -> None:  # fmt: skip
-        self._links, self._keys, self._host, self._user_path = links, keys, host, user_file
-        self._last_good = last_good
+        self._links, self._keys, self.host, self.user_file = links, keys, host, user_file
+        self.last_good = last_good
         self._fleet = Layered("fleet", "0", HookFile())
         self._files: dict[Path, WatchedFile] = {}
         self._sets: dict[tuple[str, ...], HookSet] = {}
         self._looked = 0.0
         self._seen = 0
         """The published version that was looked at last, good or bad."""
-        self._trust = trust_file
+        self.trust_file = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
         self._guards: dict[Path, tuple[str, dict[str, Hook]]] = {}
@@ -306,22 +307,22 @@ class Watcher:
 
     def for_event(self, event: Event) -> HookSet:
         """The set in force for `event`: user and project layers exist only on their own host."""
-        here = event.host == self._host
+        here = event.host == self.host
         folder, now = event.cwd if here and len(event.cwd) <= _LONGEST_FOLDER else None, time.monotonic()
         place = (here, folder)
         known = self._recent.get(place)
         if known is None or now >= known[0]:
             if len(self._recent) >= _MOST_FOLDERS:
                 self._recent.clear()
-            # Agents ask many times a second from one folder; a tenth of the time between two looks at a file is no delay.
+            # Agents ask many times a second from one folder; a tenth of the time between two looks is no delay.
             known = self._recent[place] = (now + POLL_SECONDS / 10, self._layered(here, folder))
         return known[1]
 
     def _layered(self, here: bool, folder: str | None) -> HookSet:
         layers = [self._fleet]
         if here:
-            if self._user_path is not None:
-                layers.append(self._file("user", self._user_path))
+            if self.user_file is not None:
+                layers.append(self._file("user", self.user_file))
             # Absolute: below a relative one would lie the worker's own folder.
             project = self._project(folder) if folder is not None and os.path.isabs(folder) else None
             if project is not None:
@@ -336,13 +337,13 @@ class Watcher:
         if known is None or now - known[0] >= POLL_SECONDS:
             if len(self._projects) >= _MOST_FOLDERS:
                 self._projects.clear()
-            known = self._projects[cwd] = (now, trusted_file(Path(cwd), self._trust, user=self._user_path))
+            known = self._projects[cwd] = (now, trusted_file(Path(cwd), self.trust_file, user=self.user_file))
         return known[1]
 
     def rejected(self) -> tuple[Rejected, ...]:
         """Newer content that is not in force: of the user's file, and of the projects that events came from lately."""
-        if self._user_path is not None:
-            self._file("user", self._user_path)
+        if self.user_file is not None:
+            self._file("user", self.user_file)
         return tuple(one for watched in self._files.values() for one in watched.current(POLL_SECONDS).rejected)
 
     def fleet(self) -> HookSet:
@@ -362,9 +363,8 @@ class Watcher:
     def _file(self, layer: Layer, path: Path) -> Layered:
         watched = self._files.get(path)
         if watched is None:
-            watched = self._files[path] = WatchedFile(
-                layer, path, self._trust, self._last_good, lambda file: HookSet([Layered(layer, file.digest[:8], file)])
-            )
+            check = partial(_single, layer)
+            watched = self._files[path] = WatchedFile(layer, path, self.trust_file, self.last_good, check)
         found = watched.current(POLL_SECONDS)
         self._compare(layer, path, found.file)
         return Layered(layer, found.file.digest[:8], found.file, tuple(one.text for one in found.rejected))
@@ -374,11 +374,11 @@ class Watcher:
         before = self._guards.get(path)
         if before is not None and before[0] == file.digest:
             return
-        hooks = HookSet([Layered(layer, file.digest[:8], file)]).hooks
+        hooks = _single(layer, file).hooks
         self._guards[path] = (file.digest, hooks)
         if before is not None:
             mark = file_mark(str(path), file.digest, (one.path for one in file.imports))
-            self._note_losses(before[1], hooks, "file", str(path), f"{self._host}\n{mark}")
+            self._note_losses(before[1], hooks, "file", str(path), f"{self.host}\n{mark}")
 
     def _note_losses(
         self, before: Mapping[str, Hook], after: Mapping[str, Hook], how: str, where: str, about: str
@@ -388,9 +388,13 @@ class Watcher:
             log.warning("%s weakens guards: %s", where, ", ".join(f"{loss.guard} {loss.how}" for loss in losses[:20]))
             self.weakened.append(
                 GuardChange(
-                    how=how, where=where, losses=losses, about=about, host=self._host, ms=time.time_ns() // 10**6
+                    how=how, where=where, losses=losses, about=about, host=self.host, ms=time.time_ns() // 10**6
                 )
             )
+
+
+def _single(layer: Layer, file: HookFile) -> HookSet:
+    return HookSet([Layered(layer, file.digest[:8], file)])
 
 
 def _key(layers: Sequence[Layered]) -> tuple[str, ...]:

@@ -80,6 +80,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
     Key("first:*", "string", SENT_MS, "dispatcher, evaluators", "dispatcher, evaluators, readers", "by id of a spooled record: the entry of the event stream that counts"),
     Key("sent", "zset", "trimmed by age", "older hook commands", "older hook commands", "ids of spooled events that arrived, by time, where the server lets them"),
+    Key("host:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "evaluators, readers", "by user: the blocking hooks that one host alone has, and their failure policies"),
+    Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last said so"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
     Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),

@@ -16,6 +16,7 @@ from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import Hook
+from bus.hooksets.host_hooks import HostRecorder
 from bus.ids import consumer_name, host_name
 from bus.inforce import HookSet, Watcher
 from bus.keys import Keys
@@ -90,6 +91,7 @@ class Evaluator:
         self._runners = Runners(watcher, self._posters, self._afterwords.keep)
         self._checks = RuleChecks()
         self._placement = Placement(links, keys)
+        self._recorder = HostRecorder(links, keys, watcher)
         self._notices = Notices(links, keys)
         self._answers: list[Call] = []
         self._begun: set[str] = set()
@@ -175,6 +177,7 @@ class Evaluator:
         await self._notices.announce(self._watcher.rejected())
         await self._afterwords.look()
         await self._notices.report(self._watcher.weakened)
+        await self._recorder.keep()
         await self._counters.send()
         held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
         return await self._consumer.strays(held) + await self._consumer.adopt()

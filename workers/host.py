@@ -17,6 +17,7 @@ from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
+from bus.hooksets.host_hooks import HostRecorder
 from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
@@ -58,6 +59,7 @@ class HostWorker:
         self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters, Afterwords(links, keys).keep)
         self._checks = RuleChecks()
+        self._recorder = HostRecorder(links, keys, watcher)
         self._clock = ServerClock(links)
         self._slots, self._drain = Slots(slots), drain
 
@@ -66,6 +68,7 @@ class HostWorker:
         await self._consumer.create()
         await self._clock.keep()
         await self._watcher.refresh(force=True)
+        await self._recorder.keep()
         await self._beat()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -97,6 +100,7 @@ class HostWorker:
         await self._watcher.refresh()
         await self._notices.announce(self._watcher.rejected())
         await self._notices.report(self._watcher.weakened)
+        await self._recorder.keep()
         requests, events = self._consumer.streams
         entries = await self._consumer.strays(self._slots.held) + await self._consumer.adopt()
         free = self._slots.free

@@ -13,7 +13,8 @@ from bus.connections import Links
 from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
-from bus.hosts import Hosts
+from bus.hooksets.host_hooks import HostHooks, read_record
+from bus.hosts import Hosts, HostState
 from bus.ids import host_name
 from bus.keys import Keys
 from bus.runners import Outcome
@@ -23,12 +24,15 @@ from workers.clock import ServerClock
 _LEAST_SECONDS: Final = 2.0
 """A host is asked for at least so long where slow hooks of the fleet have used the budget up."""
 
+_MOST_RECORDS: Final = 1_000
+
 
 class Placement:
     """Splits the hooks of an event of another machine, and asks that machine for its part."""
 
     def __init__(self, links: Links, keys: Keys) -> None:
         self._hosts, self._own = Hosts(links, keys), host_name()
+        self._recorded: dict[tuple[bytes, ...], HostHooks | None] = {}
 
     def is_remote(self, event: Event) -> bool:
         """Whether the event happened on another machine."""
@@ -36,9 +40,12 @@ class Placement:
 
     async def needs_host(self, event: Event, hooks: Sequence[Hook]) -> bool:
         """Whether that machine has to be asked: it has a worker of its own, or a hook has to run there."""
-        return self.is_remote(event) and (
-            any(hook.on_host for hook in hooks) or await self._hosts.alive(event.host)
-        )  # fmt: skip
+        if not self.is_remote(event):
+            return False
+        if any(hook.on_host for hook in hooks):
+            return True
+        state = await self._hosts.state(event.host)
+        return state.alive or bool(self._recorded_hooks(state, event))
 
     async def elsewhere(
         self, event: Event, hooks: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock
@@ -55,30 +62,51 @@ class Placement:
         self, there: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock, event: Event,
         seconds: float, changes: Mapping[str, Any],
     ) -> Verdict:  # fmt: skip
+        state: HostState | None = None
         try:
-            alive = await self._hosts.alive(event.host)
+            state = await self._hosts.state(event.host)
             if latest > deadline:  # `seconds` are all that may be had; without slow hooks there, the budget's
                 seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
-            said = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if alive else None
+            answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
         except FleethookError:
-            alive, said = True, None
-        return said if said is not None else await _unanswered(event, there, policy, alive=alive)
+            answer = None
+        if answer is not None:
+            return answer
+        own = [] if state is None else self._recorded_hooks(state, event)
+        unknown = state is None or (state.alive and not state.records)
+        alive = state is None or state.alive
+        return await _unanswered(event, there, own, policy, alive=alive, unknown=unknown)
+
+    def _recorded_hooks(self, state: HostState, event: Event) -> list[Hook]:
+        """One hook for each group of hooks that only that machine has and that fit the event."""
+        if not state.records:
+            return []
+        if state.records not in self._recorded:
+            if len(self._recorded) >= _MOST_RECORDS:
+                self._recorded.clear()
+            self._recorded[state.records] = read_record(state.records)
+        recorded = self._recorded[state.records]
+        return [] if recorded is None else recorded.fitting(event)
 
 
-async def _unanswered(event: Event, there: Sequence[Hook], policy: Policy, *, alive: bool) -> Verdict:
-    """What is said for a host that did not answer: each hook's own failure policy, and the bus's for what it has of its own.
+async def _unanswered(
+    event: Event, there: Sequence[Hook], own: Sequence[Hook], policy: Policy, *, alive: bool, unknown: bool
+) -> Verdict:
+    """What is said for a host that did not answer: the failure policy of each hook that should have run there.
 
-    A host without any worker may have no files of its own at all: then only the hooks that we know of have failed.
+    `there` are the fleet's, `own` are those that only the host has. `unknown` where it is not known which it has: then
+    the bus's policy answers for those. A host without a worker that recorded no hooks has none.
     """
     why = (
         f"host {event.host!r} did not answer in time" if alive else f"no `fleethook worker host` runs on {event.host!r}"
     )
 
     async def missing(hook: Hook, _event: Event, _seconds: float) -> Outcome:
-        return Outcome(failure=f"hook {hook.id!r} ({hook.origin}) has to run there, but {why}")
+        more = f" {hook.description}" if hook in own and hook.description else ""
+        return Outcome(failure=f"hook {hook.id!r}{more} ({hook.origin}) has to run there, but {why}")
 
-    verdict = await evaluate(event, there, missing, seconds=1.0, policy=policy)
-    if not alive:
+    verdict = await evaluate(event, [*there, *own], missing, seconds=1.0, policy=policy)
+    if not unknown:
         return verdict
     decision = fallback_decision(bus_policy(policy, event.type))
     reason = f"{why}, so its user's and projects' hooks were not asked; the failure policy is {policy}"

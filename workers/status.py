@@ -14,6 +14,7 @@ from bus.connections import Command, Links
 from bus.directories import Directories
 from bus.errors import Unreachable
 from bus.hooksets.guard_changes import GuardChange, read_changes
+from bus.hooksets.host_hooks import KnownHost, known_hosts
 from bus.hooksets.published import current_version
 from bus.hosts import GROUP as HOSTS
 from bus.ids import connection_name, host_name
@@ -103,9 +104,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
+    """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
     weakened: tuple[GuardChange, ...] = ()
     """The last changes that weakened guards, newest first."""
-    """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
+    hosts: tuple[KnownHost, ...] = ()
+    """Every host that has blocking hooks of its own."""
 
 
 async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places: Directories) -> Status:
@@ -124,7 +127,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
         parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
-        weakened=tuple(await read_changes(links, keys, 3)),
+        weakened=tuple(await read_changes(links, keys, 3)), hosts=tuple(await known_hosts(links, keys)),
     )  # fmt: skip
 
 

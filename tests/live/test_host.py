@@ -14,6 +14,9 @@ import pytest
 from bus import streams
 from bus.connections import Links
 from bus.events import Event
+from bus.hooksets import host_hooks
+from bus.hooksets.host_hooks import HostRecorder, forget_host, known_hosts
+from bus.hooksets.projects import accept, take_back
 from bus.hosts import GROUP
 from bus.inforce import Watcher
 from bus.keys import Keys
@@ -209,3 +212,99 @@ async def test_background_hooks_of_another_machines_files_become_deliveries_ther
         await until(gone, "what is dispatched goes")
         stats = await do(links, "HGETALL", keys("stats"))
         assert dict(zip(stats[::2], stats[1::2], strict=True))[b"events"] == b"1"
+
+
+async def recorded(links: Links, keys: Keys) -> list[str]:
+    """The hosts that are known to have hooks of their own."""
+    return [one.host for one in await known_hosts(links, keys)]
+
+
+@pytest.mark.req("X-10")
+async def test_a_host_whose_worker_is_away_falls_to_its_own_hooks_policies_until_it_has_none(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    user = tmp_path / "fleethook.yaml"
+    closed = {"id": "mine", "on": "tool:pre_execute:bash", "command": "true", "on_failure": "deny"}
+    writes = {**closed, "id": "writes", "on": "tool:pre_execute:write"}
+    deploys = {**closed, "id": "deploys", "when": "event.input.command.startsWith('deploy')"}
+    user.write_text(json.dumps({"hooks": [closed, writes]}))
+    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    async with evaluating(server.url, keys):
+        assert (await ask(links, keys)).decision == "abstain", "a host that never had hooks has none"
+        async with hosting(server.url, keys, user):
+            assert (await ask(links, keys)).decision == "abstain"
+
+        async def denied() -> bool:
+            return (await ask(links, keys)).decision == "deny"
+
+        await until(denied, "without its worker its hook's policy answers")
+        said = await ask(links, keys)
+        assert "no `fleethook worker host` runs on 'laptop'" in said.reason
+        assert [(part.hook, part.layer, bool(part.fallback)) for part in said.parts] == [("mine", "user", True)]
+        assert any("failure policy is deny" in note for note in said.notes)
+        assert (await ask(links, keys, "rm x")).parts[0].hook == "fleets", "the fleet's own deny comes first"
+        assert [(one.host, one.hooks, one.policies, one.alive) for one in await known_hosts(links, keys)] == [
+            ("laptop", 2, ("deny",), False)
+        ]
+        user.write_text(json.dumps({"hooks": [deploys]}))
+        async with hosting(server.url, keys, user):
+            await until(_records(links, keys, 1), "what it has now is recorded")
+
+        async def passes() -> bool:
+            return (await ask(links, keys)).decision == "abstain"
+
+        await until(passes, "only what fits the event falls to its policy")
+        assert (await ask(links, keys, "deploy now")).decision == "deny"
+        user.unlink()
+        async with hosting(server.url, keys, user):
+            await until(_records(links, keys, 0), "a host that has none any more is not recorded")
+
+        async def deploys_pass() -> bool:
+            return (await ask(links, keys, "deploy now")).decision == "abstain"
+
+        await until(deploys_pass, "nothing is left that could fail")
+
+
+def _records(links: Links, keys: Keys, hooks_of_it: int) -> Any:
+    async def done() -> bool:
+        return sum(one.hooks for one in await known_hosts(links, keys)) == hooks_of_it
+
+    return done
+
+
+@pytest.mark.req("X-10")
+async def test_the_record_of_an_emptied_server_comes_back_and_a_forgotten_host_is_gone(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_hooks, "_AGAIN_SECONDS", 0.05)
+    user = tmp_path / "fleethook.yaml"
+    user.write_text(hooks(rule("mine", "make")))
+    async with hosting(server.url, keys, user):
+        assert await recorded(links, keys) == [LAPTOP]
+        await do(links, "DEL", keys("hosts"), keys("host", LAPTOP))
+        await until(_records(links, keys, 1), "it is written again")
+    assert await forget_host(links, keys, LAPTOP)
+    assert not await forget_host(links, keys, LAPTOP)
+    assert await recorded(links, keys) == []
+
+
+@pytest.mark.req("X-10")
+async def test_a_trusted_projects_hooks_fall_to_their_policies_in_its_folder_only(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    project = tmp_path / "app"
+    (project / "src").mkdir(parents=True)
+    (project / "fleethook.yaml").write_text(
+        json.dumps({"hooks": [{"id": "theirs", "on": "tool:*", "command": "true", "on_failure": "ask"}]})
+    )
+    store = tmp_path / "state" / "trust.json"
+    accept(project / "fleethook.yaml", store, tmp_path / "last-good")
+    watcher = Watcher(links, keys, host=LAPTOP, user_file=None, trust_file=store, last_good=tmp_path / "last-good")
+    await HostRecorder(links, keys, watcher).keep()
+    async with evaluating(server.url, keys):
+        for folder, decision in ((project / "src", "ask"), (project, "ask"), (tmp_path / "apple", "abstain")):
+            _, reply = await put(links, keys, bash(cwd=str(folder)), host=LAPTOP)
+            assert (await verdict(links, reply)).decision == decision, folder
+        take_back(project / "fleethook.yaml", store, tmp_path / "last-good")
+        await HostRecorder(links, keys, watcher).keep()
+        assert await recorded(links, keys) == []

@@ -138,6 +138,10 @@ def _show(
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
     for change in found.weakened if found is not None else ():
         fleet.data(fleet.style(f"guards      {when(change.ms)}: {plain(change.text)}", "yellow"))
+    for host in found.hosts if found is not None else ():
+        if not host.alive:
+            text = f"host        {plain(host.text)}; `fleethook hosts forget` where it is gone"
+            fleet.data(fleet.style(text, "yellow"))
     for refused in rejected:
         fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
     for problem in found.problems if found is not None else ():

@@ -7,6 +7,7 @@ from typing import Final
 from bus.config.settings import Settings
 from bus.connections import Links
 from bus.errors import FleethookError, Unreachable
+from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.keys import DAY, Keys
 from bus.streams import server_now
@@ -34,6 +35,7 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
                 "carrier",
                 "chores",
                 "hooks",
+                "hosts",
             )
         ]
         return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
@@ -48,7 +50,22 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
         found.append(Check(id=role.role, status=state, what=text, fix=fix))
     found.append(await _set_check(links, keys))
+    found += await _host_checks(links, keys)
     return found
+
+
+async def _host_checks(links: Links, keys: Keys) -> list[Check]:
+    """Whether each host that has blocking hooks of its own can answer for them."""
+    try:
+        known = await known_hosts(links, keys)
+    except FleethookError as error:
+        return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
+    away = [one for one in known if not one.alive]
+    if not away:
+        text = f"{len(known)} hosts have blocking hooks of their own; each has its worker"
+        return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
+    fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
+    return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
 
 
 def _version_check(brand: str, version: str, url: str, ms: float) -> Check:

@@ -1,0 +1,284 @@
+"""The blocking hooks that one host alone has: recorded in Redis, so that a host whose worker is away is known to have them.
+
+Only what tells whether a hook fits an event, and its failure policy: neither commands nor URLs. The record stays while the
+worker is away, and goes when the host has no such hooks any more or a person forgets it (`fleethook hosts forget`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.codec import pack, unpack
+from bus.config.files import Source, stamp
+from bus.config.hookfile import HookFile
+from bus.config.trust import listed
+from bus.connections import Command, Links
+from bus.directories import Directories, config_file
+from bus.errors import ConfigError, DecodeError, FleethookError
+from bus.events import Event
+from bus.hooks import NATIVE, Hook, Layer
+from bus.hooksets.files_in_force import file_in_force
+from bus.hooksets.layers import Layered
+from bus.hooksets.projects import project_in_force
+from bus.hosts import role
+from bus.inforce import POLL_SECONDS, HookSet, Watcher
+from bus.keys import Keys
+from bus.streams import checked, flat
+from bus.verdicts import Policy
+
+log = logging.getLogger("fleethook.hosts")
+
+_AGAIN_SECONDS: Final = 5.0
+"""A record is written again so often: a server that was emptied has it back soon."""
+
+_MOST_GROUPS: Final = 1_000
+_OWN_FIELDS: Final = ("event", "matchers", "if", "itself")
+"""What of a hook's `own` its dialect needs to tell whether it fits an event."""
+
+
+class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Blocking hooks of one host that fit the same events and share a failure policy."""
+
+    id: str
+    """Of the first of them."""
+    on: tuple[str, ...]
+    layer: Layer
+    origin: str = ""
+    folder: str = ""
+    """Of the project; empty for the user's own file."""
+    tool: str = ""
+    when: str = ""
+    on_failure: Policy | None = None
+    dialect: str = NATIVE
+    own: dict[str, Any] = msgspec.field(default_factory=dict)
+    count: int = 1
+
+    @property
+    def hook(self) -> Hook:
+        """A hook that fits the same events and runs nothing."""
+        text = "" if self.count == 1 else f"and {self.count - 1} more like it"
+        return Hook(
+            id=self.id, on=self.on, tool=self.tool, when=self.when, on_failure=self.on_failure, dialect=self.dialect,
+            own=self.own, layer=self.layer, origin=self.origin, description=text,
+        )  # fmt: skip
+
+
+class HostHooks:
+    """What is recorded of one host, compiled: which of its own blocking hooks fit an event."""
+
+    def __init__(self, groups: Sequence[HookGroup]) -> None:
+        self.groups = tuple(groups)
+        folders = dict.fromkeys(group.folder for group in groups)
+        self._sets = {folder: _compiled([one for one in groups if one.folder == folder]) for folder in folders}
+
+    @property
+    def count(self) -> int:
+        """How many hooks these are."""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The failure policies that they declare themselves, sorted."""
+        return tuple(sorted({group.on_failure for group in self.groups if group.on_failure is not None}))
+
+    def fitting(self, event: Event) -> list[Hook]:
+        """One hook for each group that fits: the user's first, then those of the nearest project around the event."""
+        folders = ["", *self._project(event.cwd)]
+        return [hook for folder in folders if folder in self._sets for hook in self._sets[folder].blocking(event)]
+
+    def _project(self, cwd: str) -> list[str]:
+        """The nearest recorded project; by name alone, since the folder is on another machine."""
+        if not os.path.isabs(cwd):
+            return []
+        cwd = os.path.normpath(cwd)
+        around = [one for one in self._sets if one and (cwd == one or cwd.startswith(one.rstrip("/") + "/"))]
+        return [max(around, key=len)] if around else []
+
+
+def _compiled(groups: Sequence[HookGroup]) -> HookSet:
+    layered = [Layered(groups[0].layer, "", HookFile(hooks=tuple(group.hook for group in groups)))]
+    try:
+        return HookSet(layered)
+    except FleethookError as error:  # another version of ours wrote it: in doubt its hooks fit
+        log.warning("the hooks of another host cannot be compiled: %s; they count for every event", error)
+        wide = [msgspec.structs.replace(group.hook, on=("*",), tool="", when="", own={}) for group in groups]
+        return HookSet([Layered(groups[0].layer, "", HookFile(hooks=tuple(wide)))])
+
+
+def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
+    """The blocking hooks of one file, with its guards and the endpoints that are asked; observers decide nothing."""
+    hooks = HookSet([Layered(layer, file.digest[:8], file)]).hooks.values()
+    return _merged(
+        HookGroup(
+            id=hook.id, on=hook.on, layer=layer, origin=hook.origin, folder=folder, tool=hook.tool, when=hook.when,
+            on_failure=hook.on_failure, dialect=hook.dialect,
+            own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own},
+        )
+        for hook in hooks
+        if hook.blocking and not hook.observe
+    )  # fmt: skip
+
+
+def _merged(groups: Iterable[HookGroup]) -> list[HookGroup]:
+    found: dict[bytes, HookGroup] = {}
+    for group in groups:
+        name = pack(msgspec.to_builtins(msgspec.structs.replace(group, id="", origin="", count=1)))
+        known = found.get(name)
+        found[name] = group if known is None else msgspec.structs.replace(known, count=known.count + group.count)
+    return list(found.values())
+
+
+def _bounded(groups: list[HookGroup]) -> list[HookGroup]:
+    """At most so many groups: with more, each counts for every event of its types."""
+    if len(groups) > _MOST_GROUPS:
+        groups = _merged(msgspec.structs.replace(group, tool="", when="", own={}) for group in groups)
+    if len(groups) > _MOST_GROUPS:
+        groups = _merged(msgspec.structs.replace(group, on=("*",), folder="", layer="user") for group in groups)
+    return groups
+
+
+def own_hooks(
+    user_file: Path | None, trust_file: Path, last_good: Path | None
+) -> tuple[list[HookGroup], tuple[Source, ...]]:
+    """The blocking hooks in force of this user's file and trusted projects, and what has to change before they are others.
+
+    ConfigError where a file cannot be read now and never could.
+    """
+    sources = [Source(str(trust_file), stamp(trust_file))]
+    groups: list[HookGroup] = []
+    if user_file is not None:
+        found = file_in_force(user_file, "user", last_good)
+        sources += found.sources
+        groups += group_hooks("user", "", found.file)
+    for entry in listed(trust_file):
+        project = project_in_force(Path(entry.path), trust_file, last_good)
+        sources += project.sources
+        groups += group_hooks("project", os.path.dirname(entry.path), project.file)
+    return _bounded(groups), tuple(sources)
+
+
+def record_commands(keys: Keys, host: str, groups: Sequence[HookGroup]) -> list[Command]:
+    """Say which hooks this user has on `host`; nothing of it stays where there are none."""
+    name, owner = keys("host", host), str(os.getuid())
+    if not groups:
+        return [("HDEL", name, owner)]
+    record = pack([msgspec.to_builtins(group) for group in groups])
+    return [("HSET", name, owner, record), ("ZADD", keys("hosts"), time.time_ns() // 10**6, host)]
+
+
+def read_record(fields: Iterable[bytes]) -> HostHooks | None:
+    """What the users of one host have recorded; None where there is nothing."""
+    groups: list[HookGroup] = []
+    for raw in fields:
+        try:
+            groups += msgspec.convert(unpack(raw), list[HookGroup], strict=False)
+        except (DecodeError, msgspec.ValidationError) as error:
+            log.warning("what another host recorded cannot be read: %s; it counts for every event", error)
+            groups.append(HookGroup(id="unknown", on=("*",), layer="user"))
+    return HostHooks(groups) if groups else None
+
+
+class HostRecorder:
+    """Keeps the record of this host's own hooks up to date, for one process that watches its files."""
+
+    def __init__(self, links: Links, keys: Keys, watcher: Watcher) -> None:
+        self._links, self._keys, self._watcher = links, keys, watcher
+        self._sources: tuple[Source, ...] | None = None
+        self._groups: list[HookGroup] = []
+        self._looked = self._said = 0.0
+        self._new = False
+
+    async def keep(self) -> None:
+        """Look at the files, and write the record where it is another or has not been written for a while."""
+        now = time.monotonic()
+        if self._looked and now - self._looked < POLL_SECONDS:
+            return
+        self._looked = now
+        if self._sources is None or any(source.changed() for source in self._sources):
+            self._look()
+        if not self._new and (not self._groups or now - self._said < _AGAIN_SECONDS):
+            return
+        with self._links.link() as link:
+            replies = await link.exchange(record_commands(self._keys, self._watcher.host, self._groups))
+        for reply in replies:
+            checked(reply, "recording this host's hooks")
+        self._said, self._new = now, False
+
+    def _look(self) -> None:
+        watcher = self._watcher
+        try:
+            groups, self._sources = own_hooks(watcher.user_file, watcher.trust_file, watcher.last_good)
+        except ConfigError as error:  # the watcher shows it; what is recorded stays
+            log.warning("which hooks this host has cannot be told: %s", error)
+            return
+        self._new = self._new or groups != self._groups or not self._said
+        self._groups = groups
+
+
+class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
+    """One host that has blocking hooks of its own."""
+
+    host: str
+    alive: bool
+    """Whether its `fleethook worker host` runs."""
+    hooks: int
+    policies: tuple[str, ...]
+    """The failure policies that they declare themselves."""
+    ms: int
+    """When it last said so, in milliseconds since 1970."""
+
+    @property
+    def text(self) -> str:
+        """What its worker's absence means, in words."""
+        declared = f" ({', '.join(self.policies)}, where they declare one)" if self.policies else ""
+        return (
+            f"no `fleethook worker host` runs on {self.host!r}: {self.hooks} blocking hooks of its user's and projects' "
+            f"files fall to their failure policies{declared}"
+        )
+
+
+async def known_hosts(links: Links, keys: Keys) -> list[KnownHost]:
+    """Every host that has blocking hooks of its own, by name."""
+    with links.link() as link:
+        (rows,) = await link.exchange([("ZRANGE", keys("hosts"), 0, -1, "WITHSCORES")])
+        names = [
+            (name.decode("utf-8", "replace"), int(float(score)))
+            for name, score in flat(checked(rows, "listing hosts")).items()
+        ]
+        asked: list[Command] = []
+        for name, _ in names:
+            asked += [("HGETALL", keys("host", name)), ("EXISTS", keys("alive", role(name)))]
+        replies = await link.exchange(asked) if asked else []
+    found = []
+    for (name, ms), fields, alive in zip(names, replies[::2], replies[1::2], strict=True):
+        record = read_record(flat(checked(fields, f"reading host {name}")).values())
+        if record is not None:
+            found.append(KnownHost(host=name, alive=alive == 1, hooks=record.count, policies=record.policies, ms=ms))
+    return sorted(found, key=lambda one: one.host)
+
+
+async def record_now(links: Links, keys: Keys, places: Directories, host: str) -> KnownHost | None:
+    """Record this host's own hooks as its files are now; what is known of it then, None where it has none.
+
+    Raises ConfigError and Unreachable. For commands that change what is in force: no worker may run here.
+    """
+    groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+    with links.link() as link:
+        for reply in await link.exchange(record_commands(keys, host, groups)):
+            checked(reply, "recording this host's hooks")
+    return next((one for one in await known_hosts(links, keys) if one.host == host), None)
+
+
+async def forget_host(links: Links, keys: Keys, host: str) -> bool:
+    """Remove what is recorded of a host; whether there was anything."""
+    with links.link() as link:
+        replies = await link.exchange([("DEL", keys("host", host)), ("ZREM", keys("hosts"), host)])
+    counts = [int(checked(reply, f"forgetting host {host}")) for reply in replies]
+    return sum(counts) > 0

@@ -1,0 +1,66 @@
+"""`fleethook hosts`: the machines that have blocking hooks of their own, and which of them cannot answer for these."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
+
+
+@click.group(cls=LazyGroup)
+def hosts() -> None:
+    """List the hosts that have hooks of their own; forget one that is gone."""
+
+
+@hosts.command("list")
+@common_options
+@pass_fleet
+def list_hosts(fleet: Context) -> None:
+    """List the hosts whose user's or projects' files have blocking hooks, and whether their worker runs."""
+    import msgspec
+
+    from bus.hooksets.host_hooks import known_hosts
+    from workers.cli.showing import plain, when
+
+    found = fleet.run(lambda links: known_hosts(links, fleet.keys()))
+    if fleet.json:
+        fleet.data(msgspec.to_builtins(found))
+    elif found:
+        fleet.table(
+            ("HOST", "WORKER", "HOOKS", "POLICIES", "LAST SAID"),
+            [(plain(one.host), "alive" if one.alive else "away", one.hooks, ", ".join(one.policies) or "-", when(one.ms))
+             for one in found],
+        )  # fmt: skip
+    else:
+        fleet.say("no host has recorded blocking hooks of its own")
+
+
+@hosts.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def forget(fleet: Context, name: str, yes: bool) -> None:
+    """Forget the hooks of a host that is gone or has another name now: its events count as those of a host without any."""
+    from bus.errors import FleethookError, NotFound
+    from bus.hooksets.host_hooks import forget_host, known_hosts
+    from workers.cli.guard_reports import report_losses
+
+    keys = fleet.keys()
+    known = next((one for one in fleet.run(lambda links: known_hosts(links, keys)) if one.host == name), None)
+    if known is None:
+        raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows those that are")
+    if known.alive:
+        raise FleethookError(
+            f"`fleethook worker host` runs on {name!r} and would record its hooks again; stop it first"
+        )
+    fleet.require_person("hosts forget", published=True)
+    if not fleet.confirm(f"Forget the {known.hooks} blocking hooks of {name}?", yes):
+        fleet.say("nothing was forgotten")
+        return
+    fleet.run(lambda links: forget_host(links, keys, name))
+    report_losses(fleet, "hosts forget", name, [f"{known.hooks} hooks of host {name}\nforgotten"])
+    if fleet.json:
+        fleet.data({"host": name, "forgotten": True, "hooks": known.hooks})
+    else:
+        fleet.data(f"{name} is forgotten: its {known.hooks} hooks count for nothing until its worker runs again")
