@@ -51,8 +51,7 @@ _LONG_TEXT: Final = 64 * 1024
 
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
-_LONGEST_FOLDER: Final = 4096
-"""Characters of a folder's name that is remembered: no system has longer ones, and an event may say megabytes."""
+_LONGEST_FOLDER: Final = 4096  # characters of a remembered folder's name: no system has longer ones
 
 
 class HookSet:

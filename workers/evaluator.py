@@ -90,8 +90,7 @@ class Evaluator:
         self._afterwords = Afterwords(links, keys)
         self._runners = Runners(watcher, self._posters, self._afterwords.keep)
         self._checks = RuleChecks()
-        self._placement = Placement(links, keys)
-        self._recorder = HostRecorder(links, keys, watcher)
+        self._placement, self._recorder = Placement(links, keys), HostRecorder(links, keys, watcher)
         self._notices = Notices(links, keys)
         self._answers: list[Call] = []
         self._begun: set[str] = set()
@@ -99,8 +98,7 @@ class Evaluator:
         self._reconnect = False
         self._warmed: HookSet | None = None
         self._clock = ServerClock(links)
-        self._repairs = Repairs(links, keys, self.name)
-        self._counters = Counters(links, keys)
+        self._repairs, self._counters = Repairs(links, keys, self.name), Counters(links, keys)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""

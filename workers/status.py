@@ -127,7 +127,8 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
         parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
-        weakened=tuple(await read_changes(links, keys, 3)), hosts=tuple(await known_hosts(links, keys)),
+        weakened=tuple(await read_changes(links, keys, 3)),
+        hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
     )  # fmt: skip
 
 

@@ -232,11 +232,16 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[str, ...]
     """The failure policies that they declare themselves."""
     ms: int
-    """When it last said so, in milliseconds since 1970."""
+    """When it last said so, in milliseconds since 1970; 0 where the fleet does not know of it."""
 
     @property
     def text(self) -> str:
         """What its worker's absence means, in words."""
+        if not self.ms:
+            return (
+                f"no `fleethook worker host` has ever run on {self.host!r}: {self.hooks} blocking hooks of its user's and "
+                "projects' files are asked by no evaluator elsewhere"
+            )
         declared = f" ({', '.join(self.policies)}, where they declare one)" if self.policies else ""
         return (
             f"no `fleethook worker host` runs on {self.host!r}: {self.hooks} blocking hooks of its user's and projects' "
@@ -244,8 +249,11 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def known_hosts(links: Links, keys: Keys) -> list[KnownHost]:
-    """Every host that has blocking hooks of its own, by name."""
+async def known_hosts(links: Links, keys: Keys, here: tuple[str, Directories] | None = None) -> list[KnownHost]:
+    """Every host that has blocking hooks of its own, by name.
+
+    `here` adds this host, by its name and folders, where it has some that the fleet does not know of.
+    """
     with links.link() as link:
         (rows,) = await link.exchange([("ZRANGE", keys("hosts"), 0, -1, "WITHSCORES")])
         names = [
@@ -261,7 +269,20 @@ async def known_hosts(links: Links, keys: Keys) -> list[KnownHost]:
         record = read_record(flat(checked(fields, f"reading host {name}")).values())
         if record is not None:
             found.append(KnownHost(host=name, alive=alive == 1, hooks=record.count, policies=record.policies, ms=ms))
+    if here is not None and here[0] not in {one.host for one in found}:
+        found += await _unrecorded(links, keys, *here)
     return sorted(found, key=lambda one: one.host)
+
+
+async def _unrecorded(links: Links, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
+    try:
+        groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+    except ConfigError:  # shown as what it is elsewhere
+        return []
+    with links.link() as link:
+        (alive,) = await link.exchange([("EXISTS", keys("alive", role(host)))])
+    own = HostHooks(groups)
+    return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if groups else []
 
 
 async def record_now(links: Links, keys: Keys, places: Directories, host: str) -> KnownHost | None:

@@ -64,3 +64,21 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         fleet.data({"host": name, "forgotten": True, "hooks": known.hooks})
     else:
         fleet.data(f"{name} is forgotten: its {known.hooks} hooks count for nothing until its worker runs again")
+
+
+def record_host(fleet: Context) -> None:
+    """Let the fleet know which hooks this host has now, and say where nobody here can answer for them."""
+    from bus.errors import FleethookError
+    from bus.hooksets.host_hooks import record_now
+    from bus.ids import host_name
+
+    host = fleet.settings().host or host_name()
+    try:
+        known = fleet.run(lambda links: record_now(links, fleet.keys(), fleet.directories(), host))
+    except FleethookError as error:
+        text = f"the fleet does not know of this host's hooks yet ({error}); `fleethook worker host` here records them"
+        fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))
+        return
+    if known is not None and not known.alive:
+        text = f"{known.text}. `fleethook up` or `fleethook worker host` here runs them"
+        fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))

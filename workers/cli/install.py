@@ -9,6 +9,7 @@ import click
 
 from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
+from workers.cli.hosts import record_host
 
 if TYPE_CHECKING:  # `install --help` needs none of them
     from bus.answerfile import AnswerFile
@@ -72,6 +73,7 @@ def install(
             fleet.say("Nothing was changed.")
             return
         _write(fleet, needed)
+        record_host(fleet)
     for job in jobs if not fleet.json and not dry_run else ():
         if not job.needed:
             fleet.say(f"{job.plan.agent} is installed already; nothing was changed.")

@@ -10,6 +10,7 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.hooksets import holds
+from workers.cli.hosts import record_host
 from workers.cli.showing import plain, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -75,31 +76,13 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
             fleet.say("not trusted; " + ("none of its hooks run" if old is None else "what you trusted stays in force"))
             return
         accept(path, store, places.last_good, new.digest)
-    _record(fleet)
+    record_host(fleet)
     if fleet.json:
         fleet.data({
             "path": str(path), "trusted": True, "digest": new.digest, "hooks": [hook.id for hook in read.hooks]
         })  # fmt: skip
     else:
         fleet.data(f"{path} is trusted: {holds(read)} from now on")
-
-
-def _record(fleet: Context) -> None:
-    """Let the fleet know which hooks this host has now, and say where nobody here can answer for them."""
-    from bus.errors import FleethookError
-    from bus.hooksets.host_hooks import record_now
-    from bus.ids import host_name
-
-    host = fleet.settings().host or host_name()
-    try:
-        known = fleet.run(lambda links: record_now(links, fleet.keys(), fleet.directories(), host))
-    except FleethookError as error:
-        text = f"the fleet does not know of this host's hooks yet ({error}); `fleethook worker host` here records them"
-        fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))
-        return
-    if known is not None and not known.alive:
-        text = f"{known.text}. `fleethook up` or `fleethook worker host` here runs them"
-        fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))
 
 
 @click.command()
@@ -134,7 +117,7 @@ def _take_back(fleet: Context, path: Path) -> None:
 
         about = f"{host_name()}\n{file_mark(str(path), HookFile().digest)}"
         report_losses(fleet, "hooks untrust", str(path), ["the project's hooks\nuntrusted"], about=about)
-        _record(fleet)
+        record_host(fleet)
     if fleet.json:
         fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})
     else:

@@ -6,6 +6,7 @@ from typing import Final
 
 from bus.config.settings import Settings
 from bus.connections import Links
+from bus.directories import Directories
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
@@ -35,7 +36,6 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
                 "carrier",
                 "chores",
                 "hooks",
-                "hosts",
             )
         ]
         return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
@@ -50,14 +50,13 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
         found.append(Check(id=role.role, status=state, what=text, fix=fix))
     found.append(await _set_check(links, keys))
-    found += await _host_checks(links, keys)
     return found
 
 
-async def _host_checks(links: Links, keys: Keys) -> list[Check]:
+async def host_checks(links: Links, keys: Keys, host: str, places: Directories) -> list[Check]:
     """Whether each host that has blocking hooks of its own can answer for them."""
     try:
-        known = await known_hosts(links, keys)
+        known = await known_hosts(links, keys, (host, places))
     except FleethookError as error:
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
     away = [one for one in known if not one.alive]

@@ -1,0 +1,82 @@
+"""Hosts that have hooks of their own and nobody to run them: named by trust, status and doctor, forgotten by a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.connections import Links
+from bus.ids import host_name
+from bus.keys import Keys
+from tests.cli_kit import fleethook, namespace, run
+from tests.support.running import HOST, bash, evaluating, put, verdict
+from tests.support.servers import Server
+
+pytestmark = pytest.mark.req("X-10")
+
+
+@pytest.fixture
+def project(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a hook that fails closed, on a machine whose fleet is elsewhere."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.setenv("FLEETHOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")
+    monkeypatch.setenv("FLEETHOOK_HOST", "laptop")
+    folder = tmp_path / "app"
+    folder.mkdir()
+    hook = {"id": "theirs", "on": "tool:pre_execute", "command": "true", "on_failure": "deny"}
+    (folder / "fleethook.yaml").write_text(json.dumps({"hooks": [hook]}))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_it_trusts(
+    project: Path, server: Server, keys: Keys
+) -> None:
+    trusted = fleethook("hooks", "trust", "--yes")
+    assert trusted.code == 0, trusted.err
+    assert "no `fleethook worker host` runs on" in trusted.err
+    (known,) = fleethook("hosts", "list", "--json").json
+    assert (known["host"], known["alive"], known["hooks"], known["policies"]) == (host_name(), False, 1, ["deny"])
+    assert f"no `fleethook worker host` runs on {host_name()!r}" in fleethook("status").out
+    checks = {check["id"]: check for check in fleethook("doctor", "--json").json["checks"]}
+    assert checks["hosts"]["status"] == "warn"
+    assert host_name() in checks["hosts"]["what"]
+
+    here = host_name()
+
+    async def ask(links: Links) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FLEETHOOK_HOST", HOST)
+            async with evaluating(server.url, keys):
+                _, reply = await put(links, keys, bash(cwd=str(project)), host=here)
+                return (await verdict(links, reply)).decision
+
+    assert run(server.url, ask) == "deny"
+    forgotten = fleethook("hosts", "forget", here, "--yes")
+    assert forgotten.code == 0, forgotten.err
+    assert fleethook("hosts", "list", "--json").json == []
+    assert run(server.url, ask) == "abstain"
+    assert fleethook("hosts", "forget", here, "--yes").code == 1
+    status = fleethook("status").out
+    assert "has ever run on" in status, "its files have hooks that the fleet does not know of"
+    fleethook("hooks", "untrust")
+    assert "has ever run on" not in fleethook("status").out
+
+
+def test_a_host_whose_worker_runs_is_not_forgotten(project: Path, server: Server, keys: Keys) -> None:
+    fleethook("hooks", "trust", "--yes")
+    run(server.url, lambda links: _beat(links, keys))
+    refused = fleethook("hosts", "forget", host_name(), "--yes")
+    assert refused.code == 1
+    assert "stop it first" in refused.err
+    assert len(fleethook("hosts", "list", "--json").json) == 1
+
+
+async def _beat(links: Links, keys: Keys) -> None:
+    with links.link() as link:
+        await link.exchange([("SET", keys("alive", f"host-{host_name()}"), "1", "PX", "60000")])
