@@ -58,11 +58,30 @@ def compile_text_glob(glob: str) -> Callable[[str], bool]:
     """A matcher for one argument or program name: `*` is any text, `/` included; the whole text has to fit."""
     if not any(sign in glob for sign in "*?["):
         return lambda text: text == glob
-    if not any(sign in glob[:-1] for sign in "*?[") and glob[-1] == "*":  # most are `name*`, and this costs a tenth
-        beginning = glob[:-1]
-        return lambda text: text.startswith(beginning)
+    if not any(sign in glob for sign in "?["):  # most are `name*` or `*name*`, and this costs a tenth
+        return _starred(glob.split("*"))
     regex = _regex(glob, anything=True)
     return lambda text: _fits(regex, text)
+
+
+def _starred(parts: list[str]) -> Callable[[str], bool]:
+    """Whether a text is these parts in their order, with any text between them."""
+    first, *middle, last = parts
+    if not last and not any(middle):
+        return lambda text: text.startswith(first)
+
+    def fits(text: str) -> bool:
+        place, end = len(first), len(text) - len(last)
+        if end < place or not text.startswith(first) or not text.endswith(last):
+            return False
+        for part in middle:
+            place = text.find(part, place, end)
+            if place < 0:
+                return False
+            place += len(part)
+        return True
+
+    return fits
 
 
 def _fits(regex: Regex, text: str) -> bool:

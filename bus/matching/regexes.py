@@ -27,6 +27,7 @@ def _options() -> object:
     options = re2.Options()
     options.log_errors = False  # RE2 would print every bad pattern to stderr, which belongs to the agent
     options.max_mem = 8 << 20
+    options.never_capture = True  # whether it is found is all that anybody asks, and groups cost as much again
     return options
 
 

@@ -88,9 +88,8 @@ def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
     Of a command line that is too large for the budget or cannot be parsed, only the names in it are known
     (`Commands.unread`): a rule that looks for a program of such a name fits, with the `doubt`, unless it allows.
     """
-    compiled = _compiled(rule)
     found = Match("")
-    for step in (*compiled.cheap, compiled.commands) if compiled.commands else compiled.cheap:
+    for step in _compiled(rule).steps:
         match = step(event, disk)
         if match is None:
             return None
@@ -135,6 +134,8 @@ def marks(rule: Rule) -> frozenset[str]:
 
 
 class _Compiled(NamedTuple):
+    steps: tuple[_Step, ...]
+    """All of them: the cheap ones, and then the commands."""
     cheap: tuple[_Step, ...]
     commands: _Step | None
     finders: tuple[Callable[[frozenset[str]], str], ...]
@@ -153,7 +154,8 @@ def _compiled(rule: Rule) -> _Compiled:
     if rule.content:
         steps.append(_content_step(rule.content))
     finders = tuple(finder_of(one) for one in rule.commands)
-    return _Compiled(tuple(steps), _command_step(rule.commands, finders) if rule.commands else None, finders)
+    commands = _command_step(rule.commands, finders) if rule.commands else None
+    return _Compiled(tuple([*steps, commands] if commands else steps), tuple(steps), commands, finders)
 
 
 def _settled(rule: Rule, match: Match) -> Match | None:
@@ -166,7 +168,7 @@ def _text_step(patterns: tuple[str, ...]) -> _Step:
     regexes = compile_alternatives(patterns)
 
     def step(event: Event, _disk: Disk | None) -> Match | None:
-        text = command_of(event)
+        text = _seen(event).text
         if isinstance(text, str):
             for regex in regexes:
                 if regex.search(text) is not None:
@@ -212,12 +214,13 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
     matchers = matchers_by_program(conditions)
 
     def step(event: Event, disk: Disk | None) -> Match | None:
-        text = command_of(event)
+        seen = _seen(event)
+        text = seen.text
         if not isinstance(text, str):
             return None
         line = commands(text)
         try:
-            place = _place(event, disk)
+            place = seen.place(disk)
             for command in line.items:
                 for fits in matchers(command.program):
                     if fits(command, place):
@@ -250,6 +253,36 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
     if line.stopped:
         return (f"the command was not checked as a whole: {line.stopped}",)
     return ("a part of the command could not be read and was not checked",) if line.incomplete else ()
+
+
+class _Seen:
+    """What each rule asks of an event, found once: its command line and its place."""
+
+    __slots__ = ("_place", "event", "text")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.text = command_of(event)
+        self._place: Place | None = None
+
+    def place(self, disk: Disk | None) -> Place:
+        """Where its command runs, with this request's look-ups."""
+        known = self._place
+        if known is None or known.disk is not disk:
+            known = self._place = _place(self.event, disk)
+        return known
+
+
+_LAST: Final[list[_Seen]] = []
+"""The event that was judged last: all its rules are judged one after the other."""
+
+
+def _seen(event: Event) -> _Seen:
+    for known in _LAST:
+        if known.event is event:
+            return known
+    _LAST[:] = [made := _Seen(event)]
+    return made
 
 
 def _place(event: Event, disk: Disk | None) -> Place:
