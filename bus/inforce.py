@@ -33,7 +33,7 @@ from bus.matching.conditions import compile_condition
 from bus.matching.findings import Findings, holds
 from bus.matching.patterns import Index
 from bus.matching.questions import Question
-from bus.matching.rules import marks
+from bus.matching.sieve import Sieve
 from bus.proxies import MAY_SAY
 from bus.shell import commands, commands_if_light
 from bus.verdicts import Verdict
@@ -87,13 +87,7 @@ class HookSet:
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
-        self._by_mark: dict[str, set[str]] = {}
-        """By mark, the ids of the rules that a command with it may fit."""
-        for hook in ordered:
-            for mark in marks(hook.rule) if hook.rule is not None else ():
-                self._by_mark.setdefault(mark, set()).add(hook.id)
-        self._marked = frozenset[str]().union(*self._by_mark.values())
-        self._unmarked = frozenset(self.hooks) - self._marked
+        self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
         self._line_rules = frozenset(hook.id for hook in ordered if hook.rule is not None and hook.rule.commands)
         self._text_rules = frozenset(
             hook.id for hook in ordered if hook.rule is not None and (hook.rule.command or hook.rule.content)
@@ -139,7 +133,7 @@ class HookSet:
         if findings is not None and findings.rules:
             return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
         text = command_of(event)
-        if not isinstance(text, str) or not any(hook.id in self._marked for hook in found):
+        if not isinstance(text, str) or not any(hook.id in self._line_rules for hook in found):
             return found  # a patch is a text of that name, too, and takes long to be read as a command
         try:
             line = commands(text)
@@ -148,8 +142,8 @@ class HookSet:
             return found
         if line.unread or line.incomplete:
             return found
-        fitting = self._unmarked.union(*(self._by_mark.get(mark, ()) for mark in line.marks))
-        return [hook for hook in found if hook.id in fitting]
+        left_out = self._sieve.left_out(line, text)
+        return [hook for hook in found if hook.id not in left_out]
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.

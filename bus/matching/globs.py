@@ -64,6 +64,11 @@ def compile_text_glob(glob: str) -> Callable[[str], bool]:
     return lambda text: _fits(regex, text)
 
 
+def longest_literal(glob: str) -> str:
+    """The longest text, lower-cased, that is in whatever fits a text glob; empty where there is none."""
+    return "" if "[" in glob or not glob.isascii() else max(re.split(r"[*?]", glob), key=len).lower()
+
+
 def _starred(parts: list[str]) -> Callable[[str], bool]:
     """Whether a text is these parts in their order, with any text between them."""
     first, *middle, last = parts

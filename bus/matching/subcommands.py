@@ -42,6 +42,12 @@ def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Command], bool]:
     return fits
 
 
+def first_words(texts: tuple[str, ...]) -> frozenset[str]:
+    """The words of which a command has one wherever it is any of the subcommands `texts`; empty where they cannot be listed."""
+    listed = texts and not any(_GLOB.search(text.split()[0]) for text in texts)
+    return frozenset(word for text in texts for word in text.split()[0].split("|")) if listed else frozenset()
+
+
 def compile_alternative_words(word: str) -> Callable[[str], bool]:
     """A matcher for one word: `delete`, `ns|namespace`, `delete-*|rm`."""
     if not _GLOB.search(word):
