@@ -59,6 +59,8 @@ def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | byt
     Dropped means that the spool is full (64 MiB), the disk is, or its lock was not to be had in time; it is counted.
     """
     parts = [part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part for part in (stream, *fields)]
+    with contextlib.suppress(OSError):  # then it is counted as dropped, as on a full disk
+        os.makedirs(os.path.dirname(os.fspath(path)), mode=0o700, exist_ok=True)
     return shim.keep(os.fsencode(path), shim.pack(*parts), time.monotonic() + wait_s)
 
 

@@ -176,10 +176,21 @@ def test_purge_leaves_what_is_not_delivered(home: Path, server: Server, keys: Ke
 
 def test_no_server_is_exit_code_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{tmp_path}/none.sock")
-    for args in (("events", "list"), ("trace", "e1"), ("publish",)):
+    for args in (("events", "list"), ("trace", "e1")):
         gone = fleethook(*args, stdin=event())
         assert (gone.code, gone.out) == (3, "")
         assert "fleethook up" in gone.err
+
+
+@pytest.mark.req("X-06")
+def test_what_is_published_without_a_server_waits_on_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also on a machine that has never had a spool."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{tmp_path}/none.sock")
+    kept = fleethook("publish", stdin=event())
+    assert kept.code == 0
+    assert "1 events wait on this disk" in kept.err
+    (spool,) = fleethook("status", "--json").json["spools"]
+    assert spool["records"] == 1
 
 
 def test_tail_follows_until_it_is_interrupted(home: Path, server: Server, keys: Keys) -> None:
