@@ -56,9 +56,10 @@ async def evaluate(
 ) -> Verdict:  # fmt: skip
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
-    Every hook sees the original event; the first deny ends the chain; the strictest decision wins. A hook that fails
-    is answered for by its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the
-    hooks that `refit` finds for the changed event (default: those that fit the original one).
+    Every hook sees the original event; the first deny ends the chain, but where an agent wants to stop: there all hooks
+    run, and the agent goes on with all their reasons. The strictest decision wins. A hook that fails is answered for by
+    its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the hooks that `refit`
+    finds for the changed event (default: those that fit the original one).
     `again` says that an evaluator died on this request, so hooks may run a second time. `changes` are those that the
     layers above these hooks made already; `elsewhere` asks for the part of the layers below them. `notes` go into the verdict.
     """
@@ -76,9 +77,9 @@ async def evaluate(
             tally.add(hook, outcome, part)
             event = tally.event
             stopped = stopped or (hook.stop_on_failure and bool(outcome.failure))
-        if stopped or tally.decision == "deny":
+        if stopped or tally.ended:
             break
-    if elsewhere is not None and tally.decision != "deny":
+    if elsewhere is not None and not tally.ended:
         below = await elsewhere(event, max(0.0, deadline - time.monotonic()), tally.rewrite)
         tally.join(below)
         layers = (*layers, *(layer for layer in below.layers if layer not in layers))
@@ -165,11 +166,7 @@ class _Tally:
             decision = "abstain"
         if decision == "allow":
             self.allowers.append(hook)
-        if decision != self.decision and strictest(decision, self.decision) == decision:
-            self.decision, self.reason, self.instead = decision, part.reason, outcome.instead
-        elif decision == "deny" and self.event.type in STOPS and part.reason not in self.reason:
-            # Hooks that ran together each want something done before the agent stops: the model reads all of it.
-            self.reason = f"{self.reason}\n\n{part.reason}"
+        self._decide(decision, part.reason, outcome.instead)
         if part.fallback:
             # A policy `allow` shows as abstain: nobody objected.
             policy = "allow" if part.decision == "abstain" else part.decision
@@ -183,6 +180,11 @@ class _Tally:
             self.permissions.extend(outcome.permissions if decision == "allow" else ())
         if outcome.updated_output is not None:
             self.change_output(outcome.updated_output)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody else needs to be asked: a deny is the last word, but where it makes the agent go on."""
+        return self.decision == "deny" and self.event.type not in STOPS
 
     @property
     def updated_output(self) -> Any:  # noqa: ANN401 - anything that JSON can say
@@ -223,8 +225,15 @@ class _Tally:
         decision: Decision = "abstain" if below.decision == "allow" and refused else below.decision
         if decision == "allow":
             self.allowers.append(_BELOW)
+        self._decide(decision, below.reason, below.instead)
+
+    def _decide(self, decision: Decision, reason: str, instead: str) -> None:
+        """Let a stricter decision win, and join what hooks want done before their agent stops: the model reads all of it."""
         if strictest(decision, self.decision) != self.decision:
-            self.decision, self.reason, self.instead = decision, below.reason, below.instead
+            self.decision, self.reason, self.instead = decision, reason, instead
+        elif decision == "deny" and self.event.type in STOPS:
+            self.reason = _joined(self.reason, reason, "\n\n")
+            self.instead = _joined(self.instead, instead, "; ")
 
     def _merge(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
         """Take over what `hook` changes; whether any of it was refused."""
@@ -262,6 +271,11 @@ class _Tally:
         if cut:
             self.notes.append(f"{cut} characters of context were cut: {CONTEXT_BUDGET} is the limit")
         return contexts
+
+
+def _joined(text: str, more: str, between: str) -> str:
+    """Both texts, each once."""
+    return between.join(dict.fromkeys(part for part in (*text.split(between), more) if part))
 
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:

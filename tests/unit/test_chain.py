@@ -129,6 +129,28 @@ def test_an_agent_that_stops_is_told_the_reasons_of_all_hooks_that_ran_together(
     assert judge(hooks, run).reason == "run the tests", "a call is denied once"
 
 
+@pytest.mark.req("I-03", "B-02")
+def test_no_hook_keeps_another_from_saying_what_an_agent_has_to_do_before_it_stops() -> None:
+    """Of any format and layer, and on any host: all run, and all reasons are joined in order, whole and once."""
+    told = {
+        "a": says("deny", "run the tests", instead="make test"),
+        "b": says("deny", "tests"),
+        "c": says("deny", "tests"),
+    }
+    hooks = [hook("a"), hook("b", "user"), hook("c", "project"), hook("d", "project", dialect="forge")]
+    for kind in ("agent:stop", "subagent:stop"):
+        run = Said(**told, d=says("deny", "say why", instead="ask"))
+        verdict = judge(hooks, run, Event(type=kind, id="e1"))
+        assert run.ran == ["a", "b", "c", "d"]
+        assert (verdict.reason, verdict.instead) == ("run the tests\n\ntests\n\nsay why", "make test; ask")
+
+        async def elsewhere(*_given: object) -> Verdict:
+            return Verdict(decision="deny", reason="push", event="e1")
+
+        verdict = judge(hooks[:1], run, Event(type=kind, id="e1"), elsewhere=elsewhere)
+        assert verdict.reason == "run the tests\n\npush"
+
+
 @pytest.mark.req("B-02")
 def test_the_strictest_wins_and_the_first_deny_ends_the_chain() -> None:
     run = Said(
