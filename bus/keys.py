@@ -93,8 +93,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("late", "stream", "entries leave when the event stream is repaired", "evaluators", "workers", "events that could not be added to their stream, since nobody could"),
     Key("repaired", "hash", "kept", "workers", "status, doctor", "by stream: when its last id was found to be made up, how often"),
     Key("weakened", "list", DONE_MS, "workers, fleethook", "status", "the last changes that weakened guards: who, what, how"),
-    Key("later", "zset", LATER_MS, "evaluators, worker host", "evaluators", "sessions, by time, for which hooks in the background said something"),
-    Key("later:*", "list", LATER_MS, "evaluators", "evaluators", "by source and session: what it was, given once with the next event that can carry it"),
+    Key("later", "zset", LATER_MS, "evaluators, worker host, carriers", "evaluators", "the last 1,000 sessions, by time, for which hooks in the background said something"),
+    Key("later:*", "list", LATER_MS, "evaluators, worker host, carriers", "evaluators", "by source and session: the last 32 texts of it, redacted, given once with the next event that can carry it"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 

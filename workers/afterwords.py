@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
+from typing import Final
 
 import msgspec
 
 from bus.connections import Links
 from bus.dialects import find
+from bus.errors import FleethookError, Unreachable
 from bus.events import Event
 from bus.keys import LATER_MS, Keys
-from bus.streams import checked
+from bus.redaction import redact_text
+from bus.streams import Backoff, checked
 from bus.verdicts import Verdict
 
-_MOST: str = "-32"
-_CHARACTERS = 4_000
+log = logging.getLogger("fleethook.afterwords")
+
+MOST_TEXTS: Final = 32
+"""Texts that are kept for one session, the newest."""
+
+MOST_SESSIONS: Final = 1_000
+"""Sessions for which something is kept, those that were spoken to last."""
+
+_CHARACTERS: Final = 4_000
 
 
 class Afterwords:
@@ -29,14 +40,28 @@ class Afterwords:
         return hashlib.sha256(f"{event.source} {event.session}".encode()).hexdigest()[:32]
 
     async def keep(self, event: Event, text: str) -> None:
-        """Keep what a hook of this event said after its agent went on; raises Unreachable."""
-        name, sessions = self._name(event), self._keys("later")
-        key = self._keys("later", name)
-        with self._links.link() as link:
-            await link.exchange([
-                ("RPUSH", key, text[:_CHARACTERS]), ("LTRIM", key, _MOST, "-1"), ("PEXPIRE", key, LATER_MS),
-                ("ZADD", sessions, int(time.time() * 1000), name), ("PEXPIRE", sessions, LATER_MS),
-            ])  # fmt: skip
+        """Keep, redacted, what a hook of this event said after its agent went on; while Redis is away it waits."""
+        if not text or not event.session:
+            return
+        name, sessions, now = self._name(event), self._keys("later"), int(time.time() * 1000)
+        key, backoff = self._keys("later", name), Backoff("words of a hook in the background")
+        while True:
+            try:
+                with self._links.link() as link:
+                    for reply in await link.exchange([
+                        ("RPUSH", key, redact_text(text)[:_CHARACTERS]), ("LTRIM", key, -MOST_TEXTS, -1),
+                        ("PEXPIRE", key, LATER_MS), ("ZADD", sessions, now, name),
+                        ("ZREMRANGEBYSCORE", sessions, "-inf", now - LATER_MS),
+                        ("ZREMRANGEBYRANK", sessions, 0, -1 - MOST_SESSIONS), ("PEXPIRE", sessions, LATER_MS),
+                    ]):  # fmt: skip
+                        checked(reply, "keeping what was said later")
+            except Unreachable as error:
+                await backoff.wait(error)
+                continue
+            except FleethookError:  # the hook has run all the same, and must not run again for its words
+                log.exception("what a hook of event %s said in the background is lost", event.id)
+            backoff.back()
+            return
 
     async def look(self) -> None:
         """See which sessions have something; raises Unreachable."""
@@ -45,15 +70,16 @@ class Afterwords:
         self._sessions = set(checked(found, "looking for what was said later"))
 
     async def tell(self, event: Event, native: str, verdict: Verdict) -> Verdict:
-        """The verdict with what waits for its session, where this event can carry it."""
+        """The verdict with what waits for its session, where this event can carry it and goes on."""
         name = self._name(event)
         can = find(event.source).capabilities.get(native)
-        if name.encode() not in self._sessions or can is None or not can.context:
+        if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
-        with self._links.link() as link:
-            texts, _ = await link.exchange([
-                ("LPOP", self._keys("later", name), 32), ("ZREM", self._keys("later"), name),
+        with self._links.link() as link:  # the session first: what is kept in between is found again
+            _, texts = await link.exchange([
+                ("ZREM", self._keys("later"), name), ("LPOP", self._keys("later", name), MOST_TEXTS),
             ])  # fmt: skip
         self._sessions.discard(name.encode())
-        said = tuple(text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ())
-        return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *said))
+        said = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
+        # One that is there twice was sent twice: Redis' word on the first was lost.
+        return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(said)))

@@ -23,11 +23,13 @@ from bus.phases import Phases
 from bus.posting import Before, Reply
 from bus.processes import Finished
 from bus.requests import read_event, read_request
+from bus.runners.background import later_text, wakes
 from bus.runners.calls import calls
 from bus.runners.command import run_command
 from bus.runners.results import SHOWN, failure, hook_name, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
+from workers.afterwords import Afterwords
 from workers.batches import batch_body, batch_id
 from workers.deliveries import unpack_fields
 from workers.outcomes import Says, says
@@ -115,13 +117,15 @@ class Result(NamedTuple):
     phases: Phases | None = None
     says: Says = ""
     """Of the receiver (`outcomes.py`); empty for a command."""
+    later: str = ""
+    """What a command has to say to the model of its session."""
 
 
 class Attempts:
     """Makes attempts; keeps the events that it has read for their other deliveries."""
 
-    def __init__(self, watcher: Watcher, keys: Keys) -> None:
-        self._watcher, self._keys = watcher, keys
+    def __init__(self, watcher: Watcher, keys: Keys, afterwords: Afterwords) -> None:
+        self._watcher, self._keys, self._afterwords = watcher, keys, afterwords
         self._told: OrderedDict[str, Told] = OrderedDict()
         self._told_bytes = 0
 
@@ -140,7 +144,10 @@ class Attempts:
                 raise GivenUp(f"hook {taken.hook!r} is of kind {hook.kind} and no longer of kind {taken.kind}")
             if hook.http is None:
                 await before()
-                return await run_hook(hook, told.event)
+                result = await run_hook(hook, told.event)
+                if taken.id == delivery_id(taken.event, taken.hook):  # a replay speaks to no session
+                    await self._afterwords.keep(told.event, result.later)
+                return result
             schedule = hook.retry
             endpoint = Endpoint(
                 id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
@@ -212,7 +219,7 @@ async def run_hook(hook: Hook, event: Event) -> Result:
         if results[-1].error is not None:
             break
     kept = "\n".join(one.output for one in results if one.output)[-SHOWN:]
-    return results[-1]._replace(output=kept)
+    return results[-1]._replace(output=kept, later="\n".join(one.later for one in results if one.later))
 
 
 def _judged(endpoint: Endpoint, reply: Reply, schedule: tuple[float, ...]) -> Result:
@@ -222,9 +229,10 @@ def _judged(endpoint: Endpoint, reply: Reply, schedule: tuple[float, ...]) -> Re
 
 
 def _ran(hook: Hook, done: Finished) -> Result:
-    why = failure(hook, done, hook.timeout)
+    why = "" if wakes(hook, done) else failure(hook, done, hook.timeout)
     status = done.exit_code if done.exit_code is not None else -(done.signal or 0)
-    return Result(AttemptFailed(why) if why else None, hook.retry, status, output(done))
+    error = AttemptFailed(why) if why else None
+    return Result(error, hook.retry, status, output(done), later=later_text(hook, done))
 
 
 def _told(taken: Taken, keys: Keys) -> Told:

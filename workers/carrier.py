@@ -19,12 +19,13 @@ from bus.inforce import Watcher
 from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
+from workers.afterwords import Afterwords
 from workers.attempts import Attempts, Result, Taken, members
 from workers.breakers import Failures, Limits
 from workers.deliveries import Attempt, attempt_record, now_ms
 from workers.inflight import InFlight
 from workers.posters import Posters
-from workers.process import SELDOM, drained
+from workers.process import DRAIN_SECONDS, SELDOM, drained
 from workers.retries import AttemptFailed, GivenUp, next_delay
 from workers.settling import Outcome, Settler
 
@@ -33,9 +34,6 @@ log = logging.getLogger("fleethook.carrier")
 GROUP: Final = "carriers"
 LEASE_MARGIN_MS: Final = 5_000
 """How much longer than its own timeout an attempt may keep its target's place, before the place is given away."""
-
-DRAIN_SECONDS: Final = 8.0
-"""What attempts under way get to end when the carrier is told to stop; `fleethook up` ends it by force after 10."""
 
 TURN_SECONDS: Final = 0.003
 """Who is busy reads no more often, and what came meanwhile at once: with 500 events a second on one core, 95 % are at
@@ -73,7 +71,7 @@ class Carrier:
         self._settler = Settler(
             self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or Limits()).args
         )
-        self._attempts = Attempts(watcher, keys)
+        self._attempts = Attempts(watcher, keys, Afterwords(links, keys))
         self._failures = failures if failures is not None else Failures()
         self._adopt_from = self._read_at = 0.0
         self.carried = 0

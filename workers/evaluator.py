@@ -44,7 +44,7 @@ from workers.notices import Notices
 from workers.patience import Slots, extended_ms
 from workers.placement import Placement
 from workers.posters import Posters
-from workers.process import drained
+from workers.process import DRAIN_SECONDS, drained_in_turn
 from workers.repairs import Repairs
 from workers.request_hooks import RequestHooks
 from workers.rule_checks import RuleChecks
@@ -74,7 +74,7 @@ class Evaluator:
 
     def __init__(
         self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, policy: Policy = "allow",
-        drain: float = 10.0,
+        drain: float = DRAIN_SECONDS,
     ) -> None:  # fmt: skip
         self.name = consumer_name("evaluator")
         self._keys, self._watcher, self._links = keys, watcher, links
@@ -118,6 +118,7 @@ class Evaluator:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                await self._runners.end_background()
                 await self._reading.close()
 
     async def prepare(self) -> None:
@@ -385,10 +386,9 @@ class Evaluator:
         try:
             await self._send(self._answers)
             self._answers = []
-            if self._slots.tasks:
-                log.info("finishing %d requests", len(self._slots.tasks))
-            for tasks in (self._checking.tasks, self._slots.tasks):
-                await drained(tasks, self._drain, self._beat)
+            groups = (self._checking.tasks, self._slots.tasks, self._runners.background)
+            log.info("finishing %d requests, %d hooks in the background", *map(len, groups[1:]))
+            await drained_in_turn(groups, self._drain, self._beat)
             await self._send(self._answers)
             await self._counters.send()
         except Unreachable as error:

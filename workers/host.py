@@ -32,7 +32,7 @@ from workers.loops import lineage, without_loops
 from workers.notices import Notices
 from workers.patience import Slots, extended_ms
 from workers.posters import Posters
-from workers.process import drained
+from workers.process import DRAIN_SECONDS, drained_in_turn
 from workers.request_hooks import RequestHooks
 from workers.rule_checks import RuleChecks
 from workers.running import Runners
@@ -46,7 +46,7 @@ class HostWorker:
     """One machine's own worker; several share the work."""
 
     def __init__(
-        self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, drain: float = 10.0
+        self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, drain: float = DRAIN_SECONDS
     ) -> None:  # fmt: skip
         self.name, self._host = consumer_name("host"), host_name()
         self._keys, self._watcher, self._links = keys, watcher, links
@@ -83,12 +83,13 @@ class HostWorker:
                     except FleethookError as error:
                         self._consumer.doubtful = True
                         await backoff.wait(error)
-                await drained(self._slots.tasks, self._drain, self._beat)
+                await drained_in_turn((self._slots.tasks, self._runners.background), self._drain, self._beat)
                 await self._consumer.leave()
             finally:
                 for task in self._slots.tasks:
                     task.cancel()
                 await asyncio.gather(*self._slots.tasks, return_exceptions=True)
+                await self._runners.end_background()
                 await self._reading.close()
 
     async def _beat(self) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 SELDOM: Final = (20_000, 20, 50)
 """Thresholds of the garbage collector: what workers make by the thousand is freed without it, and with Python's own
 thresholds 15 % of a busy carrier's time went into looking through what it keeps (measured)."""
+
+DRAIN_SECONDS: Final = 8.0
+"""What is under way gets to end when a process is told to stop; `fleethook up` ends it by force after 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +113,12 @@ async def drained(busy: Collection[asyncio.Task[Any]], seconds: float, beat: Cal
         await beat()
         if busy:
             await asyncio.wait(busy, timeout=min(BEAT_SECONDS, left))
+
+
+async def drained_in_turn(
+    groups: Iterable[Collection[asyncio.Task[Any]]], seconds: float, beat: Callable[[], Awaitable[object]]
+) -> None:
+    """As `drained`, for one group after the other, at most `seconds` in all."""
+    until = time.monotonic() + seconds
+    for busy in groups:
+        await drained(busy, until - time.monotonic(), beat)

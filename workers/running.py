@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -26,7 +27,16 @@ class Runners:
     ) -> None:
         self._watcher, self._posters = watcher, posters
         self.rules: Runner = RuleRunner()
-        self._commands: Runner = CommandRunner(later)
+        self._commands = CommandRunner(later)
+
+    @property
+    def background(self) -> set[asyncio.Task[None]]:
+        """The hooks that go on though their agents have their answers."""
+        return self._commands.background
+
+    async def end_background(self) -> None:
+        """End what still goes on in the background."""
+        await self._commands.end_background()
 
     async def warm(self, in_force: HookSet) -> None:
         """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""

@@ -279,6 +279,7 @@ class _Reader(Reading):
         matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
         own: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
         own |= {"if": handler.rule} if handler.rule is not None else {}
+        own |= {"wakes": True} if handler.wakes else {}
         own |= self.roots.own() | ({"itself": self.itself} if self.itself else {})
         text, args = command or ("", ())
         return Hook(
@@ -341,7 +342,9 @@ class _Reader(Reading):
                 return None
         if handler.wakes:
             self.warn(
-                (*at, "asyncRewake"), "it runs in the background; nothing of it can wake the agent here (asyncRewake)"
+                (*at, "asyncRewake"),
+                "it runs in the background and cannot wake the agent here (asyncRewake): what it says with exit 2 goes "
+                "with the session's next event that can carry it",
             )
         said = len(self.warnings), len(self.problems)
         for place, text in texts:

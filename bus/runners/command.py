@@ -11,17 +11,16 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bus.codec import read_json
 from bus.config.pins import ScriptChanged, check_pins
 from bus.dialects.hooking import find_hooks, find_rooted
 from bus.environment import base_env, fit_env
-from bus.errors import DecodeError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.processes import Detach, Finished, run_process
 from bus.runners import Outcome
+from bus.runners.background import DETACHING, background_seconds, printed_text
 from bus.runners.calls import one_by_one
-from bus.runners.results import hook_name, log_ending, plain
+from bus.runners.results import hook_name, log_ending
 
 GRACE: Final = 0.25
 """Seconds from SIGTERM to SIGKILL where somebody waits for the verdict; in the background it is `run_process`'s own."""
@@ -29,8 +28,6 @@ GRACE: Final = 0.25
 
 MOST_BACKGROUND: Final = 64
 """Hooks of one process that go on in the background; those over it are waited for."""
-
-_DETACHING: Final = frozenset({"claude", "ion"})
 
 log = logging.getLogger("fleethook.command")
 
@@ -40,7 +37,8 @@ class CommandRunner:
 
     def __init__(self, later: Callable[[Event, str], Awaitable[None]] | None = None) -> None:
         self._later = later
-        self._background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[None]] = set()
+        """The hooks that go on though their agents have their answers."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """What the ending of the command means in the hook's dialect; of a call about several files, file by file."""
@@ -60,9 +58,15 @@ class CommandRunner:
 
         return await one_by_one(hook, event, seconds, one)
 
+    async def end_background(self) -> None:
+        """End the hooks that still go on in the background, so that none is left without a worker; each is logged."""
+        for task in (left := tuple(self.background)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     async def _run(self, hook: Hook, call: Event, seconds: float) -> Finished | None:
         """How the command ended; None where it said that it goes on in the background, for its own timeout at most."""
-        if hook.dialect not in _DETACHING or len(self._background) >= MOST_BACKGROUND:
+        if hook.dialect not in DETACHING or len(self.background) >= MOST_BACKGROUND:
             return await run_command(hook, call, seconds, grace=GRACE)
         detach = Detach(lambda line: background_seconds(line, hook.timeout))
         task = asyncio.create_task(run_command(hook, call, seconds, grace=GRACE, detach=detach))
@@ -78,54 +82,23 @@ class CommandRunner:
         if task.done():
             return task.result()
         later = asyncio.create_task(self._end(hook, call, task))
-        self._background.add(later)
-        later.add_done_callback(self._background.discard)
+        self.background.add(later)
+        later.add_done_callback(self.background.discard)
         return None
 
     async def _end(self, hook: Hook, call: Event, task: asyncio.Task[Finished]) -> None:
         try:
             done = await task
-            text = spoken(done.stdout.partition(b"\n")[2])
-            if text and call.session and self._later is not None:
+            text = printed_text(done.stdout)
+            if text and self._later is not None:
                 await self._later(call, text)
         except asyncio.CancelledError:
+            log.warning("%s was still in the background when this worker stopped: it is ended", hook_name(hook))
             task.cancel()
             await asyncio.wait([task])
             raise
         except Exception:  # nobody waits for it: its failure is in the log alone
             log.exception("hook %r in the background", hook.id)
-
-
-def background_seconds(line: bytes, timeout: float) -> float | None:
-    """For how long a hook may go on whose first line is `{"async": true}`; None for any other line."""
-    if not line.lstrip().startswith(b"{"):
-        return None
-    try:
-        said = read_json(line)
-    except DecodeError:
-        return None
-    if not isinstance(said, dict) or said.get("async") is not True:
-        return None
-    given = said.get("asyncTimeout")
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
-        return timeout
-    return min(timeout, given / 1000)
-
-
-def spoken(raw: bytes) -> str:
-    """What a hook printed in the background, as context for the model: of an object its fields for that, else all."""
-    text = plain(raw).strip()
-    if text.startswith("{"):
-        try:
-            said = read_json(text.encode())
-        except DecodeError:
-            return text
-        if isinstance(said, dict):
-            specific = said.get("hookSpecificOutput")
-            inner = specific.get("additionalContext") if isinstance(specific, dict) else None
-            found = (inner, said.get("systemMessage"))
-            return "\n".join(part for part in found if isinstance(part, str) and part)
-    return text
 
 
 async def run_command(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.runners import Outcome
 from bus.runners.command import CommandRunner, command_env, run_command
+from tests.support.waiting import until
 
 EVENT = Event(type="tool:pre_execute", id="e0123", source="claude", native="PreToolUse", session="s1", tool="shell",
               input={"command": "ls"}, raw={"tool_name": "Bash", "unknown": [1]})  # fmt: skip
@@ -190,3 +193,15 @@ def test_what_is_the_bus_s_own_is_never_passed_on(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
     named = hook("true", env_pass=("FLEETHOOK_REDIS_URL",))
     assert "FLEETHOOK_REDIS_URL" not in command_env(named, EVENT)
+
+
+async def test_a_hook_in_the_background_ends_with_its_worker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    runner = CommandRunner()
+    command = f"echo '{{\"async\": true}}'; echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 300"
+    outcome = await runner.run(hook(command, dialect="claude", own={"event": "Stop"}), Event(type="agent:stop"), 10.0)
+    assert "went on in the background" in outcome.note
+    await until(lambda: asyncio.to_thread((tmp_path / "pid").exists), "it runs")
+    await runner.end_background()
+    assert "was still in the background when this worker stopped" in caplog.text
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
