@@ -352,7 +352,7 @@ class Evaluator:
             again=again, refit=refit, elsewhere=elsewhere, notes=own.notes(event, hooks),
         )  # fmt: skip
         verdict = await self._afterwords.tell(event, request.native, verdict)
-        verdict = await self._notices.tell(request, event, verdict, own.in_force.waiting)
+        verdict = await self._notices.tell(request, event, verdict, own.in_force)
         self._counters.count_verdict(verdict)
         return verdict
 

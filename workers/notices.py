@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from functools import lru_cache
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -14,10 +15,12 @@ from bus.announcements import announce
 from bus.connections import Links
 from bus.dialects import find
 from bus.errors import FleethookError, Unreachable
-from bus.events import Event, EventType
+from bus.events import PRE_TOOL, Event, EventType
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_changes import GuardChange, report
+from bus.hooksets.guarded import NO_GUARD, has_guard, was_guarded
 from bus.ids import host_name
+from bus.inforce import HookSet
 from bus.keys import DAY, Keys
 from bus.redaction import redact_text
 from bus.requests import Request, is_canonical
@@ -35,6 +38,7 @@ class Notices:
     def __init__(self, links: Links, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._announced: set[tuple[str, str]] = set()
+        self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def announce(self, rejected: tuple[Rejected, ...]) -> None:
@@ -58,13 +62,26 @@ class Notices:
             await report(self._links, self._keys, changes[0])
             changes.pop(0)
 
-    async def tell(self, request: Request, event: Event, verdict: Verdict, waiting: tuple[str, ...]) -> Verdict:
-        """The verdict with what is not in force; as a note to the session's user where none has been told of it before."""
-        waiting = tuple(dict.fromkeys((*waiting, *verdict.waiting)))
-        if not waiting:
+    async def tell(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
+        """The verdict with what is not in force; as a note to the session's user where none has been told of it before.
+
+        That nothing guards the session is such a note too.
+        """
+        waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
+        warnings = (NO_GUARD,) if event.type in PRE_TOOL and self._is_unguarded(in_force, verdict) else ()
+        if not waiting and not warnings:
             return verdict
-        new = [text for text in waiting if not await self._knows(request, event, text)]
+        new = [text for text in (*waiting, *warnings) if not await self._knows(request, event, text)]
         return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
+
+    def _is_unguarded(self, in_force: HookSet, verdict: Verdict) -> bool:
+        """Whether no hook had a say, and none that is in force could have one at another tool call."""
+        if was_guarded(verdict):
+            return False
+        known = self._guarded.get(in_force)
+        if known is None:
+            known = self._guarded[in_force] = has_guard(in_force.hooks.values())
+        return not known
 
     async def _knows(self, request: Request, event: Event, text: str) -> bool:
         if not (is_canonical(request) or _carries_notes(request.source, request.native)):

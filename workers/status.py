@@ -12,8 +12,9 @@ import msgspec
 from bus.config.settings import Settings
 from bus.connections import Command, Links
 from bus.directories import Directories
-from bus.errors import Unreachable
+from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guard_changes import GuardChange, read_changes
+from bus.hooksets.guarded import missing_guard
 from bus.hooksets.host_hooks import KnownHost, known_hosts
 from bus.hooksets.published import current_version
 from bus.hosts import GROUP as HOSTS
@@ -107,6 +108,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
     weakened: tuple[GuardChange, ...] = ()
     """The last changes that weakened guards, newest first."""
+    unguarded: str = ""
+    """What to say where the fleet has no guard; empty where it has one."""
     hosts: tuple[KnownHost, ...] = ()
     """Every host that has blocking hooks of its own."""
 
@@ -129,7 +132,17 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
         weakened=tuple(await read_changes(links, keys, 3)),
         hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
+        unguarded=await _unguarded(links, keys, settings, places),
     )  # fmt: skip
+
+
+async def _unguarded(links: Links, keys: Keys, settings: Settings, places: Directories) -> str:
+    try:
+        return await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+    except Unreachable:
+        raise
+    except FleethookError:  # `doctor` says what is wrong with the published set
+        return ""
 
 
 async def server_facts(links: Links) -> ServerFacts:

@@ -207,8 +207,9 @@ class HostRecorder:
             return
         with self._links.link() as link:
             replies = await link.exchange(record_commands(self._keys, self._watcher.host, self._groups))
-        for reply in replies:
-            checked(reply, "recording this host's hooks")
+        refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+        if refused is not None:  # an ACL that is older than these keys: the worker goes on without them
+            log.error("this host's hooks cannot be recorded: %s; renew the ACL (`fleethook acl`)", refused)
         self._said, self._new = now, False
 
     def _look(self) -> None:

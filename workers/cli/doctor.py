@@ -76,7 +76,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         from bus.connections import Links as Opened
         from bus.ids import host_name
         from workers.doctor import canary
-        from workers.doctor.server import host_checks, server_checks
+        from workers.doctor.server import fleet_guard_check, host_checks, server_checks
 
         rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else links
         try:
@@ -85,6 +85,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
             if rq is not links:
                 await rq.close()
         away = any(check.id == "server" and check.status == "fail" for check in seen)
+        seen.append(await fleet_guard_check(links, fleet.keys(), settings, places))
         seen += await host_checks(links, fleet.keys(), settings.host or host_name(), places)
         seen.append(canary.guard_check(await canary.expected(links, fleet.keys(), settings, places, cwd)))
         for agent in agents:

@@ -82,6 +82,7 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     import msgspec
 
     from bus.client import Bus
+    from bus.hooksets.guarded import NO_GUARD
     from bus.verdicts import Verdict
 
     (event,) = _events(file.read(), many=False)
@@ -95,6 +96,8 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     verdict = _on_bus(fleet, work)
     if verdict.fallback:
         fleet.say(f"fallback, no hook answered: {verdict.fallback}")
+    if NO_GUARD in verdict.notes:
+        fleet.say(f"warning: {NO_GUARD}")
     fleet.json = True  # a verdict is data for a program, with or without the flag
     fleet.data({"decision": verdict.decision, **msgspec.to_builtins(verdict)})
     if exit_code and verdict.blocks:

@@ -74,6 +74,7 @@ def install(
             return
         _write(fleet, needed)
         record_host(fleet)
+        _warn_of_missing_guard(fleet)
     for job in jobs if not fleet.json and not dry_run else ():
         if not job.needed:
             fleet.say(f"{job.plan.agent} is installed already; nothing was changed.")
@@ -83,6 +84,17 @@ def install(
         _next_steps(fleet, needed)
     if troubles:
         raise PartlyDone("; ".join(f"{agent} was left out: {error}" for agent, error in troubles.items()))
+
+
+def _warn_of_missing_guard(fleet: Context) -> None:
+    """Say that nothing would stop the agents that were connected; nothing where that cannot be seen."""
+    from bus.hooksets.guarded import missing_guard
+
+    shared = bool(fleet.settings().redis_url)
+    with contextlib.suppress(FleethookError):
+        text = fleet.run(lambda links: missing_guard(links, fleet.keys(), fleet.directories(), shared=shared))
+        if text:
+            fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {text}")
 
 
 def _jobs(

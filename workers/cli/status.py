@@ -138,6 +138,8 @@ def _show(
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
     for change in found.weakened if found is not None else ():
         fleet.data(fleet.style(f"guards      {when(change.ms)}: {plain(change.text)}", "yellow"))
+    if found is not None and found.unguarded:
+        fleet.data(fleet.style(f"guards      {found.unguarded}", "yellow"))
     for host in found.hosts if found is not None else ():
         if not host.alive:
             text = f"host        {plain(host.text)}; `fleethook hosts forget` where it is gone"

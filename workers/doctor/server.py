@@ -8,6 +8,7 @@ from bus.config.settings import Settings
 from bus.connections import Links
 from bus.directories import Directories
 from bus.errors import FleethookError, Unreachable
+from bus.hooksets.guarded import PUBLISH, missing_guard
 from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.keys import DAY, Keys
@@ -65,6 +66,17 @@ async def host_checks(links: Links, keys: Keys, host: str, places: Directories) 
         return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
     fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
     return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
+
+
+async def fleet_guard_check(links: Links, keys: Keys, settings: Settings, places: Directories) -> Check:
+    """Whether the fleet has a guard at all."""
+    try:
+        missing = await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+    except FleethookError as error:
+        return Check(id="fleet-guards", status="unknown", what=f"whether the fleet has a guard cannot be seen: {error}")
+    if missing:
+        return Check(id="fleet-guards", status="warn", what=missing, fix=PUBLISH)
+    return Check(id="fleet-guards", status="ok", what="the fleet has a guard")
 
 
 def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
