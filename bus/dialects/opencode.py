@@ -31,8 +31,8 @@ NAME: Final = "opencode"
 TEXT_LIMIT: Final = 30_000
 """UTF-16 units of one text; OpenCode itself hands 20,000 characters on whole (observed) and names no limit."""
 
-TIMEOUT: Final = 12.0
-"""Seconds that the plugin gives the hook command: OpenCode itself would wait for ever."""
+TIMEOUT: Final = 600.0
+"""Seconds that the plugin gives the hook command, for hooks that declare as much; OpenCode itself would wait for ever."""
 
 PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
 """The plugin as data; `plugin_text` fills it in."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,12 +23,14 @@ class Model:
     def __init__(self, url: str) -> None:
         self.url = url
         self.command = "true"
+        self.before_call: Callable[[], None] = lambda: None
+        """Called once, when the agent is about to be asked to run the command."""
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
 
     def asks(self, command: str) -> None:
         """Begin anew, with one command to run."""
-        self.command = command
+        self.command, self.before_call = command, lambda: None
         self.requests.clear()
         self.paths.clear()
 
@@ -91,20 +93,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"totalTokens": 10})
             return
         model.requests.append(asked)
-        if path.endswith("/messages"):
-            self._reply(asked, messages(asked, model.command))
-        elif path.endswith("/responses"):
-            self._reply(asked, responses(asked, model.command))
-        elif path.endswith("/chat/completions"):
-            self._reply(asked, completions(asked, model.command))
-        elif "enerateContent" in path:
-            (frame,) = content(asked, model.command)
-            if "stream" in path:
-                self._events([frame])
-            else:
-                self._json(frame[1])
-        else:
+        play = next((play for part, play in _WIRES.items() if part in path), None)
+        if play is None:
             self._json({})
+            return
+        frames = play(asked, model.command)
+        if any(word in json.dumps(frames) for word in _CALLS):
+            before, model.before_call = model.before_call, lambda: None
+            before()
+        if play is not content:
+            self._reply(asked, frames)
+        elif "stream" in path:
+            self._events(frames)
+        else:
+            self._json(frames[0][1])
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
@@ -250,3 +252,12 @@ def content(asked: dict[str, Any], command: str) -> list[Frame]:
     return [("", {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
                   "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
                   "modelVersion": "m"})]  # fmt: skip
+
+
+_CALLS = ('"tool_use"', '"function_call"', '"tool_calls"', '"functionCall"')
+_WIRES: dict[str, Callable[[dict[str, Any], str], list[Frame]]] = {
+    "/messages": messages,
+    "/responses": responses,
+    "/chat/completions": completions,
+    "enerateContent": content,
+}

@@ -7,102 +7,18 @@ is no silent gap: its test is skipped with the reason, and `make test-agents` pr
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agents.asking import SESSIONS
-from tests.agents.model import Model, playing
-from tests.agents.programs import PROGRAMS, Missing, Program
-from workers.admin.person import TEST_VARIABLE
+from tests.agents.programs import PROGRAMS, Missing
+from tests.agents.world import World, chosen
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(600)]
 
 REWRITES = frozenset({"claude", "codex", "gemini", "opencode"})
 """Where a changed input is what runs; Qwen Code 0.24.4 runs the original, so its model is told what to call instead."""
-
-HOOKS = """
-guards: {destructive-commands: true}
-hooks:
-  - id: no-forbidden
-    on: tool:pre_execute:bash
-    rule: {command: [forbidden], decision: deny, reason: policy P-1 forbids it}
-  - id: rewrites
-    on: tool:pre_execute:bash
-    when: event.input.command.contains("original")
-    command: |
-      cat > /dev/null
-      echo '{"decision": "allow", "updated_input": {"command": "echo rewritten-by-hook | tee -a ran.txt"}}'
-  - id: permits
-    on: permission:request
-    rule: {command: [permitted], decision: allow}
-  - id: refuses
-    on: permission:request
-    rule: {command: [refused], decision: deny, reason: policy P-2 refuses it}
-  - id: remembers
-    on: [session:start, user:prompt_submit]
-    command: cat > /dev/null; echo remember-the-milk
-"""
-
-
-class World:
-    """One machine: a bus that runs, a home, a project, and a model."""
-
-    def __init__(self, folder: Path, model: Model) -> None:
-        self.folder, self.model = folder, model
-        self.home, self.project = folder / "home", folder / "project"
-        self.on_path: list[Path] = []
-
-    def fleethook(self, *args: str, code: int | None = 0) -> str:
-        """One command line of ours, and its stdout."""
-        env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
-            "HOME": str(self.home), "FLEETHOOK_HOME": str(self.folder / "fh"), "CODEX_HOME": str(self.home / ".codex"),
-            TEST_VARIABLE: "1",
-            "PATH": os.pathsep.join([*(str(one) for one in self.on_path), os.environ["PATH"]]),
-        }  # fmt: skip
-        done = subprocess.run(
-            [sys.executable, "-m", "workers.cli", *args], cwd=self.project, env={**env, "PYTHONPATH": os.getcwd()},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert code is None or done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
-        return done.stdout
-
-    def run(self, program: Program, command: str) -> str:
-        """What the command left behind after the agent was asked to run it; its output is in `ran.txt`."""
-        ran = self.project / "ran.txt"
-        ran.unlink(missing_ok=True)
-        self.model.asks(command)
-        done = program.run("go", self.home, self.project, self.model.url)
-        assert self.model.requests, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
-        return ran.read_text() if ran.exists() else ""
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[Model]:
-    with playing() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("w"), model)
-    for folder in (made.home, made.project, made.folder / "fh" / "config"):
-        folder.mkdir(parents=True)
-    (made.folder / "fh" / "config" / "fleethook.yaml").write_text(HOOKS)
-    made.fleethook("up", "--detach")
-    try:
-        yield made
-    finally:
-        made.fleethook("down", code=None)
-
-
-def chosen() -> list[str]:
-    return os.environ.get("FLEETHOOK_AGENTS", "").split() or list(PROGRAMS)
 
 
 def files(home: Path) -> dict[str, bytes]:

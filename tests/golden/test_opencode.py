@@ -193,6 +193,6 @@ def test_the_plugin_is_filled_in() -> None:
     assert setup["events"] == {"tool.execute.before": "closed", "session.idle": "wait", "todo.updated": "send"}
     assert setup["command"][0] == "/py"
     assert setup["command"][-1].endswith("/bus/launcher.py")
-    assert (setup["answers"], setup["timeout"]) == ("/home/o'b/a.answers", 12_000)
+    assert (setup["answers"], setup["timeout"]) == ("/home/o'b/a.answers", 600_000)
     opened = opencode.plugin_text("/py", "a", opencode.CAPABILITIES)
     assert '"closed"' not in opened.partition("const SETUP = ")[2].partition("\n\nconst")[0]

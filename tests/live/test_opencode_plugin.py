@@ -261,7 +261,7 @@ def test_a_hook_command_that_hangs_is_killed_in_the_plugins_own_time(agent: Open
     stuck.write_text(f"#!/bin/sh\necho $$ > {agent.folder}/pid\nexec sleep 60\n")
     stuck.chmod(0o755)
     agent.install(closed=closed, python=str(stuck))
-    agent.plugin.write_text(agent.plugin.read_text().replace('"timeout": 12000', '"timeout": 200'))
+    agent.plugin.write_text(agent.plugin.read_text().replace('"timeout": 600000', '"timeout": 200'))
     (result,) = agent.play(before())["results"]
     assert (result["threw"] is not None) == closed
     assert result["ms"] < 5000
