@@ -339,10 +339,18 @@ def _both(word: str, place: Place, directory: str, _when: int) -> frozenset[str]
     return frozenset(path for path in both if path is not None)
 
 
+_AT_ROOT: Final = re.compile(rf"{UNSET}/(?:{UNSET}/?)*(?:\.|\*|\.\*)?")
+
+
+def _may_be_root(word: str) -> bool:
+    """Whether a path is `/` or all in it where the variables in it are empty."""
+    return UNSET in word and _AT_ROOT.fullmatch(word) is not None
+
+
 def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
     words = operands(command)
     if where == "unset_variable":
-        return any(word in (f"{UNSET}/", f"{UNSET}/*", f"{UNSET}/.", f"{UNSET}/.*") for word in words)
+        return any(_may_be_root(word) for word in words)
     test = is_outside if where == "outside_project" else is_whole_project
     links: Links = "parents" if command.program in UNLINKING else "all"
     for word in words:

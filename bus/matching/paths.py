@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 from bus.events import Event
 from bus.ids import host_name
 from bus.matching.disk import Disk
-from bus.shell.words import PROJECT, is_hidden, shown
+from bus.shell.words import CONTAINER_DATA, PROJECT, is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
 _HARMLESS: Final = frozenset(
@@ -162,6 +162,8 @@ def is_outside(path: str, place: Place) -> bool:
         return True
     if within(path, place.project):
         return place.broad and (_swept(path, place.project) or _is_system(path, place))
+    if within(path, CONTAINER_DATA):
+        return False  # not of this machine: a rule of its own looks for these
     if path in _HARMLESS or path.startswith("/dev/fd/"):
         return False
     exempt = [base for base in _TEMPORARY if within(path, base) and path != base and not _swept(path, base)]

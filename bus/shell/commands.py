@@ -113,8 +113,8 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return _decoded(text) if escapes or "\\n" in text else text
     if program == "printf":
         return _formatted(words[1:] if words[:1] == ("--",) else words)
-    if program == "pwd":
-        return "."
+    if program in ("cd", "pushd", "popd", "export", "set", "mkdir"):
+        return ""
     if program == "git" and "rev-parse" in words:
         if "--show-toplevel" in words or "--show-superproject-working-tree" in words:
             return PROJECT
@@ -123,12 +123,14 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return "/tmp/.mktemp"  # noqa: S108  (never opened: it means "a fresh temporary path")
     if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
         return words[-1]
-    if program in ("dirname", "realpath") and len(words) == 1:
+    if program in ("realpath", "readlink"):
+        words = tuple(word for word in words if not word.startswith("-"))
+    if program in ("dirname", "realpath", "readlink") and len(words) == 1:
         return (
             (words[0].rstrip("/").rpartition("/")[0] or "/") if program == "dirname" and "/" in words[0] else words[0]
         )
-    if program == "ls" and "-d" in words:
-        return " ".join(word for word in words if not word.startswith("-"))
+    if program == "ls":
+        return _listed(words)
     if program in ("find", "gfind"):
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:
@@ -136,6 +138,16 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program in _FILTERS and stdin.text is not None and (program == "tee" or is_hidden(stdin.text)):
         return stdin.text
     return None
+
+
+def _listed(words: tuple[str, ...]) -> str | None:
+    """What `ls` prints: names, not paths, for a directory; what it is given where those are files."""
+    flags = "".join(word[1:] for word in words if word.startswith("-") and not word.startswith("--"))
+    given = [word for word in words if not word.startswith("-")]
+    if "d" in flags or any("*" in word or "?" in word for word in given):
+        return " ".join(given)
+    # Of another directory it prints names that mean something else here, or the one file that it is given.
+    return "*" if "l" not in flags and all(word.rstrip("/") in ("", "~", ".", "..") for word in given) else None
 
 
 def _decoded(text: str) -> str:

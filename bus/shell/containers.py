@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options
-from bus.shell.words import Output
+from bus.shell.script_runners import SHELLS
+from bus.shell.words import CONTAINER_DATA, Output
 
 _VALUES: Final = names(
     "-v -w -e -u -p -l -h -m -c -a --volume --mount --workdir --env --user --publish --label --hostname --memory --name"
@@ -18,10 +19,23 @@ _VALUES: Final = names(
 )
 _ABSOLUTE: Final = re.compile(r"(?<![\w.$~:/-])/[^\s'\";|&()<>]*")
 _INSIDE: Final = "/tmp/.container"  # noqa: S108  (never opened: it means "not on this machine's disk")
+_SCRATCH: Final = re.compile(
+    r"/(?:tmp|\.?cache|caches|node_modules|__pycache__|dist|build|\.next|\.nuxt|logs?|coverage|target|run|lists|out|\.?venv"
+    r"|\.pytest_cache|\.mypy_cache|scratch|workspace|\.npm|\.turbo)(?:/|$|\*)|\.(?:pyc|log|lock|pid|tmp)$|^/(?:bin|usr/bin|dev)/"
+)
+_LOOKED_INTO: Final = SHELLS | names("rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox")
+_EXEC_VALUES: Final = names(
+    "-c --container -n --namespace --context --kubeconfig --cluster --user -u -e --env --env-file -w --workdir --index"
+    " --detach-keys -f --file -p --project-name --profile --project-directory -H --host --as --cwd --image --target -l"
+    " --entrypoint --name -v --volume --pod-running-timeout -s --server --token -i -t"
+) - names("-i -t")
+_NOTHING: Final = Output()
+_EXECS: Final = names("exec rsh")
 
 
 def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`docker run -v /:/host image rm -rf /host/etc`, with the paths as they are outside of the container."""
+    yield from _exec(args)
     options = read_options(args, _VALUES)
     verb = options.end + (args[options.end : options.end + 1] == [Arg("container")])
     if verb >= len(args) or args[verb].text not in ("run", "create"):
@@ -30,6 +44,12 @@ def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     mounts = [mount for name, value in options.items if (mount := _mount(name, value.text))]
     entry = options.value("--entrypoint")
     command = args[options.end + 1 :]
+    if options.has("--volumes-from"):
+        yield from _kept(command)
+        return
+    if options.has("--privileged") and command[:1] and command[0].text.endswith(("nsenter", "chroot")):
+        yield Inner(argv=tuple(command))
+        return
     if not mounts or not (command or entry):
         return
     workdir = options.value("-w", "--workdir")
@@ -49,7 +69,42 @@ def _mount(name: str, value: str) -> tuple[str, str] | None:
         target = fields.get("target") or fields.get("destination") or fields.get("dst") or ""
     else:
         return None
-    return (source, target.rstrip("/")) if target and source[:1] in ("/", ".", "~", "\0", "\1") else None
+    if not target:
+        return None
+    return (source if source[:1] in ("/", ".", "~", "\0", "\1") else f"{CONTAINER_DATA}/volume", target.rstrip("/"))
+
+
+def _exec(args: Sequence[Arg], _stdin: Output = _NOTHING) -> Iterator[Inner]:
+    """`docker exec db rm -rf /data`, `docker compose run app …`, `kubectl exec pod -- …`; paths of data are marked."""
+    options = read_options(args, _EXEC_VALUES)
+    place = options.end
+    compose = False
+    while place < len(args) and args[place].text in ("compose", "container", "task"):
+        compose = args[place].text == "compose"
+        place = read_options(args, _EXEC_VALUES, start=place + 1).end
+    if place >= len(args):
+        return
+    verb = args[place].text
+    if verb not in _EXECS and not (verb == "debug" or (verb == "run" and compose)):
+        return
+    place = read_options(args, _EXEC_VALUES, start=place + 1).end + 1  # the container's name
+    place = read_options(args, _EXEC_VALUES, start=place).end if place < len(args) else place
+    yield from _kept(args[place:])
+
+
+def _compose(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    yield from _exec([Arg("compose"), *args])
+
+
+def _kept(command: Sequence[Arg]) -> Iterator[Inner]:
+    """A command in a container that runs on: what it deletes outside of caches and temporary places is data."""
+    if command and command[0].text.rpartition("/")[2] in _LOOKED_INTO:
+        inner = tuple(Arg(_ABSOLUTE.sub(_marked, arg.text), arg.sources) for arg in command[1:])
+        yield Inner(argv=(Arg(command[0].text.rpartition("/")[2]), *inner), directory=_INSIDE)
+
+
+def _marked(match: re.Match[str]) -> str:
+    return f"{_INSIDE}{match[0]}" if _SCRATCH.search(match[0]) else f"{CONTAINER_DATA}{match[0]}".rstrip("/")
 
 
 def _outside(text: str, mounts: Sequence[tuple[str, str]]) -> str:
@@ -65,5 +120,9 @@ def _outside(text: str, mounts: Sequence[tuple[str, str]]) -> str:
     return _ABSOLUTE.sub(outside, text)
 
 
-CONTAINERS: Final[dict[str, Unwrap]] = dict.fromkeys(["docker", "podman", "nerdctl"], _run)
+CONTAINERS: Final[dict[str, Unwrap]] = {
+    **dict.fromkeys(["docker", "podman", "nerdctl"], _run),
+    **dict.fromkeys(["kubectl", "oc", "crictl", "k"], _exec),
+    **dict.fromkeys(["docker-compose", "podman-compose"], _compose),
+}
 """By program."""

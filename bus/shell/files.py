@@ -51,6 +51,14 @@ class Files:
         """Whether the line has made anything that it may run."""
         return bool(self.sources or self.texts or self.socket)
 
+    def keep(self, text: str | None) -> str | None:
+        """The path of a file that holds what `<(…)` prints; None where that cannot be told."""
+        if text is None or len(text) > _LONGEST or len(self.texts) > _MOST:
+            return None
+        path = f"/dev/fd/{63 + len(self.texts)}"
+        self.texts[path] = text
+        return path
+
     def note(self, command: Command, text: str | None) -> None:
         """Take over what a command writes; `text` is what it prints, where that is known."""
         program = command.program

@@ -60,3 +60,9 @@ class Call(NamedTuple):
     def reads(self) -> bool:
         """Whether its standard input is a pipe, a file or a text of the line."""
         return bool(self.piped_from) or self.stdin != NOTHING or any(sign == "<" for sign, _ in self.redirects)
+
+
+def together(texts: list[str | None]) -> str | None:
+    """What several statements print one after the other; None where one of them cannot be told."""
+    known = [text for text in texts if text is not None]
+    return "\n".join(text for text in known if text) if known and len(known) == len(texts) else None

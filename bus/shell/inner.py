@@ -27,6 +27,8 @@ class Inner(NamedTuple):
     """It runs on another machine, in the home directory there."""
     directory: str = ""
     """Where it runs, if elsewhere than its wrapper: `env -C /`."""
+    assignments: tuple[tuple[str, str], ...] = ()
+    """Variables that its wrapper sets: `env X=y bash -c …`."""
     alias: str = ""
     """The alias that the script is of."""
 

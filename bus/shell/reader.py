@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from bus.shell.assignments import assign
 from bus.shell.builtins import Directories, apply_builtin, enter
 from bus.shell.commands import Command, printed, program_name
-from bus.shell.found import NOTHING, Call, Found
+from bus.shell.editors import VARIABLES, side_script
+from bus.shell.found import NOTHING, Call, Found, together
 from bus.shell.inner import Arg, Inner
 from bus.shell.own_scripts import scripts_made
 from bus.shell.parsing import syntax_tree
@@ -36,23 +38,23 @@ class Reader:
         """The programs before the command whose words are being read, and its name."""
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
+        self.made: set[str] = set()
+        """The variables that it has set for whoever calls it."""
         self.scope = Scope(b"", variables, self._substituted, found.budget)
 
-    def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> None:
-        """Read `text` as a whole script, whose standard input is `stdin`."""
+    def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> str | None:
+        """Read `text` as a whole script, whose standard input is `stdin`; what it prints, where that can be told."""
         self.scripts = scripts
         self.scope.source = clean(text).encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:
             self._rough(clean(text))
             self.found.budget.stop("it takes too long to be parsed")
-            return
+            return None
         if tree.root_node.has_error:
             self.found.incomplete = True
             self.found.unread |= unread_names(tree.root_node, self.scope.source)
-        self._visit(tree.root_node, stdin)
-
-    # Statements ------------------------------------------------------------------------------------------------------
+        return self._visit(tree.root_node, stdin).text
 
     def _visit(self, node: Node, stdin: Output) -> Output:
         """Read a statement; what it prints, where that can be told, and what it runs."""
@@ -92,8 +94,22 @@ class Reader:
             self._loop(node)
         elif kind == "ERROR":
             self._rough(self.scope.text(node))
-        texts = [self._visit(child, stdin).text for child in node.named_children]
-        return texts[0] if len(texts) == 1 else None
+        elif kind == "list":
+            return self._list(node.named_children, stdin)
+        return together([self._visit(child, stdin).text for child in node.named_children])
+
+    def _list(self, children: list[Node], stdin: Output) -> str | None:
+        """`a && b || c`: what comes later may not run, so a variable that it sets may also keep its value."""
+        texts = [self._visit(child, stdin).text for child in children[:1]]
+        for child in children[1:]:
+            before = self.scope.variables
+            self.scope.variables = dict(before)
+            texts.append(self._visit(child, stdin).text)
+            for name, values in self.scope.variables.items():
+                old = before.get(name)
+                if old is not None and old != values and name not in ("@", "*", "OLDPWD") and not name.isdigit():
+                    self.scope.variables[name] = tuple(dict.fromkeys((*old, *values)))[:64]
+        return together(texts)
 
     def _branches(self, node: Node, stdin: Output) -> str | None:
         """Read every branch; after it a variable may have the value of any."""
@@ -117,7 +133,11 @@ class Reader:
 
     def _substituted(self, node: Node) -> Output:
         """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
-        if self.scope.source[node.start_byte : node.start_byte + 1] != b">":
+        sign = self.scope.source[node.start_byte : node.start_byte + 1]
+        if sign == b"<":  # `<(…)` is the name of a file
+            output = self._visit(node, NOTHING)
+            return Output(self.found.files.keep(output.text), output.programs)
+        if sign != b">":
             return self._visit(node, NOTHING)
         programs, name = self.feeding
         own = (program_name(self.scope.text(name)),) if name is not None else ()
@@ -168,43 +188,16 @@ class Reader:
         name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
         if name is not None:
             texts = [text for value in values for text in read_word(value, self.scope).texts]
+            if not values:  # `for x; do …`
+                texts = list(self.scope.variables.get("@", ()))
             self.scope.variables[self.scope.text(name)] = tuple(self.found.budget.cut(texts)) or (UNKNOWN,)
 
     def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
         """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
-        if node.type != "variable_assignment":
-            if node.type == "unset_command":
-                for child in node.named_children:
-                    self.scope.variables.pop(self.scope.text(child), None)
-                return ()
-            return tuple(pair for child in node.named_children for pair in self._declare(child))
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name is None:
-            return ()
-        key = self.scope.text(name.named_children[0] if name.type == "subscript" else name)
-        texts, sources = read_text(value, self.scope) if value is not None else (("",), ())
-        self.scope.origins[key] = sources
-        # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
-        texts = texts or ("",)
-        if self.scope.text(node)[len(key) : len(key) + 2] == "+=":
-            before = self.scope.variables.get(key, ("",))[: self.found.budget.limits.word // len(texts) + 1]
-            texts = tuple(old + new for old in before for new in texts)  # cut below, where they are too many
-        elif name.type == "subscript":
-            texts = self.scope.variables.get(key, ()) + texts
-        self.scope.variables[key] = tuple(self.found.budget.cut(texts))
-        return ((key, texts[0]),)
-
-    def _declare(self, node: Node) -> tuple[tuple[str, str], ...]:
-        """One argument of `export` and its like, also where it is quoted: `export "x=/"`."""
-        if node.type == "variable_assignment":
-            return self._assign(node)
-        if node.type in ("string", "raw_string", "concatenation"):
-            for text in read_word(node, self.scope).texts[:1]:
-                name, equals, value = text.partition("=")
-                if equals:
-                    self.scope.variables[name] = (value,)
-                    return ((name, value),)
-        return ()
+        pairs = assign(node, self.scope)
+        if self.inside:
+            self.made.update(name for name, _ in pairs)
+        return pairs
 
     def _function(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -277,7 +270,8 @@ class Reader:
                         argv += [Arg(text, word.sources) for text in word.texts]
                         continue
                     if operator == "<" and word.sources:
-                        stdin = Output(None, word.sources)
+                        text = self.found.files.texts.get(word.texts[0]) if word.texts else None
+                        stdin = Output(text, word.sources)
                     targets += [(operator, text) for text in word.texts if not text.isdigit()]
             elif node.type == "herestring_redirect":
                 word = read_text(node.named_children[-1], self.scope)
@@ -325,7 +319,8 @@ class Reader:
         self.found.items.append(
             about._replace(prompt=True) if opens_prompt(program, args) and not call.reads else about
         )
-        text = printed(program, words, call.stdin)
+        text = self.directory if program == "pwd" else printed(program, words, call.stdin)
+        inner += [one for name, value in call.assignments if name in VARIABLES for one in side_script(value)]
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
         elif program == "alias":
@@ -342,7 +337,8 @@ class Reader:
                 self._within(one, call)
                 continue
             if one.script is not None:
-                self._nested(one, call.stdin)
+                told = self._nested(one, call)
+                text = told if program == "eval" else text
             # Text from a program inside a script that is otherwise known is an argument, unless it names what runs.
             partly = one.script is not None and UNKNOWN in one.script
             if not partly or any(below.program == UNKNOWN for below in self.found.items[first:]):
@@ -351,7 +347,7 @@ class Reader:
             code = tuple(dict.fromkeys(code_from))
             self.found.items[place] = self.found.items[place]._replace(code_from=code)
         if argv[0].text in self.found.functions and argv[0].text not in self.inside:
-            self._called(argv[0].text, words, call.stdin)
+            text = self._called(argv[0].text, words, call.stdin)
         self.found.depth -= 1
         return text
 
@@ -360,16 +356,19 @@ class Reader:
         directory = self.directory
         if inner.directory:
             self.directory = enter(self.directory, inner.directory)
+        if inner.assignments:
+            call = call._replace(assignments=(*call.assignments, *inner.assignments))
         self._run(list(inner.argv), call)
         if inner.directory:
             self.directory = directory
 
-    def _nested(self, inner: Inner, stdin: Output) -> None:
+    def _nested(self, inner: Inner, call: Call) -> str | None:
+        """Read a script that a command runs; what it prints."""
         if self.scripts >= MAX_SCRIPTS:
             self.found.too_deep = True
         if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
-            return
-        variables = dict(self.scope.variables)
+            return None
+        variables = dict(self.scope.variables) | {name: (value,) for name, value in call.assignments}
         if inner.parameters:
             variables |= {str(place): (text,) for place, text in enumerate(inner.parameters)}
             variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
@@ -378,17 +377,20 @@ class Reader:
         reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        reader.script(text, self.scripts + 1, stdin if stdin.text != inner.script else NOTHING)
+        return reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
 
-    def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> None:
-        """Read a function's body once more with the arguments of this call."""
+    def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> str | None:
+        """Read a function's body once more with the arguments of this call; what it prints."""
         source, body = self.found.functions[name]
         own = Reader(self.found, dict(self.scope.variables), self.directory, self.scripts)
         own.scope.source, own.inside = source, (*self.inside, name)
         own.scope.variables |= {str(place): (text,) for place, text in enumerate((name, *words))}
         own.scope.variables |= {"@": words or ("",), "*": words or ("",)}
-        own._visit(body, stdin)
+        text = own._visit(body, stdin).text
         self.directory = own.directory
+        self.scope.variables |= {key: own.scope.variables[key] for key in own.made if key in own.scope.variables}
+        self.made |= own.made
+        return text
 
     def _change_directory(self, program: str, words: tuple[str, ...]) -> None:
         now = self.directory

@@ -6,10 +6,32 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bus.shell.editors import side_script
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
 from bus.shell.words import Output
 
-SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh", "elvish"})
+SHELLS: Final = frozenset(
+    {
+        "sh",
+        "bash",
+        "zsh",
+        "dash",
+        "ksh",
+        "mksh",
+        "ash",
+        "fish",
+        "rbash",
+        "csh",
+        "tcsh",
+        "elvish",
+        "yash",
+        "osh",
+        "ysh",
+        "nu",
+        "xonsh",
+        "posh",
+    }
+)
 _SHELL_VALUES: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
@@ -70,6 +92,9 @@ _SSH: Final = names("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w
 def _ssh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     host = read_options(args, _SSH).end
     rest = args[read_options(args, _SSH, start=host + 1).end :] if host < len(args) else ()
+    for arg in args:
+        if "ProxyCommand=" in arg.text or "LocalCommand=" in arg.text:
+            yield Inner(script=arg.text.partition("=")[2], sources=arg.sources)
     if rest:
         yield script_of(rest, remote=True)
     elif host < len(args):
@@ -138,7 +163,8 @@ def _flock(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 def _at(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     options = read_options(args, frozenset({"-q", "-f", "-t"}))
-    if not options.has("-l", "-d", "-r", "-c", "-f"):
+    file = options.value("-f")
+    if not options.has("-l", "-d", "-r", "-c") and (file is None or file.text in _STDIN):
         yield script_from_stdin(stdin)
 
 
@@ -175,8 +201,10 @@ def _tmux(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             if command in ("if", "if-shell"):
                 for word in words:
                     yield script_of([word])
-            elif words:
+            elif len(words) == 1:
                 yield script_of(words)
+            elif words:
+                yield Inner(argv=tuple(words))
 
 
 def _screen(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
@@ -193,6 +221,9 @@ def _screen(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     options = read_options(args, names("-C -f -I -j -o -W --file --makefile --directory --include-dir"))
+    for arg in args:
+        if arg.text.startswith("--eval="):
+            yield Inner(script=arg.text.partition(";")[2].replace("$$", "$"), sources=arg.sources)
     file = options.value("-f", "--file", "--makefile")
     if file is not None and file.text in _STDIN and stdin.text:
         lines = [line.split(";", 1)[1] if ";" in line and line[:1] != "\t" else line for line in stdin.text.split("\n")]
@@ -229,6 +260,16 @@ def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                 yield Inner(script=match[1].replace('\\"', '"'), sources=arg.sources)
 
 
+_GIT_PROGRAMS: Final = (
+    "core.editor=",
+    "core.pager=",
+    "core.sshcommand=",
+    "core.fsmonitor=",
+    "sequence.editor=",
+    "diff.external=",
+)
+
+
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for arg in args:
@@ -237,6 +278,8 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield Inner(script=value, sources=arg.sources)
         elif arg.text.startswith("!") and any(text.startswith("alias.") for text in texts):
             yield Inner(script=arg.text[1:], sources=arg.sources)
+        elif equals == "" and name.lower().startswith(_GIT_PROGRAMS):
+            yield from side_script(arg.text.partition("=")[2], arg.sources)
         elif arg.text.startswith("--exec="):
             yield Inner(script=arg.text.removeprefix("--exec="), sources=arg.sources)
     if "foreach" in texts and "submodule" in texts:
@@ -249,6 +292,19 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         for place, text in enumerate(texts[:-1]):
             if text in ("-x", "--exec", "--extcmd") or text.endswith("-filter"):
                 yield script_of(args[place + 1 : place + 2])
+
+
+def _sops(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`sops exec-env secrets.yaml 'script'`."""
+    if len(args) > 2 and args[0].text in ("exec-env", "exec-file"):
+        yield script_of(args[-1:])
+
+
+def _capsh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """`capsh … -- -c script`: what follows `--` is for bash."""
+    texts = [arg.text for arg in args]
+    if "--" in texts:
+        yield from read_shell(args[texts.index("--") + 1 :], stdin)
 
 
 def _named(*names: str) -> Unwrap:
@@ -273,7 +329,6 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     ".": _source,
     "trap": _trap,
     "ssh": _ssh,
-    "autossh": _ssh,
     "su": _su,
     "runuser": _su,
     "sg": _su,
@@ -286,6 +341,7 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "batch": _at,
     "crontab": _crontab,
     "tmux": _tmux,
+    "byobu": _tmux,
     "screen": _screen,
     "make": _make,
     "gmake": _make,
@@ -302,6 +358,11 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
         "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script"
     ),
     "vagrant": _named("-c", "--command"),
+    "sops": _sops,
+    "cross-env-shell": _eval,
+    "capsh": _capsh,
+    "rsync": _named("-e", "--rsh"),
+    "zip": _named("-TT", "--unzip-command"),
     "gcloud": _named("--command"),
     "chokidar": _named("-c", "--command"),
 }

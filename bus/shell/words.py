@@ -23,6 +23,9 @@ UNSET: Final = "\x01"
 PROJECT: Final = "/.project-root"
 """Stands at the beginning of a word for the root of the project (`git rev-parse --show-toplevel`)."""
 
+CONTAINER_DATA: Final = "/.container-data"
+"""Stands before a path of a container that may hold data: in a volume, or of a container that runs on."""
+
 HIDDEN: Final = frozenset({UNKNOWN, UNSET})
 MAX_LENGTH: Final = 64 * 1024
 """Longest text, in characters, that one word may become; a longer one counts as not known."""
@@ -44,6 +47,18 @@ _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "SHELL": ("/bin/sh",),
     "BASH": ("/bin/bash",),
     "0": ("bash",),
+    "XDG_CONFIG_HOME": ("~/.config",),
+    "XDG_DATA_HOME": ("~/.local/share",),
+    "XDG_STATE_HOME": ("~/.local/state",),
+    "XDG_CACHE_HOME": ("~/.cache",),
+    "GOPATH": ("~/go",),
+    "CARGO_HOME": ("~/.cargo",),
+    "NVM_DIR": ("~/.nvm",),
+    "ANDROID_HOME": ("~/Android/Sdk",),
+    "GNUPGHOME": ("~/.gnupg",),
+    "KUBECONFIG": ("~/.kube/config",),
+    "JAVA_HOME": ("/usr/lib/jvm/default",),
+    "VIRTUAL_ENV": (".venv",),
 }
 _PLAIN: Final = frozenset({"", ":?", "?", ":-", "-", ":=", "="})
 """Operators that leave a value that is set as it is."""
@@ -267,7 +282,7 @@ def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]
         return _expansion(node, scope)
     if kind in ("command_substitution", "process_substitution"):
         output = scope.substitute(node)
-        known = output.text is not None and kind == "command_substitution"
+        known = output.text is not None
         return ((output.text or "").rstrip("\n") if known else UNKNOWN,), output.programs
     if kind == "concatenation":
         return _joined([_values(child, scope) for child in node.children], scope)

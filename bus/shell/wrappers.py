@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from bus.shell.batches import BATCHES
 from bus.shell.containers import CONTAINERS
+from bus.shell.editors import EDITORS
+from bus.shell.hosts import HOSTS
 from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
 from bus.shell.powershell import POWERSHELL
@@ -66,10 +68,12 @@ _PYTHON_RUN: Final = (
 _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "sudo": _wrapper(
         "-u -g -h -p -C -r -t -T -U -R --user --group --host --prompt --close-from --role --type --chroot --other-user",
-        silent="-l -v -k -K -e --list --validate --edit",
+        silent="-l -v -K -e --list --validate --edit",
         as_shell="-s -i --shell --login",
         directory="-D --chdir",
     ),
+    "sudo-rs": _wrapper("-u -g -p -D -C -r -t -T -U -R", as_shell="-s -i --shell --login", silent="-l -v -K -e"),
+    "please": _wrapper("-t -a -d -r -e --target --dir --reason"),
     "doas": _wrapper("-u -C -a", silent="-L", as_shell="-s"),
     "pkexec": _wrapper("--user -u", silent="--version --help"),
     "run0": _wrapper("-u -g --user --group --unit --property --nice --slice", directory="-D --chdir"),
@@ -115,6 +119,31 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "infisical": _wrapper("--env --path --projectId", verbs="run", script="--command"),
     "aws-vault": _wrapper("-d --duration --region -t", operands=1, verbs="exec"),
     "chamber": _wrapper(operands=1, verbs="exec"),
+    "machinectl": _wrapper("-M -H -E --uid --setenv", operands=1, verbs="shell"),
+    "systemd-nspawn": _wrapper("-D -M -u -E -i --directory --machine --user --bind --bind-ro --setenv --image"),
+    "flatpak-spawn": _wrapper("--env", directory="--directory"),
+    "toolbox": _wrapper("-c --container -d --distro -r --release", verbs="run"),
+    "distrobox": _wrapper("-n --name", verbs="enter", dashes=True),
+    "distrobox-enter": _wrapper("-n --name", dashes=True),
+    "proot": _wrapper("-r -b -w -R -S -q -m -k", directory="--cwd"),
+    "cpulimit": _wrapper("-l -p -e -c --limit --pid --exe --cpu"),
+    "faketime": _wrapper("-f", operands=1),
+    "abduco": _wrapper("-e", operands=1),
+    "dtach": _wrapper("-n -c -A -N -e -r"),
+    "lxc": _wrapper("--cwd --env --user --group", operands=1, verbs="exec"),
+    "incus": _wrapper("--cwd --env --user --group", operands=1, verbs="exec"),
+    "orb": _wrapper("-m --machine -u --user -w --workdir"),
+    "orbctl": _wrapper("-m --machine -u --user -w --workdir", verbs="run"),
+    "wsl": _wrapper(
+        "-d --distribution -u --user", silent="--unregister --shutdown --list -l --terminate -t", directory="--cd"
+    ),
+    "zellij": _wrapper("--cwd -n --name -d --direction", verbs="run", dashes=True),
+    "guix": _wrapper(verbs="shell", dashes=True),
+    "dotenvx": _wrapper("-f --env-file -e --env", verbs="run"),
+    "envchain": _wrapper(operands=1),
+    "envconsul": _wrapper("-config -prefix -secret"),
+    "teller": _wrapper("-c --config", verbs="run"),
+    "cross-env": _PLAIN,
     "direnv": _wrapper(operands=1, verbs="exec"),
     "mise": _wrapper("-c --command -j --jobs", verbs="exec x", script="-c --command", directory="-C --cd", dashes=True),
     "rtx": _wrapper("-c --command", verbs="exec x", script="-c --command", dashes=True),
@@ -148,7 +177,7 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
         names(
             "nohup setsid builtin busybox toybox coproc unbuffer noglob nocorrect setarch linux64 linux32 chronic rlwrap"
             " winpty fakeroot dbus-run-session dbus-launch tini dumb-init with-contenv proxychains proxychains4 torsocks"
-            " eatmydata libtool-exec daemonize"
+            " eatmydata libtool-exec daemonize distrobox-host-exec dzdo pfexec"
         ),
         _PLAIN,
     ),
@@ -156,7 +185,7 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     **dict.fromkeys(names("! { if then elif else while until do"), _PLAIN),
 }
 _RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
-_SPECIAL: Final = {**SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
+_SPECIAL: Final = {**EDITORS, **HOSTS, **SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
 
 
 def runs_code(program: str) -> bool:
@@ -195,7 +224,10 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
     for name, value in items:
         if name in wrapper.script:
             yield script_of([value], directory=directory)
+    assignments: list[tuple[str, str]] = []
     while start < len(args) and _ASSIGNMENT.match(args[start].text):
+        variable, _, text = args[start].text.partition("=")
+        assignments.append((variable, text))
         start += 1
     start += wrapper.operands
     if wrapper.dashes:
@@ -204,9 +236,14 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
         start += 1
     inner = tuple(args[start:])
     if not wrapper.shell.isdisjoint(given):
-        yield script_of(inner, directory=directory) if inner else script_from_stdin(stdin)
+        if not inner:
+            yield script_from_stdin(stdin)
+        elif len(inner) == 1:
+            yield script_of(inner, directory=directory)
+        else:  # sudo quotes each word for the shell
+            yield Inner(argv=inner, directory=directory)
     elif inner:
-        yield Inner(argv=inner, directory=directory)
+        yield Inner(argv=inner, directory=directory, assignments=tuple(assignments))
 
 
 def _split_string(args: Sequence[Arg]) -> Iterator[Inner]:

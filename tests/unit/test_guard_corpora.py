@@ -66,6 +66,8 @@ def test_recall_and_false_alarms_over_the_development_corpus() -> None:
     wrong: dict[bool, list[str]] = {True: [], False: []}
     count = {True: 0, False: 0}
     for line in lines(DEVELOPMENT):
+        if "command" not in line:
+            continue  # other tools' calls are judged with both parts' figures
         harmless = line["expect"] == "allow"
         count[harmless] += 1
         if not comes_out(line, set(said(line["command"], line.get("cwd", TEST_DIRECTORY)).values())):

@@ -1,0 +1,119 @@
+"""Programs that run a command on the side: editors, pagers, debuggers, `sed e`, `nc -e`, and the variables that name such."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.words import Output
+
+_SPAWNED: Final = re.compile(r"(?:^|[;\n{\[]\s*)(?:spawn|exec|system)\s+(?:-\S+\s+)*([^;\n\]}]+)")
+_LISP: Final = re.compile(
+    r'\((shell-command(?:-to-string)?|async-shell-command|call-process-shell-command|delete-directory|delete-file)\s+"((?:\\.|[^"\\])*)"'
+)
+_SED: Final = re.compile(r"(?:^|[;\n{])\s*(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]*/))?!?\s*e\s+([^;\n}]+)")
+_SIDE: Final = re.compile(
+    r"^:?(?:silent!?\s+)?(?:!|r(?:ead)?\s*!|w(?:rite)?\s*!|call\s+system\(|exe(?:cute)?\s+['\"]!)\s*(.+)"
+)
+_SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
+
+VARIABLES: Final = frozenset(
+    ["EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_SSH_COMMAND",
+     "GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "LESSOPEN", "PROMPT_COMMAND"]
+)  # fmt: skip
+"""Variables whose value is a command that a program runs."""
+
+
+def side_script(text: str, sources: tuple[str, ...] = ()) -> Iterator[Inner]:
+    """What the value of such a variable or setting runs; a plain program's name is not worth reading."""
+    plain = text.strip()
+    if " " in plain and not plain.startswith(("ssh ", "sed -i", "less ", "code ", "vim ", "nvim ")):
+        yield Inner(script=plain, sources=sources)
+
+
+def _vim(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for place, arg in enumerate(args):
+        text = arg.text[1:] if arg.text.startswith("+") else ""
+        if arg.text in ("-c", "--cmd") and place + 1 < len(args):
+            text = args[place + 1].text
+        if match := _SIDE.match(text):
+            yield Inner(script=match[1].rstrip(")'\"") if "system(" in text else match[1], sources=arg.sources)
+
+
+def _emacs(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for arg in args:
+        for name, text in _LISP.findall(arg.text):
+            if name.startswith("delete"):
+                yield Inner(argv=(Arg("rm"), *((Arg("-r"),) if name == "delete-directory" else ()), Arg(text)))
+            else:
+                yield Inner(script=text.replace('\\"', '"'), sources=arg.sources)
+
+
+def _sed(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for arg in args:
+        if "e " in arg.text:
+            for match in _SED.finditer(arg.text):
+                yield Inner(script=match[1], sources=arg.sources)
+
+
+def _expect(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    for text in (*(arg.text for arg in args), stdin.text or ""):
+        for match in _SPAWNED.finditer(text):
+            yield Inner(script=match[1])
+
+
+def _gdb(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for place, arg in enumerate(args[:-1]):
+        after = args[place + 1]
+        if arg.text in ("-ex", "-iex", "--ex", "-eval-command", "--eval-command", "-o", "-O"):
+            word, _, rest = after.text.partition(" ")
+            if word in ("shell", "!", "platform") and rest:
+                yield Inner(script=rest.removeprefix("shell "), sources=after.sources)
+        elif arg.text in ("--args", "-args", "--"):
+            yield Inner(argv=tuple(args[place + 1 :]))
+            return
+
+
+def _pager(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    for place, arg in enumerate(args):
+        if arg.text.startswith("+!"):
+            yield Inner(script=arg.text[2:], sources=arg.sources)
+        elif arg.text in ("-P", "--pager") and place + 1 < len(args):
+            yield from side_script(args[place + 1].text, args[place + 1].sources)
+        elif arg.text.startswith("--pager="):
+            yield from side_script(arg.text.removeprefix("--pager="), arg.sources)
+
+
+def _netcat(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`nc -e /bin/sh host port`: a shell for another machine."""
+    for place, arg in enumerate(args[:-1]):
+        if arg.text in ("-e", "-c", "--exec", "--sh-exec"):
+            yield Inner(script=args[place + 1].text)
+            if _SHELLS.fullmatch(args[place + 1].text):
+                yield Inner(sources=("nc",))
+
+
+def _socat(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    remote = any(re.match(r"(?i)(tcp|udp|ssl|openssl)\d?(-\w+)?:", arg.text) for arg in args)
+    for arg in args:
+        kind, _, text = arg.text.partition(":")
+        if kind.lower() in ("exec", "system", "shell"):
+            script = text.partition(",")[0].strip("'\"")
+            yield Inner(script=script)
+            if remote and _SHELLS.fullmatch(script):
+                yield Inner(sources=("nc",))
+
+
+EDITORS: Final[dict[str, Unwrap]] = {
+    **dict.fromkeys(["vim", "vi", "nvim", "ex", "view", "gvim", "vimdiff"], _vim),
+    **dict.fromkeys(["emacs", "emacsclient"], _emacs),
+    **dict.fromkeys(["sed", "gsed"], _sed),
+    "expect": _expect,
+    **dict.fromkeys(["gdb", "lldb"], _gdb),
+    **dict.fromkeys(["man", "less", "more"], _pager),
+    **dict.fromkeys(["nc", "ncat", "netcat"], _netcat),
+    "socat": _socat,
+}
+"""By program."""
