@@ -12,19 +12,27 @@ from urllib.parse import quote
 
 import msgspec
 
-from bus.answerfile import AnswerFile, Server, compile_shim, read_answer_file, server_from_url, write_answer_file
+from bus.answerfile import (
+    AnswerFile,
+    EventLine,
+    Server,
+    compile_shim,
+    read_answer_file,
+    server_from_url,
+    write_answer_file,
+)
 from bus.config.settings import Settings
 from bus.dialects import find
 from bus.directories import Directories
 from bus.errors import ConfigError
-from bus.hookcommand import BUDGET_S, Setup, answer_events
+from bus.hookcommand import BUDGET_S, Setup, answer_events, deadline_ms
 from bus.ids import host_name
 from bus.installing import events_for, plan_install
 from bus.installing import installed as installs_of
 from bus.installs import Scope, Where
 from bus.installs import find as find_program
 from bus.keys import Keys
-from bus.manifest import Plan, apply
+from bus.manifest import Plan, apply, read, records
 from bus.server import bus_url, credentials
 from bus.shim import NoAnswer
 from bus.spool import ENDS, drain, spool_status
@@ -123,10 +131,35 @@ def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Pat
 
     Returns the backups.
     """
-    write_answer_file(places.answer_file(change.agent), answers)
+    write_answer_file(places.answer_file(change.agent), within_grants(answers, places, change))
     with contextlib.suppress(OSError):  # a package that we may not write to: every call costs 3 ms more
         compile_shim()
     return apply(change, places.state)
+
+
+def within_grants(answers: AnswerFile, places: Directories, change: Plan | None = None) -> AnswerFile:
+    """The answers, with no more patience than what every installed entry has the agent grant, once `change` is made.
+
+    An entry in another project's settings may be older than these answers, which it reads all the same.
+    """
+    program = find_program(answers.agent)
+    after = {one.path: one.after for one in change.changes} if change is not None else {}
+    files = {path for path, record in records(places.state).items() if record.agent == program.name}
+    granted: dict[str, float] = {}
+    for path in files | after.keys():
+        raw = after[path] if path in after else read(path)
+        for call in program.form.calls(path, raw) if raw is not None else ():
+            if call.seconds:
+                granted[call.event] = min(call.seconds, granted.get(call.event, call.seconds))
+    return msgspec.structs.replace(answers, events=tuple(_within(line, granted) for line in answers.events))
+
+
+def _within(line: EventLine, granted: Mapping[str, float]) -> EventLine:
+    seconds = granted.get(line.name)
+    if seconds is None or not line.patience_ms:
+        return line
+    most = min(line.patience_ms, deadline_ms(seconds, seconds))
+    return msgspec.structs.replace(line, patience_ms=most if most > line.deadline_ms else 0)
 
 
 def installed(agent: str, *, home: Path | None = None, project: Path | None = None) -> tuple[Installed, ...]:

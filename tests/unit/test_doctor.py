@@ -7,9 +7,10 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from bus.answerfile import read_answer_file, server_from_url
+from bus.answerfile import read_answer_file, server_from_url, write_answer_file
 from bus.config.settings import Settings
 from bus.directories import directories
 from bus.installs import NAMES, Ran, find
@@ -234,6 +235,46 @@ def test_a_timeout_in_the_wrong_unit_is_found_and_mended(
     assert mend(found.values(), Settings(), places, project) == [f"installed {agent} again in {path}"]
     assert path.read_text("utf-8") == text
     assert {check.status for check in _found(agent, project).values()} <= {"ok", "unknown", "warn"}
+
+
+@pytest.mark.req("X-09")
+def test_entries_of_an_older_install_are_a_warning_and_the_hook_command_waits_no_longer_than_they_grant(
+    person: Path,
+) -> None:
+    """The person's own entries are written anew, another project's are as they were: all read the same answers."""
+    project, places = person / "project", directories()
+    change = plan("claude", "project", places, closed=False, project=project)
+    connect(change, answers_for("claude", Settings(), places, closed=False)[0], places)
+    (older,) = installed("claude", project=project)
+    path = Path(older.path)
+    path.write_text(path.read_text("utf-8").replace('"timeout": 600', '"timeout": 30'), "utf-8")
+    found = _found("claude", project)
+    assert found["timeouts"].status == "fail", "the hook command waits for up to 590 s"
+
+    change = plan("claude", "user", places, closed=False, project=project)
+    connect(change, answers_for("claude", Settings(), places, closed=False)[0], places)
+    answers = read_answer_file(places.answer_file("claude"))
+    (line,) = (line for line in answers.events if line.name == "PreToolUse")
+    assert (line.deadline_ms, line.patience_ms) == (10_000, 27_000), "as the project's entry grants"
+    checks = [check for check in agent_checks("claude", Settings(), places, project) if check.id == "claude-timeouts"]
+    assert sorted(check.status for check in checks) == ["ok", "warn"]
+    assert "--scope project" in next(check.fix for check in checks if check.status == "warn")
+    assert _found("claude", project)["answers"].status == "ok"
+
+    lines = tuple(msgspec.structs.replace(line, patience_ms=0) for line in answers.events)
+    write_answer_file(places.answer_file("claude"), msgspec.structs.replace(answers, events=lines))
+    checks = [check for check in agent_checks("claude", Settings(), places, project) if check.id == "claude-timeouts"]
+    assert "fail" not in {check.status for check in checks}, "right after an upgrade both are old and fit"
+
+    connect(plan("claude", "project", places, closed=False, project=project), answers, places)
+    connect(
+        plan("claude", "user", places, closed=False, project=project),
+        answers_for("claude", Settings(), places, closed=False)[0],
+        places,
+    )
+    (line,) = (one for one in read_answer_file(places.answer_file("claude")).events if one.name == "PreToolUse")
+    assert line.patience_ms == 540_000
+    assert _found("claude", project)["timeouts"].status == "ok"
 
 
 def test_what_only_a_person_can_do_is_not_mended(person: Path) -> None:

@@ -134,6 +134,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
     path = places.answer_file(agent)
     answers, warnings = connecting.answers_for(agent, settings, places, closed=closed)
     plan = connecting.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
+    answers = connecting.within_grants(answers, places, plan)
     server, found = answers.server, evidence(find(agent), connecting.where_is())
     if not found:
         warnings = (*warnings, f"{find(agent).label} was not found on this machine")

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bus.answerfile import read_answer_file
 from bus.config.settings import Settings
+from bus.dialects import Capability
 from bus.dialects import find as find_dialect
 from bus.directories import Directories
 from bus.errors import ConfigError, Unreachable
-from bus.hookcommand import deadline_ms, patience_ms, timeout_of
+from bus.hookcommand import deadline_ms, granted_timeout, timeout_of
 from bus.installing import other_readers, troubles
 from bus.installs import NAMES, Program, Trouble, evidence, find
-from workers.connecting import SHIM_URL, Installed, answers_for, installed, plan, state_of, where_is
+from workers.connecting import SHIM_URL, Installed, answers_for, installed, plan, state_of, where_is, within_grants
 from workers.doctor import INSTALL, Check, State
 
 VERSION_SECONDS: Final = 10.0
@@ -51,7 +53,7 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         text = f"{program.label}: {len(one.commands)} events in {one.path} ({one.scope}{closed})"
         yield _check(agent, "installed", "ok", text)
         yield from _current(one, settings, places, cwd)
-        yield from _timeouts(one, settings)
+        yield from _timeouts(one, settings, places)
     yield from _effective(program, here, cwd)
     for one in here:
         for trouble in other_readers(agent, one.scope, where_is(project=cwd)):
@@ -131,32 +133,54 @@ def _current(one: Installed, settings: Settings, places: Directories, cwd: Path)
         yield _check(one.agent, "commands", "ok", f"{one.agent}: the hooks are those of this fleethook")
 
 
-def _timeouts(one: Installed, settings: Settings) -> Iterator[Check]:
+def _timeouts(one: Installed, settings: Settings, places: Directories) -> Iterator[Check]:
     """Whether the agent waits longer than the hook command takes; a number in the wrong unit shows here."""
-    dialect, short = find_dialect(one.agent), []
+    dialect, short, older = find_dialect(one.agent), [], []
     for event, seconds in one.seconds.items():
         can = dialect.capabilities.get(event)
         if can is None:
             continue
-        deadline = deadline_ms(timeout_of(can, settings.budget), settings.budget)
-        if seconds * 1000 <= max(deadline, patience_ms(dialect, can, settings.budget)):
-            given = round(seconds * (1000 if can.unit == "ms" else 1))
-            unit = "milliseconds" if can.unit == "ms" else "seconds"
-            short.append(f"{event} {given} (it counts {unit})")
+        given = f"{event} {_in_its_unit(can, seconds)}"
+        if seconds * 1000 <= _longest_ms(one.agent, event, can, settings, places):
+            short.append(given)
+        elif seconds < granted_timeout(one.agent, can, settings.budget):
+            older.append(given)
     if short:
-        text = f"{one.agent}: {one.path} gives hooks less time than they take to answer: {', '.join(short[:3])}"
-        more = f" and {len(short) - 3} more" if len(short) > 3 else ""
-        fix = f"{INSTALL} {one.agent} --scope {one.scope}"
-        yield _check(one.agent, "timeouts", "fail", text + more, fix=fix, mend=True)
+        text = f"{one.agent}: {one.path} gives hooks less time than they take to answer: {_some(short)}"
+    elif older:
+        text = f"{one.agent}: {one.path} gives slow hooks less time than this fleethook's install does: {_some(older)}"
     elif one.seconds:
         text = f"{one.agent}: it gives every hook more time than that takes to answer"
-        yield _check(one.agent, "timeouts", "ok", text)
+    else:
+        return
+    status: State = "fail" if short else "warn" if older else "ok"
+    fix = f"{INSTALL} {one.agent} --scope {one.scope}" if short or older else ""
+    yield _check(one.agent, "timeouts", status, text, fix=fix, mend=bool(fix))
+
+
+def _in_its_unit(can: Capability, seconds: float) -> str:
+    if can.unit == "ms":
+        return f"{round(seconds * 1000)} (it counts milliseconds)"
+    return f"{round(seconds)} (it counts seconds)"
+
+
+def _some(found: list[str]) -> str:
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _longest_ms(agent: str, event: str, can: Capability, settings: Settings, places: Directories) -> int:
+    """How long the hook command takes at most: as its answer file says, else as an install would write it."""
+    with contextlib.suppress(ConfigError):
+        for line in read_answer_file(places.answer_file(agent)).events:
+            if line.name == event:
+                return max(line.deadline_ms, line.patience_ms)
+    return deadline_ms(timeout_of(can, settings.budget), settings.budget)
 
 
 def _answers(agent: str, settings: Settings, places: Directories, *, closed: bool) -> Check:
     path, fix = places.answer_file(agent), f"{INSTALL} {agent}"
     try:
-        wanted = answers_for(agent, settings, places, closed=closed)[0]
+        wanted = within_grants(answers_for(agent, settings, places, closed=closed)[0], places)
         state = state_of(path, wanted, known_server=not settings.redis_url or SHIM_URL in os.environ)
     except (ConfigError, Unreachable) as error:
         return _check(agent, "answers", "unknown", str(error))
