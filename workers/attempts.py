@@ -34,7 +34,7 @@ from workers.batches import batch_body, batch_id
 from workers.deliveries import unpack_fields
 from workers.outcomes import Says, says
 from workers.posters import Posters
-from workers.responses import response_text
+from workers.responses import beginning, response_text
 from workers.retries import AttemptFailed, GivenUp, schedule_of
 from workers.webhooks import judge, post, render_body
 
@@ -115,6 +115,7 @@ class Result(NamedTuple):
     output: str = ""
     head: str = ""
     phases: Phases | None = None
+    sent: str = ""
     says: Says = ""
     """Of the receiver (`outcomes.py`); empty for a command."""
     later: str = ""
@@ -163,11 +164,11 @@ class Attempts:
             body = batch_body(endpoint.format, full, lambda: [one.webhook(thin) for one in every])
             name = batch_id([taken.id, *(one.id for one in taken.members)])
             reply = await post(poster, endpoint, name, body, int(time.time()), before, batch=True)
-            return _judged(endpoint, reply, schedule)
+            return _judged(endpoint, body, reply, schedule)
         body = told.webhook(endpoint)
         of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
         reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
-        return _judged(endpoint, reply, schedule)
+        return _judged(endpoint, body, reply, schedule)
 
     async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.
@@ -222,10 +223,12 @@ async def run_hook(hook: Hook, event: Event) -> Result:
     return results[-1]._replace(output=kept, later="\n".join(one.later for one in results if one.later))
 
 
-def _judged(endpoint: Endpoint, reply: Reply, schedule: tuple[float, ...]) -> Result:
-    head, kept = response_text(reply) if endpoint.own.get("log_deliveries", True) else ("", "")
+def _judged(endpoint: Endpoint, body: bytes, reply: Reply, schedule: tuple[float, ...]) -> Result:
+    logs = endpoint.own.get("log_deliveries")  # Gobby's alone: bodies of both ways, or none; ours keep what came back
+    head, kept = response_text(reply) if logs is not False else ("", "")
     error = judge(reply, endpoint.format)
-    return Result(error, schedule, reply.status, kept, head, reply.phases, says(reply, error))
+    sent = beginning(body) if logs else ""
+    return Result(error, schedule, reply.status, kept, head, reply.phases, sent, says(reply, error))
 
 
 def _ran(hook: Hook, done: Finished) -> Result:

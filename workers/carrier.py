@@ -233,7 +233,7 @@ class Carrier:
         now = now_ms()
         record = attempt_record(
             Attempt(ms=now, took=round(took, 3), outcome=outcome, status=result.status, error=reason,
-                    output=result.output, carrier=self.name, head=result.head, phases=result.phases,
+                    output=result.output, carrier=self.name, head=result.head, phases=result.phases, sent=result.sent,
                     next=now + wait if outcome == "retry" else 0)
         )  # fmt: skip
         said = self._said(taken.target, result)

@@ -31,6 +31,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     hook: str = ""
     target: str = ""
     attempts: int = 0
+    type: str = ""
+    """The event's, and below its tool and session; empty for an entry that nobody could read."""
+    tool: str = ""
+    session: str = ""
     stream: str = ""
     body: str = ""
     """The beginning of a poison entry's body, redacted."""
@@ -102,6 +106,7 @@ def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | 
         id=name, kind=text.get("kind", "delivery") if "." not in name else "delivery", ms=ms,
         reason=redact_text(text.get("reason", "")), event=text.get("event", ""), hook=text.get("hook", ""),
         target=text.get("target", ""), attempts=int(text.get("attempts", 0)), stream=text.get("stream", ""),
+        type=text.get("type", ""), tool=text.get("tool", ""), session=text.get("session", ""),
         body=redact_text(text.get("body", "")) if "." not in name else "",
     )  # fmt: skip
 

@@ -33,6 +33,8 @@ ONE_BY_ONE: Final = frozenset({"pigo"})
 """Dialects whose hooks of one event run in the order of their file, each after the one before."""
 
 KEPT_ATTEMPTS: Final = 50
+_MOST_NAME: Final = 256
+"""Characters of an event's type, tool and session that its deliveries keep: an agent may send any."""
 _PAGE: Final = 200
 
 
@@ -55,6 +57,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The response's status line and headers, redacted; together with `output` at most 4 KiB."""
     phases: Phases | None = None
     """Where the time went; None for a command."""
+    sent: str = ""
+    """The beginning of the body that was sent, redacted; only where Gobby's `log_deliveries` asks for it (G-10)."""
     next: int = 0
     """When the next attempt was to be made, in milliseconds since 1970; 0 where there was none."""
 
@@ -72,6 +76,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     created: int
     updated: int
+    type: str = ""
+    """The event's."""
+    tool: str = ""
+    session: str = ""
     due: int = 0
     attempts: int = 0
     redrives: int = 0
@@ -162,6 +170,8 @@ def dispatch_call(
     `host` is the stream of the event's own host, where its hooks are to be dispatched too; `-` where we are that host.
     """
     name = event.id if event is not None else entry.id
+    known = ("", "", "") if event is None else (event.type, event.tool, event.session)
+    about = [text[:_MOST_NAME].encode("utf-8", "replace") for text in known]
     flat_args = [
         part
         for one in deliveries
@@ -181,7 +191,19 @@ def dispatch_call(
     return Call(
         "dispatch",
         (entry.stream, keys("body", name), keys("recent"), keys("stats")),
-        (group, entry.id, name, now, keys.prefix, body, event.parent if event else "", host, DONE_MS, *flat_args),
+        (
+            group,
+            entry.id,
+            name,
+            now,
+            keys.prefix,
+            body,
+            event.parent if event else "",
+            host,
+            DONE_MS,
+            *about,
+            *flat_args,
+        ),
     )
 
 
@@ -271,7 +293,8 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
     return Delivery(
         id=name, event=text("event"), hook=text("hook"), kind=text("kind"), target=redact_url(text("target")),
         state=text("state"), layer=text("layer"), version=text("version"), created=number("created"),
-        updated=number("updated"), due=number("due"), attempts=number("attempts"), redrives=number("redrives"),
+        updated=number("updated"), type=text("type"), tool=text("tool"), session=text("session"),
+        due=number("due"), attempts=number("attempts"), redrives=number("redrives"),
         reason=redact_text(text("reason")), log=tuple(attempt for _, attempt in attempts),
     )  # fmt: skip
 

@@ -170,14 +170,9 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
     Looked for around the time that its id holds, then in what its deliveries keep, then everywhere: an agent's clock
     may be off, and a spooled event arrives late. Where only an agent's report of its own fallback is left, that.
     """
-    match = _ID_TIME.fullmatch(name)
-    if match is not None:
-        made = int(match[1], 16)
-        around = events_pages(links, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
-        async for entries in around:
-            for entry in entries:
-                if _named(entry, b"id") == name:
-                    return read_seen(entry, keys)
+    near = await _near_its_time(links, keys, name)
+    if near is not None:
+        return near
     kept = await kept_event(links, keys, name)
     if kept is not None:
         return read_seen(kept, keys)
@@ -201,6 +196,20 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
+async def _near_its_time(links: Links, keys: Keys, name: str) -> Seen | None:
+    """The event of this id where it was recorded about the time that its id holds."""
+    match = _ID_TIME.fullmatch(name)
+    if match is None:
+        return None
+    made = int(match[1], 16)
+    around = events_pages(links, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
+    async for entries in around:
+        for entry in entries:
+            if _named(entry, b"id") == name:
+                return read_seen(entry, keys)
+    return None
+
+
 async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
     with links.link() as link:
@@ -211,6 +220,15 @@ async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
         return Entry(keys("events"), fields[b"entry"].decode(), fields) if fields else None
     except (DecodeError, KeyError):
         return None
+
+
+async def payload(links: Links, keys: Keys, name: str) -> dict[str, Any] | None:
+    """The event that deliveries carry, as `record`, from what they keep, else from the stream; None where it is gone."""
+    kept = await kept_event(links, keys, name)
+    if kept is not None:
+        return record(read_seen(kept, keys))
+    found = await _near_its_time(links, keys, name)
+    return None if found is None else record(found)
 
 
 async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:

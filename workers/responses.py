@@ -1,4 +1,4 @@
-"""What is kept of a response: its head and the beginning of its body, redacted, 4 KiB at most."""
+"""What is kept of a response, 4 KiB at most: its head and the beginning of its body, redacted; and of what was sent."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ def response_text(reply: Reply) -> tuple[str, str]:
 
 def body_text(reply: Reply, most: int = SHOWN) -> str:
     """The beginning of the body, redacted."""
-    if not reply.body:
-        return ""
+    return beginning(reply.body, most)
+
+
+def beginning(body: bytes, most: int = SHOWN) -> str:
+    """The beginning of a body that came or was sent, redacted."""
     # The margin keeps a secret whole that stands at the cut.
-    return redact_text(reply.body[: 2 * most].decode("utf-8", "replace"))[:most]
+    return redact_text(body[: 2 * most].decode("utf-8", "replace"))[:most] if body else ""
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,10 @@ from typing import Final
 import msgspec
 
 from bus.connections import Links
+from bus.events import Event
+from bus.hooks import Hook
 from bus.keys import Keys
+from bus.matching.patterns import Index
 from bus.streams import checked, flat
 from workers.deadletters import DeadLetter, read_letter
 from workers.deliveries import Delivery, read_delivery
@@ -30,6 +33,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     target: str = ""
     """What the target contains."""
     event: str = ""
+    types: tuple[str, ...] = ()
+    """Patterns of event types, as a hook's `on` has them."""
+    session: str = ""
+    """The session's id, or how it begins."""
     states: tuple[str, ...] = ()
     status: str = ""
     """Of the last attempt: `503`, or `5xx`."""
@@ -47,6 +54,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 def fits(wanted: Wanted) -> Callable[[Delivery], bool]:
     """A test for deliveries; the times are the walk's."""
     ids, states, reason = frozenset(wanted.ids), frozenset(wanted.states), wanted.reason.lower()
+    about = _about(wanted)
 
     def test(one: Delivery) -> bool:
         return (
@@ -54,6 +62,7 @@ def fits(wanted: Wanted) -> Callable[[Delivery], bool]:
             and wanted.endpoint in {"", one.hook}
             and wanted.target in one.target
             and wanted.event in {"", one.event}
+            and about(one)
             and (not states or one.state in states)
             and (not reason or reason in one.reason.lower())
             and (not wanted.status or _has_status(one, wanted.status.lower()))
@@ -65,6 +74,7 @@ def fits(wanted: Wanted) -> Callable[[Delivery], bool]:
 def letter_fits(wanted: Wanted) -> Callable[[DeadLetter], bool]:
     """A test for dead letters; the times are the walk's."""
     ids, reason = frozenset(wanted.ids), wanted.reason.lower()
+    about = _about(wanted)
 
     def test(one: DeadLetter) -> bool:
         return (
@@ -72,7 +82,20 @@ def letter_fits(wanted: Wanted) -> Callable[[DeadLetter], bool]:
             and wanted.endpoint in {"", one.hook}
             and wanted.target in one.target
             and wanted.event in {"", one.event}
+            and about(one)
             and (not reason or reason in one.reason.lower())
+        )
+
+    return test
+
+
+def _about(wanted: Wanted) -> Callable[[Delivery | DeadLetter], bool]:
+    """A test of the event's type and session; raises PatternError."""
+    index = Index([(Hook(id="filter", on=wanted.types), wanted.types)]) if wanted.types else None
+
+    def test(one: Delivery | DeadLetter) -> bool:
+        return one.session.startswith(wanted.session) and (
+            index is None or bool(one.type and index.find(Event(type=one.type, tool=one.tool)))
         )
 
     return test

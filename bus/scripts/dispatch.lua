@@ -3,21 +3,23 @@
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
---       9 ms that it is kept  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
+--       9 ms that it is kept  10 event type  11 tool  12 session  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
 --       `name=value` words: rate, line, order in it, batch)
 -- Returns the number of deliveries added, -1 where another had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local prefix, at = ARGV[5], ARGV[4]
 -- with gates
 local owed = {}
-for i = 10, #ARGV, 10 do
+for i = 13, #ARGV, 10 do
   local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
   if gate(target).halt == 'disabled' then
     redis.call('HINCRBY', prefix .. 'halted:' .. target, 'missed', 1)
   elseif redis.call('HSETNX', key, 'state', 'ready') == 1 then
     redis.call('HSET', key, 'event', ARGV[3], 'stream', ARGV[i + 1], 'target', target, 'cap', ARGV[i + 3],
       'timeout', ARGV[i + 4], 'kind', ARGV[i + 5], 'hook', ARGV[i + 6], 'version', ARGV[i + 7], 'layer', ARGV[i + 8],
-      'attempts', 0, 'tries', 0, 'created', at, 'updated', at)
+      'attempts', 0, 'tries', 0, 'created', at, 'updated', at, 'type', ARGV[10])
+    if ARGV[11] ~= '' then redis.call('HSET', key, 'tool', ARGV[11]) end
+    if ARGV[12] ~= '' then redis.call('HSET', key, 'session', ARGV[12]) end
     if ARGV[i + 9] ~= '' then
       for name, value in string.gmatch(ARGV[i + 9], '(%a+)=(%S+)') do redis.call('HSET', key, name, value) end
       local ms, number = string.match(ARGV[2], '^(%d+)-(%d+)$')  -- events are in order by the ids of their entries

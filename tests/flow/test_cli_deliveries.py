@@ -113,6 +113,40 @@ def test_lists_as_a_person_reads_them(server: Server, keys: Keys, home: Path, re
     assert ("unsigned" in table["gone"], "abcdef123456" in table["log"]) == (True, False)
 
 
+@pytest.mark.req("G-10")
+def test_deliveries_know_type_session_and_payload_of_their_event(
+    server: Server, keys: Keys, home: Path, receiver: Receiver
+) -> None:
+    token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    call = {"type": "tool:post_execute", "tool": "bash", "session": "s-22", "input": {"command": f"push {token}"}}
+    with workers(server.url, keys, home, "dispatcher", "carrier"):
+        told = f"{fleethook('publish', stdin=json.dumps(call)).out.strip()}.log"
+        ended = {"type": "session:end", "session": "s-1", "data": {"why": "the end"}}
+        gone = f"{fleethook('publish', stdin=json.dumps(ended)).out.strip()}.gone"
+        wait_until(lambda: (state_of(told), state_of(gone)) == ("delivered", "dead"), "both are done")
+
+    def listed(*words: str) -> set[str]:
+        return {one["id"] for one in fleethook(*words, "--json").lines} & {told, gone}
+
+    for words, found in (
+        (("--type", "tool:*"), {told}), (("--type", "tool:post_execute:bash"), {told}), (("--type", "tool:*:write"), set()),
+        (("--type", "session:end", "--type", "tool:post_execute"), {told, gone}),
+        (("--session", "s-"), {told, gone}), (("--session", "s-2"), {told}),
+        (("--session", "s-1", "--type", "tool:*"), set()),
+    ):  # fmt: skip
+        assert listed("deliveries", "list", *words) == found, words
+        assert listed("dead", "list", *words) == found & {gone}, words
+    assert fleethook("deliveries", "list", "--type", "tool:[").code != 0
+    one = fleethook("deliveries", "show", told, "--json").json
+    assert (one["type"], one["tool"], one["session"]) == ("tool:post_execute", "bash", "s-22")
+    assert one["payload"]["input"]["command"].startswith("push ")
+    letter = fleethook("dead", "show", gone, "--json").json
+    assert (letter["session"], letter["payload"]["data"]) == ("s-1", {"why": "the end"})
+    shown = fleethook("deliveries", "show", told).out + json.dumps(one)
+    assert ("session s-22" in shown, "payload: {" in shown, token in shown) == (True, True, False)
+    assert "the end" in fleethook("dead", "show", gone).out
+
+
 def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
     server: Server, keys: Keys, home: Path, receiver: Receiver
 ) -> None:

@@ -79,8 +79,33 @@ async def test_the_audit_is_told_and_tried_again(server: Server, keys: Keys, lin
             assert done.log[-1].output == "", "log_deliveries is off in Gobby's files: no bodies, every attempt"
             assert {one.json["event"] for one in receiver.got} == {"session_end"}
             assert receiver.got[0].json["session_id"] == "s9"
+            assert {one.sent for one in done.log} == {""}
+            assert (done.type, done.session) == ("session:end", "s9")
             receiver.fail(9)
             failing: Event = turn_end(type="session:start")
             await publish(links, keys, failing)
             (dead,) = await settled(links, keys, failing.id, "dead")
             assert dead.attempts == 4, "one, and after 1, 2 and 4 steps"
+
+
+@pytest.mark.req("G-10")
+async def test_bodies_of_both_ways_are_logged_where_gobbys_file_wants_it(
+    server: Server, keys: Keys, links: Links, tmp_path: Path
+) -> None:
+    """Redacted, and no more than a beginning of each."""
+    async with receiving() as receiver:
+        user = imported(tmp_path, receiver)
+        file = tmp_path / "config.yaml"
+        file.write_text(file.read_text().replace("    endpoints:", "    log_deliveries: true\n    endpoints:"))
+        receiver.usual = Answer(200, b'{"taken": true}')
+        async with dispatching(server.url, keys, user_file=user), carrying(server.url, keys, user_file=user):
+            token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+            event = turn_end(
+                type="session:end", source="claude", session="s9", data={"note": token, "long": "x" * 9000}
+            )
+            await publish(links, keys, event)
+            (done,) = await settled(links, keys, event.id, "delivered")
+    (only,) = done.log
+    assert only.output == '{"taken": true}'
+    assert '"session_id":"s9"' in only.sent.replace(" ", "")
+    assert (len(only.sent) <= 4096, token in only.sent) == (True, False)

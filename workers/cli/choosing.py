@@ -63,7 +63,7 @@ RATE: Final = Rate()
 
 
 def delivery_filters(function: F) -> F:
-    """`--endpoint`, `--event`, `--state`, `--status`, `--reason`, `--target`, `--since` and `--until`."""
+    """The filters of dead letters, `--state` and `--status`."""
     return _with(
         function,
         click.option(
@@ -75,7 +75,7 @@ def delivery_filters(function: F) -> F:
 
 
 def letter_filters(function: F) -> F:
-    """`--endpoint`, `--event`, `--reason`, `--target`, `--since` and `--until`."""
+    """`--endpoint`, `--event`, `--type`, `--session`, `--reason`, `--target`, `--since` and `--until`."""
     return _with(function, *_common("given up"))
 
 
@@ -88,7 +88,8 @@ def wanted(given: dict[str, Any], ids: tuple[str, ...] = ()) -> Wanted:
 
 def words(one: Wanted) -> str:
     """The filters as a person reads them; empty where there are none."""
-    named = {"endpoint": one.endpoint, "target": one.target, "event": one.event, "state": ", ".join(one.states),
+    named = {"endpoint": one.endpoint, "target": one.target, "event": one.event, "type": ", ".join(one.types),
+             "session": one.session, "state": ", ".join(one.states),
              "status": one.status, "reason": one.reason}  # fmt: skip
     return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
@@ -98,6 +99,9 @@ def _common(done: str) -> tuple[Callable[[F], F], ...]:
         click.option("--endpoint", default="", metavar="ID", help="Of this endpoint (or hook)."),
         click.option("--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."),
         click.option("--event", default="", metavar="ID", help="Of one event."),
+        click.option("--type", "types", metavar="PATTERN", multiple=True,
+                     help="Of events of this type: tool:pre_execute, tool:*."),
+        click.option("--session", default="", metavar="ID", help="Of this session, or of those that begin so."),
         click.option("--reason", default="", metavar="TEXT", help="Whose reason contains this."),
         click.option("--since", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} since then: 12h (ago), 2026-11-21."),
         click.option("--until", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} until then."),

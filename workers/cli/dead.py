@@ -11,12 +11,13 @@ import click
 from workers.cli.bulk import MANY, Sort, as_job, do_now, go_on, tell
 from workers.cli.choosing import letter_filters, wanted
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
-from workers.cli.showing import delivery_lines, plain, short, when
+from workers.cli.showing import delivery_lines, payload_lines, plain, short, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
     from workers.bulk import Kind
     from workers.deadletters import DeadLetter
+    from workers.deliveries import Delivery
     from workers.selecting import Wanted
 
 
@@ -60,16 +61,25 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None
 @pass_fleet
 def show_dead(fleet: Context, name: str) -> None:
     """Show one dead letter: why it was given up, and every attempt or the beginning of its bytes."""
+    import msgspec
+
     from bus.errors import NotFound
     from workers.deliveries import delivery
+    from workers.reading import payload
 
     found = _letters(fleet, wanted({}, (name,)))
     if not found:
         raise NotFound(f"no dead letter is called {name!r}; see `fleethook dead list`")
     (letter,) = found
     if letter.kind == "delivery":
-        one = fleet.run(lambda links: delivery(links, fleet.keys(), name))
-        fleet.data(one if fleet.json else "\n".join(delivery_lines(fleet, one, whole=True)))
+
+        async def work(links: Links) -> tuple[Delivery, dict[str, Any] | None]:
+            one = await delivery(links, fleet.keys(), name)
+            return one, await payload(links, fleet.keys(), one.event)
+
+        one, about = fleet.run(work)
+        lines = [*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, about)]
+        fleet.data({**msgspec.to_builtins(one), "payload": about} if fleet.json else "\n".join(lines))
     elif fleet.json:
         fleet.data(letter)
     else:

@@ -9,7 +9,7 @@ import click
 from workers.cli.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.choosing import delivery_filters, wanted, words
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
-from workers.cli.showing import delivery_lines, short, when
+from workers.cli.showing import delivery_lines, payload_lines, short, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -57,14 +57,24 @@ def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:  # noq
 @common_options
 @pass_fleet
 def show_delivery(fleet: Context, name: str) -> None:
-    """Show one delivery with every attempt: when, how long, status, what came back, when the next is due."""
-    from workers.deliveries import delivery
+    """Show one delivery with every attempt: when, how long, status, what came back, when the next is due.
 
-    one = fleet.run(lambda links: delivery(links, fleet.keys(), name))
+    Its payload is the event, redacted, as long as its deliveries or the event stream keep it.
+    """
+    import msgspec
+
+    from workers.deliveries import delivery
+    from workers.reading import payload
+
+    async def work(links: Links) -> tuple[Delivery, dict[str, Any] | None]:
+        one = await delivery(links, fleet.keys(), name)
+        return one, await payload(links, fleet.keys(), one.event)
+
+    one, found = fleet.run(work)
     if fleet.json:
-        fleet.data(one)
+        fleet.data({**msgspec.to_builtins(one), "payload": found})
         return
-    fleet.data("\n".join(delivery_lines(fleet, one, whole=True)))
+    fleet.data("\n".join([*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, found)]))
     if one.state == "parked":
         fleet.data(f"  waits: {fleet.run(lambda links: _why_parked(fleet, links, one))}")
 

@@ -162,6 +162,9 @@ def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Ite
     """A delivery with every attempt that is kept, and when the next one is due; `whole` with the heads of the responses."""
     state = fleet.style(one.state, COLOURS.get(one.state, "cyan"))
     yield f"{plain(one.id)}  {plain(one.kind)}  {plain(one.target)}  {state}  {plain(one.layer)}@{plain(one.version)}"
+    if one.type:
+        session = f"  session {plain(one.session)}" if one.session else ""
+        yield f"  {plain(one.type)}  {plain(one.tool)}".rstrip() + session
     if one.redrives:
         yield f"  redriven {one.redrives} times"
     for number, attempt in enumerate(one.log, max(1, one.attempts - len(one.log) + 1)):
@@ -172,6 +175,17 @@ def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Ite
         yield f"  given up: {fleet.style(plain(one.reason, _TEXT), 'red')}"
 
 
+def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator[str]:
+    """The event that a delivery carries, cut where it is long; one line where it is not kept any more."""
+    if payload is None:
+        yield "  payload: not kept any more"
+        return
+    event = {
+        name: value for name, value in payload.items() if name not in {"verdict", "entry", "at", "bytes"} and value
+    }
+    yield f"  payload: {fleet.style(plain(json.dumps(event, ensure_ascii=False, default=str), 4 * _TEXT), 'bright_black')}"
+
+
 def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool) -> Iterator[str]:
     word = fleet.style(attempt.outcome, COLOURS.get(attempt.outcome, "cyan"))
     status = f"  status {attempt.status}" if attempt.status else ""
@@ -179,6 +193,8 @@ def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool
     yield f"  attempt {number}  {clock(attempt.ms)}  {word}{status}  {attempt.took:.1f} ms{_phases(attempt)}{after}"
     if attempt.error:
         yield f"    {fleet.style(plain(attempt.error, _TEXT), 'yellow')}"
+    for line in attempt.sent.splitlines() if whole else ():
+        yield f"    > {fleet.style(plain(line), 'bright_black')}"
     for line in attempt.head.splitlines() if whole else ():
         yield f"    < {fleet.style(plain(line), 'bright_black')}"
     for line in attempt.output.splitlines()[-5:]:
