@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # redis costs 60 to 150 ms: `import bus` must stay cheap, so 
 
     from bus.wire import Wire
 
+START_HINT: Final = "; is it running? `fleethook up` starts one"
 CONNECT_SECONDS: Final = 0.25
 """Longest a hook waits for a connection (design, section 3: part of the budget)."""
 
@@ -206,4 +207,4 @@ def unreachable_text(error: BaseException) -> str:
         word in known for word in ("OOM", "MISCONF", "READONLY", "LOADING", "OutOfMemory", "ReadOnly", "BusyLoading")
     ):
         return f"redis does not take writes ({text})"
-    return f"redis cannot be reached ({text}); is it running? `fleethook up` starts one"
+    return f"redis cannot be reached ({text}){START_HINT}"

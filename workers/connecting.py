@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from bus.hookcommand import BUDGET_S, Setup, answer_events, deadline_ms
 from bus.ids import host_name
 from bus.installing import events_for, plan_install
 from bus.installing import installed as installs_of
-from bus.installs import Scope, Where
+from bus.installs import NAMES, Scope, Where
 from bus.installs import find as find_program
 from bus.keys import Keys
 from bus.manifest import Plan, apply, read, records
@@ -70,11 +71,17 @@ def answers_for(
             f"{SHIM_URL} is not set, so the agent's hook commands get redis_url with all of its rights; "
             "`fleethook acl` prints a user that may only ask"
         )
+    server = None if url else known_server(agent, settings, places)
+    if server is not None:
+        warnings.append(
+            f"{SHIM_URL} is not set, so the agent's hook commands keep the server of the last install "
+            f"({server.name or server.address}); `fleethook uninstall` first connects them to another"
+        )
     elif not url:
         credentials(places)  # an install before the first `up` makes those that `up` will use
         url = bus_url(settings, "shim", places)
     try:
-        server = server_from_url(url)
+        server = server or server_from_url(url)
     except ConfigError as error:
         raise ConfigError(error.message, file=origin, hint=error.hint) from error
     dialect = find(agent)
@@ -85,6 +92,43 @@ def answers_for(
         spool=str(places.spool(agent)), events=events,
     )  # fmt: skip
     return made, tuple(warnings)
+
+
+def known_server(agent: str, settings: Settings, places: Directories) -> Server | None:
+    """The fleet's server that hook commands here have from an earlier install: this agent's, else another's.
+
+    None where this machine has a bus: a server of its own that runs, or one that the settings name.
+    """
+    if settings.redis_url or _listens(places.socket):
+        return None
+    for name in dict.fromkeys((agent, *NAMES)):
+        with contextlib.suppress(ConfigError):  # said by whoever looks at that agent
+            server = read_answer_file(places.answer_file(name)).server
+            if (server.kind, server.address) != ("unix", str(places.socket)):
+                return server
+    return None
+
+
+def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str, str] | None = None) -> str:
+    """The server as hook commands reach it, where this machine has agents and no bus; empty elsewhere.
+
+    It holds a password. From FLEETHOOK_SHIM_URL, else from an earlier install.
+    """
+    if settings.redis_url:
+        return ""
+    url = (os.environ if environ is None else environ).get(SHIM_URL, "")
+    server = None if url else known_server(NAMES[0], settings, places)
+    return url if server is None else url_of(server)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a server listens at a unix socket; what a killed one leaves behind does not count."""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +58,7 @@ def _show(fleet: Context, check: Check) -> None:
 
 
 def _examine(fleet: Context, *, live: bool) -> list[Check]:
+    from workers.connecting import agent_only_url
     from workers.doctor import Check
     from workers.doctor.agents import agent_checks, agents_here
     from workers.doctor.machine import file_checks, package_checks
@@ -71,6 +73,12 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
     found += file_checks(settings, places, cwd)
     agents = agents_here(places, cwd)
     checked = {agent: list(agent_checks(agent, settings, places, cwd)) for agent in agents}
+
+    if url := agent_only_url(settings, places):
+        from workers.doctor.agent_only import adapted
+
+        found += _examine_agent_only(fleet, url, checked, cwd, live=live)
+        return [*map(adapted, found), *_none_found(agents)]
 
     async def work(links: Links) -> list[Check]:
         from bus.connections import Links as Opened
@@ -98,10 +106,38 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
     except Unreachable as error:  # this machine never had a server: nothing behind it can be seen
         found.append(Check(id="server", status="fail", what=str(error), fix="fleethook up"))
         found += [check for agent in agents for check in checked[agent]]
-    if not agents:
-        text = "no coding agent was found here, and none is installed"
-        found.append(Check(id="agents", status="warn", what=text, fix="fleethook install AGENT"))
-    return found
+    return [*found, *_none_found(agents)]
+
+
+def _none_found(agents: Sequence[str]) -> list[Check]:
+    from workers.doctor import Check
+
+    text = "no coding agent was found here, and none is installed"
+    return [] if agents else [Check(id="agents", status="warn", what=text, fix="fleethook install AGENT")]
+
+
+def _examine_agent_only(
+    fleet: Context, url: str, checked: Mapping[str, list[Check]], cwd: Path, *, live: bool
+) -> list[Check]:
+    """The fleet's server and the agents of a machine that has no bus, with the rights of hook commands."""
+    import asyncio
+
+    from bus.connections import Links
+    from workers.doctor.agent_only import agent_checks_there, fleet_checks
+
+    async def work() -> list[Check]:
+        links, places = Links(url, connect=1.0), fleet.directories()
+        try:
+            seen = await fleet_checks(links, fleet.keys(), places)
+        finally:
+            await links.close()
+        away = seen[0].status == "fail"
+        for agent, checks in checked.items():
+            seen += checks
+            seen += await agent_checks_there(agent, places, cwd, live=live, away=away)
+        return seen
+
+    return asyncio.run(work())
 
 
 async def _reached(fleet: Context, links: Links, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:

@@ -68,17 +68,28 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
 
 def record_host(fleet: Context) -> None:
     """Let the fleet know which hooks this host has now, and say where nobody here can answer for them."""
+    from bus.directories import config_file
     from bus.errors import FleethookError
-    from bus.hooksets.host_hooks import record_now
+    from bus.hooksets.host_hooks import HostHooks, own_hooks, record_now
     from bus.ids import host_name
 
-    host = fleet.settings().host or host_name()
+    places, host = fleet.directories(), fleet.settings().host or host_name()
     try:
-        known = fleet.run(lambda links: record_now(links, fleet.keys(), fleet.directories(), host))
-    except FleethookError as error:
-        text = f"the fleet does not know of this host's hooks yet ({error}); `fleethook worker host` here records them"
-        fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))
-        return
-    if known is not None and not known.alive:
-        text = f"{known.text}. `fleethook up` or `fleethook worker host` here runs them"
+        known = fleet.run(lambda links: record_now(links, fleet.keys(), places, host))
+        text = (
+            ""
+            if known is None or known.alive
+            else f"{known.text}. `fleethook up` or `fleethook worker host` here runs them"
+        )
+    except FleethookError:
+        try:
+            groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+        except FleethookError:  # whoever reads the file says it
+            groups = []
+        count = HostHooks(groups).count
+        text = (
+            f"the fleet does not know of the {count} blocking hooks of this host; once a `fleethook worker host` runs here, "
+            "it does"
+        ) if count else ""  # fmt: skip
+    if text:
         fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))

@@ -254,10 +254,12 @@ def _show_install(fleet: Context, report: dict[str, Any]) -> None:
 
 
 def _next_steps(fleet: Context, jobs: list[_Job]) -> None:
+    from workers.connecting import agent_only_url
     from workers.supervisor import running
 
+    settings, places = fleet.settings(), fleet.directories()
     steps = ["start a new session of the agent (one that runs has read its hooks already)"]
-    if not fleet.settings().redis_url and running(fleet.directories()) is None:
+    if not settings.redis_url and not agent_only_url(settings, places) and running(places) is None:
         steps.insert(0, "`fleethook up --detach`")
     steps.append("`fleethook doctor --live` proves that a dangerous call is denied")
     fleet.say(f"{fleet.style('Installed.', 'green', err=True)} Next: {'; '.join(steps)}.")

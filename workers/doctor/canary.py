@@ -91,8 +91,13 @@ def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
     return Answer(ran, (time.monotonic() - began) * 1000, program.understood(ran))
 
 
-def live_checks(one: Installed, places: Directories, verdict: Verdict | None, cwd: Path) -> Iterator[Check]:
-    """The proof: the canary through exactly what stands in the agent's settings."""
+def live_checks(
+    one: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
+) -> Iterator[Check]:
+    """The proof: the canary through exactly what is in the agent's settings.
+
+    `elsewhere` where the rules are the fleet's and cannot be seen from here: then a deny or an ask is the proof.
+    """
     canary = made(one.agent, cwd)
     if canary.event not in one.commands:
         text = f"{one.agent}: {canary.event} is not among the events of {one.path}"
@@ -100,7 +105,23 @@ def live_checks(one: Installed, places: Directories, verdict: Verdict | None, cw
         yield Check(id=f"{one.agent}-live", status="warn", what=text, fix=fix, agent=one.agent)
         return
     answer = send(one, canary, cwd)
-    yield judge(one, answer, verdict, fallback=_is_fallback(one, canary, answer, places))
+    fallback = _is_fallback(one, canary, answer, places)
+    if elsewhere and not fallback:
+        yield _judge_unseen(one, answer)
+    else:
+        yield judge(one, answer, verdict, fallback=fallback)
+
+
+def _judge_unseen(one: Installed, answer: Answer) -> Check:
+    """What an answer to the canary proves where the rules in force cannot be seen."""
+    name, text = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
+    came = answer.understood.decision
+    if came in {"deny", "ask"}:
+        text = f"{text}: the fleet answered {came}, {answer.ms:.0f} ms end to end"
+        return Check(id=name, status="ok", what=text, agent=one.agent)
+    text = f"{text}: exit code {answer.ran.code} and {came or 'nothing'} came back: no guard of the fleet stopped it"
+    fix = "on a machine of the fleet: `fleethook guards publish`"
+    return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)
 
 
 def judge(one: Installed, answer: Answer, verdict: Verdict | None, *, fallback: bool = False) -> Check:
