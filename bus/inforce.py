@@ -142,8 +142,7 @@ class HookSet:
             return found
         if line.unread or line.incomplete:
             return found
-        left_out = self._sieve.left_out(line, text)
-        return [hook for hook in found if hook.id not in left_out]
+        return self._sieve.keep(found, line, text)
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.

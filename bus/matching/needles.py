@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 _PARSER: Final = import_module("re._parser")
 """Python's own parser of expressions: there is no public one."""
-_ONLY_RE2: Final = ("[:", "\\Q", "\\p", "\\P", "\\C")
+_ONLY_RE2: Final = re.compile(r"\[:\^?\w+:\]|\\[QpPC]")
 """What RE2 reads in another way than Python."""
 _SHORTEST: Final = 2
 _MOST: Final = 96
@@ -31,7 +31,7 @@ def needles_of(patterns: Iterable[str]) -> Needles:
 
 @lru_cache(maxsize=4096)
 def _needles(pattern: str) -> Needles:
-    if any(sign in pattern for sign in _ONLY_RE2):
+    if _ONLY_RE2.search(pattern):
         return NOTHING
     try:
         with warnings.catch_warnings():

@@ -60,8 +60,10 @@ def _read(text: str, limits: Limits) -> Commands:
     if len(text) > limits.length:
         budget.stop(f"it is longer than {limits.length} characters")
     seen = marks(found.items)
-    if any(changed(one) for one in found.items):
-        seen |= {CHANGES}
+    for one in found.items:
+        if changed(one):
+            seen |= {CHANGES}
+            break
     names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
     return Commands(
         items=tuple(found.items),

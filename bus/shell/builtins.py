@@ -35,6 +35,12 @@ def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str
         scope.variables[args[1].text] = (printed if printed is not None else UNKNOWN,)
 
 
+def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The variables of a script or function that was called with these words, its own name first; none without words."""
+    rest = words[1:] or ("",)
+    return {str(place): (text,) for place, text in enumerate(words)} | ({"@": rest, "*": rest} if words else {})
+
+
 def set_parameters(scope: Scope, words: Sequence[str]) -> None:
     """Make `words` what `$1`, `$2` … and `$@` are."""
     for name in [name for name in scope.variables if name.isdigit() and name != "0"]:

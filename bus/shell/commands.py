@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bus.shell.batches import find_roots, found_below
@@ -12,6 +12,7 @@ from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, Output, is_hidden, sho
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _CONVERSION: Final = re.compile(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
+_NO_BACKGROUND: Final = re.compile(rb"&&|[<>]&|&>")
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -91,6 +92,13 @@ def is_family(pattern: str) -> bool:
     """Whether a program's pattern is the mark of a family such as `mkfs.*`, which `mkfs.ext4` has as well as its own."""
     stem = pattern.removesuffix(".*")
     return stem != pattern and stem.replace("-", "").replace("_", "").isalnum()
+
+
+def calls_itself(name: str, items: Sequence[Command], body: bytes) -> bool:
+    """Whether a function of this name whose body runs `items` calls itself in a pipe, or more than once in the background."""
+    calls = [one for one in items if one.program == name]
+    piped = any(name in one.piped_from for one in calls)
+    return piped or (len(calls) > 1 and b"&" in _NO_BACKGROUND.sub(b"", body))
 
 
 def code_mark(program: str) -> str:

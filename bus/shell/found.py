@@ -21,6 +21,10 @@ NOTHING: Final = Output()
 class Found:
     """What one line shares over all its scripts: the commands so far, the functions, and how deep the reader is."""
 
+    __slots__ = (
+        "aliases", "budget", "depth", "files", "functions", "incomplete", "items", "redirected", "too_deep", "unread",
+    )  # fmt: skip
+
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.items: list[Command] = []
@@ -39,7 +43,8 @@ class Found:
     @property
     def reads_files(self) -> bool:
         """Whether a command of the line may read what an earlier one, or the network, has put into a file."""
-        return self.redirected or bool(self.files)
+        files = self.files
+        return bool(self.redirected or files.sources or files.texts or files.socket)
 
     def may_go_on(self) -> bool:
         """Whether the budget and Python's stack allow to read a further part."""

@@ -33,6 +33,8 @@ _CHANGE_ALL: Final = frozenset(
     ]
 )  # fmt: skip
 _CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
+_CHANGING: Final = _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget"}
+"""The programs of which it is known what they change."""
 UNLINKING: Final = frozenset(["rm", "rmdir", "unlink", "mv", "srm", "trash", "ln"])
 """Programs that act on a symbolic link itself, not on what it points to."""
 
@@ -62,7 +64,9 @@ def operands(command: Command) -> tuple[str, ...]:
 
 def changed(command: Command) -> tuple[str, ...]:
     """The paths that a command writes, replaces or removes, as far as its program is known; redirections included."""
-    program, own = command.program, command.writes
+    program, own = command.program, command.writes if command.redirects else ()
+    if program not in _CHANGING:
+        return own
     if program in _CHANGE_LAST or program == "mv":
         given = operands(command)
         into = _option(command.words, "-t", "--target-directory")

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from bus.shell.assignments import assign
-from bus.shell.builtins import Directories, apply_builtin, enter
-from bus.shell.commands import Command, printed, program_name
+from bus.shell.builtins import Directories, apply_builtin, enter, parameters
+from bus.shell.commands import Command, calls_itself, printed, program_name
 from bus.shell.editors import VARIABLES, side_script
 from bus.shell.found import NOTHING, Call, Found, together
 from bus.shell.inner import Arg, Inner
@@ -15,7 +15,7 @@ from bus.shell.own_scripts import scripts_made
 from bus.shell.parsing import syntax_tree
 from bus.shell.prompts import opens_prompt
 from bus.shell.raw import unread_names
-from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word
+from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word, unescaped
 from bus.shell.wrappers import inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -51,10 +51,12 @@ class Reader:
             self._rough(clean(text))
             self.found.budget.stop("it takes too long to be parsed")
             return None
-        if tree.root_node.has_error:
+        root = tree.root_node
+        if root.has_error:
             self.found.incomplete = True
-            self.found.unread |= unread_names(tree.root_node, self.scope.source)
-        return self._visit(tree.root_node, stdin).text
+            self.found.unread |= unread_names(root, self.scope.source)
+        texts = [self._visit(one, stdin).text for one in (root.named_children if root.type == "program" else (root,))]
+        return texts[0] if len(texts) == 1 else None
 
     def _visit(self, node: Node, stdin: Output) -> Output:
         """Read a statement; what it prints, where that can be told, and what it runs."""
@@ -68,7 +70,7 @@ class Reader:
             self.found.depth -= 1
         made = self.found.items[first:]
         programs = tuple([one.program for one in made])
-        if made and self.found.reads_files:
+        if self.found.reads_files:
             programs += tuple(name for one in made for name in self.found.files.read_by(one))
         return Output(text, programs)
 
@@ -211,11 +213,7 @@ class Reader:
         variables, directory = dict(self.scope.variables), self.directory
         self._visit(body, NOTHING)
         self.scope.variables, self.directory, self.inside = variables, directory, before
-        calls = [one for one in self.found.items[first:] if one.program == key.lower()]
-        piped = any(key.lower() in one.piped_from for one in calls)
-        if piped or (
-            len(calls) > 1 and b"&" in re.sub(rb"&&|[<>]&|&>", b"", self.scope.source[body.start_byte : body.end_byte])
-        ):
+        if calls_itself(key.lower(), self.found.items[first:], self.scope.source[body.start_byte : body.end_byte]):
             self.found.items.append(Command(key.lower(), depth=self.scripts, fork_bomb=True))
 
     def _rough(self, text: str) -> None:
@@ -235,6 +233,9 @@ class Reader:
         own: list[Node] = []
         for child in node.children:
             kind = child.type
+            if kind == "word":
+                argv.append(Arg(unescaped(self.scope.text(child))))
+                continue
             if kind == "variable_assignment":
                 before = dict(self.scope.variables)
                 assignments.extend(self._assign(child))
@@ -251,11 +252,13 @@ class Reader:
             argv += [Arg(text, word.sources) for text in word.texts]
         if redirects and self.scope.source[node.end_byte : redirects[0].start_byte].strip() == b"-":
             argv.append(Arg("-"))  # `python3 - <<EOF`: in no node of the tree
-        call, more = self._redirections([*own, *redirects], stdin)
-        argv += more
+        call = Call(stdin)
+        if own or redirects:
+            call, more = self._redirections([*own, *redirects], stdin)
+            argv += more
         if argv and argv[0].text == "[":
             argv = []  # it only tests, as `[[` does
-        return self._run(argv, call._replace(assignments=tuple(assignments), piped_from=stdin.programs))
+        return self._run(argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs))
 
     def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[Call, list[Arg]]:
         """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
@@ -312,7 +315,7 @@ class Reader:
             return None
         program = program_name(argv[0].text)
         args = argv[1:]
-        words = tuple(arg.text for arg in args)
+        words = tuple([arg.text for arg in args])
         inner = list(inner_calls(program, args, call.stdin))
         place = len(self.found.items)
         about = Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
@@ -369,9 +372,7 @@ class Reader:
         if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
             return None
         variables = dict(self.scope.variables) | {name: (value,) for name, value in call.assignments}
-        if inner.parameters:
-            variables |= {str(place): (text,) for place, text in enumerate(inner.parameters)}
-            variables |= {"@": inner.parameters[1:] or ("",), "*": inner.parameters[1:] or ("",)}
+        variables |= parameters(inner.parameters)
         directory = enter(self.directory, inner.directory) if inner.directory else self.directory
         reader = Reader(self.found, variables, "~" if inner.remote else directory)
         reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
@@ -384,8 +385,7 @@ class Reader:
         source, body = self.found.functions[name]
         own = Reader(self.found, dict(self.scope.variables), self.directory, self.scripts)
         own.scope.source, own.inside = source, (*self.inside, name)
-        own.scope.variables |= {str(place): (text,) for place, text in enumerate((name, *words))}
-        own.scope.variables |= {"@": words or ("",), "*": words or ("",)}
+        own.scope.variables |= parameters((name, *words))
         text = own._visit(body, stdin).text
         self.directory = own.directory
         self.scope.variables |= {key: own.scope.variables[key] for key in own.made if key in own.scope.variables}

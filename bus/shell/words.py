@@ -124,7 +124,7 @@ def read_word(node: Node, scope: Scope) -> Word:
     kind = node.type
     if kind in ("word", "number"):
         text = scope.text(node)
-        return Word((_unescaped(text),))
+        return Word((unescaped(text),))
     if kind in ("simple_expansion", "expansion"):
         values, sources = _expansion(node, scope)
         return Word(tuple(scope.budget.cut([field for value in values for field in _fields(value, scope)])), sources)
@@ -255,7 +255,7 @@ def _expanded(sequence: _Sequence) -> list[str]:
     return [word + last for word in words]
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     """An unquoted word; a `~` that was escaped becomes `./~`, so that a leading `~` always means a home directory."""
     if "\\" not in text:
         return text
@@ -268,7 +268,7 @@ def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]
     kind = node.type
     if kind in ("word", "number", "string_content", "variable_name", "extglob_pattern", "regex"):
         text = scope.text(node)
-        return ((_unescaped(text).translate(_TO_BRACES) if kind == "word" else text),), ()
+        return ((unescaped(text).translate(_TO_BRACES) if kind == "word" else text),), ()
     if kind == "raw_string":
         return (scope.text(node)[1:-1],), ()
     if kind == "ansi_c_string":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bus.shell.batches import BATCHES
@@ -193,17 +193,19 @@ def runs_code(program: str) -> bool:
     return program in SHELLS or program in _RUN_CODE or find_interpreter(program) is not None
 
 
-def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[Inner]:
     """The commands and scripts that `program` with `args` runs, reading `stdin`; nothing for an ordinary program."""
     if special := _SPECIAL.get(program):
-        yield from special(args, stdin)
-    elif wrapper := _WRAPPERS.get(program):
-        yield from _wrapped(program, wrapper, args, stdin)
-    elif interpreter := find_interpreter(program):
-        yield from interpreter(args, stdin)
+        return special(args, stdin)
+    if wrapper := _WRAPPERS.get(program):
+        return _wrapped(program, wrapper, args, stdin)
+    interpreter = find_interpreter(program)
+    return () if interpreter is None else interpreter(args, stdin)
 
 
 def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    if wrapper.verbs and args and args[0].text[:1] != "-" and args[0].text not in wrapper.verbs:
+        return  # `npm test`, `poetry install`
     options = read_options(args, wrapper.values)
     start = options.end
     items = options.items
