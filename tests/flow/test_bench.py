@@ -38,7 +38,11 @@ COMPARED = {
 """What has a bar, and on which side of it the figure has to lie."""
 
 
-TOGETHER = (("deliveries", "publish"), ("isolation", "shim", "command", "heavy"), ("request", "dialects", "start"))
+TOGETHER = (
+    ("deliveries", "publish"),
+    ("isolation", "shim", "command", "heavy"),
+    ("request", "dialects", "guards", "start"),
+)
 """Parts that one program runs: mostly they wait for processes to start, so three programs at once take half the time."""
 
 
@@ -67,6 +71,7 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     assert {one["name"] for one in figures if not one["bar"]} == {
         "the same through redis-py", "fleethook --help", "up, from start to ready", "publish to receiver, p50",
         "publish to receiver, p95", "publish to receiver, p99",
+        "guards, a harmless line at the median", "guards, the same line: reading alone",
         *(f"request p50, {way}" for way in Places(os.getpid(), ()).ways),
     }  # fmt: skip
     idle = by_name["up, idle: CPU of all processes"]

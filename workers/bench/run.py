@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from workers.bench.dialects import dialect_figures
+from workers.bench.guarding import guard_figures
 from workers.bench.heavy import heavy_figures
 from workers.bench.isolation import isolation_figures
 from workers.bench.pacing import latency_figures
@@ -34,6 +35,7 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
     "publish": publish_figures,
     "deliveries": _deliveries,
     "isolation": isolation_figures,
+    "guards": guard_figures,
     "heavy": heavy_figures,
     "start": lambda _url, rounds, sizes: start_figures(rounds, sizes),
 }

@@ -6,7 +6,7 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 
-PARTS = ("request", "command", "dialects", "shim", "publish", "deliveries", "isolation", "heavy", "start")
+PARTS = ("request", "command", "dialects", "shim", "publish", "deliveries", "isolation", "guards", "heavy", "start")
 
 
 @click.command()
