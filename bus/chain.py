@@ -297,6 +297,7 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
     left = deadline - start
     if left <= 0:
         outcome = Outcome(failure=f"hook {hook.id!r} was not started: the budget is used up")
+        log.warning("%s at event %s", outcome.failure, event.id or event.type)
     else:
         try:
             outcome = await run(hook, event, min(_most(hook, event), left))

@@ -26,7 +26,7 @@ from bus.requests import read_event, read_request
 from bus.runners.background import later_text, wakes
 from bus.runners.calls import calls
 from bus.runners.command import run_command
-from bus.runners.results import SHOWN, failure, hook_name, output
+from bus.runners.results import SHOWN, failure, hook_name, log_failure, output
 from bus.streams import Entry
 from bus.verdicts import Verdict
 from workers.afterwords import Afterwords
@@ -210,9 +210,9 @@ async def run_hook(hook: Hook, event: Event) -> Result:
     for call in calls(hook, event):
         left = end - time.monotonic()
         if left <= 0:
-            return Result(
-                AttemptFailed(f"{hook_name(hook)}: its time was used up after {len(results)} files"), hook.retry
-            )
+            why = f"{hook_name(hook)}: its time was used up after {len(results)} files"
+            log_failure(event, why)
+            return Result(AttemptFailed(why), hook.retry)
         try:
             results.append(_ran(hook, await run_command(hook, call, left)))
         except ScriptChanged as error:

@@ -17,7 +17,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import DONE_MS, KEPT_MS, Keys
-from bus.redaction import redact_text
+from bus.redaction import redact_text, redact_url
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
 from workers.afterwords import Afterwords
 from workers.attempts import Attempts, Result, Taken, members
@@ -230,6 +230,9 @@ class Carrier:
             reason = redact_text(result.error.reason)
             delay = next_delay(result.schedule, taken.tries + 1, result.error)
             outcome, wait = ("dead", 0) if delay is None else ("retry", int(delay * 1000))
+            if taken.kind != "command" or isinstance(result.error, GivenUp):  # a command's run has logged its ending
+                then = "given up" if delay is None else f"tried again in {delay:g} s"
+                log.warning("delivery %s to %s failed: %s; %s", taken.id, redact_url(taken.target), reason, then)
         now = now_ms()
         record = attempt_record(
             Attempt(ms=now, took=round(took, 3), outcome=outcome, status=result.status, error=reason,

@@ -15,7 +15,7 @@ from bus.dialects.hooking import find_hooks
 from bus.events import Event
 from bus.hooks import NATIVE, Hook
 from bus.runners import Outcome
-from bus.runners.results import SHOWN, hook_name
+from bus.runners.results import SHOWN, hook_name, log_failure
 from bus.tools import single_files
 from bus.verdicts import fallback_decision, strictest
 
@@ -42,6 +42,7 @@ async def one_by_one(
         left = end - time.monotonic()
         if left <= 0:
             late = f"{hook_name(hook)} saw {number} of {len(found)} files: the time was used up"
+            log_failure(event, late)
             outcomes.append(Outcome(failure=late))
             break
         outcomes.append(_about(hook, call, await run(call, min(hook.timeout, left))))

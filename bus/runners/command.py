@@ -20,7 +20,7 @@ from bus.processes import Detach, Finished, run_process
 from bus.runners import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
 from bus.runners.calls import one_by_one
-from bus.runners.results import hook_name, log_ending
+from bus.runners.results import failure, hook_name, log_ending, log_failure
 
 GRACE: Final = 0.25
 """Seconds from SIGTERM to SIGKILL where somebody waits for the verdict; in the background it is `run_process`'s own."""
@@ -51,10 +51,15 @@ class CommandRunner:
                     return Outcome(note=f"{hook_name(hook)} went on in the background (async)")
             except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
                 why = f"{hook_name(hook)} was not started: the event cannot be written as JSON ({error})"
+                log_failure(call, why)
                 return Outcome(failure=why)
             except ScriptChanged as error:
+                log_failure(call, str(error))
                 return Outcome(failure=str(error))
-            return dialect.outcome(hook, call, done, seconds)
+            outcome = dialect.outcome(hook, call, done, seconds)
+            if outcome.failure and not failure(hook, done, seconds):  # it ended well, and said what cannot be used
+                log_failure(call, outcome.failure)
+            return outcome
 
         return await one_by_one(hook, event, seconds, one)
 

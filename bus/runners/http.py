@@ -22,6 +22,7 @@ from bus.redaction import redact_event, redact_text
 from bus.runners import Outcome
 from bus.runners.calls import one_by_one
 from bus.runners.replies import read_reply
+from bus.runners.results import log_failure
 from bus.secrets import fill, resolve_secret
 
 SHOWN: Final = 4096
@@ -39,7 +40,14 @@ class HttpRunner:
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """What the receiver says; of a call about several files, file by file where the hook is another system's."""
-        return await one_by_one(hook, event, seconds, lambda call, left: self._ask(hook, call, left))
+
+        async def one(call: Event, left: float) -> Outcome:
+            outcome = await self._ask(hook, call, left)
+            if outcome.failure:
+                log_failure(call, outcome.failure)
+            return outcome
+
+        return await one_by_one(hook, event, seconds, one)
 
     async def _ask(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """2xx with JSON is the answer, 2xx with nothing is abstain; whatever else comes, or does not, is a failure."""

@@ -54,6 +54,11 @@ def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None
     log.warning("%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
 
 
+def log_failure(event: Event, why: str) -> None:
+    """Put a failure of a hook into the log that no run of a command has put there."""
+    log.warning("%s at event %s", redact_text(why).translate(_UNPRINTABLE)[:LOGGED], event.id or event.type)
+
+
 def output(done: Finished) -> str:
     """The end of what a command printed, stdout before stderr, redacted."""
     tails = (plain(stream[-2 * SHOWN :]).strip() for stream in (done.stdout, done.stderr) if stream)

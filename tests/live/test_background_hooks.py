@@ -13,7 +13,8 @@ from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.keys import Keys
-from tests.support.delivering import carrying, dispatching, publish, settled
+from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
+from tests.support.receivers import Answer, receiving
 from tests.support.running import ask, evaluating, lines, until_true
 from tests.support.servers import Server
 
@@ -89,3 +90,31 @@ async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
             door.write("go\n")
         await until_true(lambda: len(lines(ran)) == 4, "all have run")
     assert lines(ran) == ["1", "2", "3", "4"], "a failure lets the next one go on"
+
+
+@pytest.mark.req("F-06", "F-11", "I-03")
+async def test_a_failure_for_which_nobody_waits_is_in_the_carriers_log_once(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    retry: dict[str, Any] = {"on": "turn:end", "blocking": False, "retry": [0]}
+    async with receiving() as receiver:
+        receiver.usual = Answer(503, b"busy")
+        there = f"127.0.0.1:{receiver.port}"
+        hooks = [
+            {"id": "noisy", **retry, "command": "echo careful >&2; exit 7"},
+            {"id": "remote", **retry, "http": {"url": f"http://{there}/?token=hunter2-secret"}},
+        ]
+        user_file = tmp_path / "fleethook.yaml"
+        user_file.write_text(json.dumps({"hooks": hooks, "network": {"allow": [there]}}))
+        async with dispatching(server.url, keys, user_file=user_file), carrying(server.url, keys, user_file=user_file):
+            event = turn_end()
+            await publish(links, keys, event)
+            await settled(links, keys, event.id, "dead", "dead")
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    noisy = [text for text in said if "noisy" in text]
+    assert len(noisy) == 2, "once an attempt"
+    assert noisy[0].endswith(f"failed: exit 7 (careful) at event {event.id}; stderr: careful")
+    remote = [text for text in said if f"{event.id}.remote" in text]
+    assert len(remote) == 2
+    assert ("tried again" in remote[0], "given up" in remote[1]) == (True, True)
+    assert "hunter2" not in caplog.text

@@ -35,6 +35,23 @@ async def ask(
         return await HttpRunner(poster).run(hook, EVENT, seconds)
 
 
+@pytest.mark.req("F-06", "F-11", "G-08")
+async def test_a_failure_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    for serve, why in (
+        (answer(status="500 Broken", body=b"broken"), "was answered 500"),
+        (answer(body=b'{"decision": 7}'), "got an answer that cannot be used"),
+    ):
+        caplog.clear()
+        assert why in (await ask(serve)).failure
+        (record,) = [one for one in caplog.records if one.name == "fleethook.hooks"]
+        assert (record.levelname, why in record.getMessage()) == ("WARNING", True)
+        assert record.getMessage().startswith("hook 'remote' (fleethook.yaml:7) ")
+        assert record.getMessage().endswith(" at event e0123")
+    caplog.clear()
+    await ask(answer(body=b"{}"))
+    assert caplog.messages == []
+
+
 @pytest.mark.req("G-08")
 async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = signing.generate_secret()
