@@ -19,15 +19,19 @@ _PATHS: Final = (
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 
 
-_POWERSHELLS: Final = frozenset({"powershell", "pwsh"})
-"""Tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows."""
+_POWERSHELLS: Final = re.compile(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
+"""In the names of tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows, MCP servers' tools."""
 
 
 def command_of(event: Event) -> str | None:
     """The command line of a tool call; of an MCP tool also by what such arguments are usually called."""
     text = event.input.get("command")
-    if isinstance(text, str) and event.native_tool.lower() in _POWERSHELLS:
-        return shlex.join(("powershell", "-Command", text))  # a language of its own, which is not read as a shell's
+    if _POWERSHELLS.search((event.native_tool or event.tool).rpartition("__")[2]):
+        code = next(
+            (one for name in ("command", *_COMMANDS, "code") if isinstance(one := event.input.get(name), str)), ""
+        )
+        if code and not _POWERSHELLS.match(code):
+            return shlex.join(("powershell", "-Command", code))  # a language of its own, which is not read as a shell's
     if isinstance(text, str) and not event.tool.startswith("mcp__"):
         return text
     if not event.tool.startswith("mcp__"):

@@ -6,15 +6,13 @@ A cmdlet that has no such form keeps its own name, for rules about it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from bus.shell.inner import Arg, Inner, Unwrap
-from bus.shell.words import UNKNOWN, UNSET, Output
+from bus.shell.inner import Arg, Inner
+from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 256
 _REDIRECT: Final = "\ue002"
@@ -55,15 +53,44 @@ _SWITCHES: Final = (
     "append",
     "noclobber",
     "wait",
+    "directory",
+    "file",
+    "hidden",
 )
 _PROVIDER: Final = re.compile(r"\w{2,}:")
 """Of a path that is no file: `HKLM:\\Software`."""
+_CONTROLS: Final = frozenset({"stop", "delete", "config", "create", "failure", "start", "query", "sdset", "pause"})
+"""What `sc` of Windows does to services; PowerShell's own `sc` writes a file."""
 _DELETES: Final = frozenset({"remove-item"})
 _WRITES: Final = frozenset({"set-content", "add-content", "out-file", "clear-content", "tee-object"})
 _FETCHES: Final = re.compile(
     r"\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|download(?:string|data|file)|net\.webclient|start-bitstransfer",
     re.IGNORECASE,
 )
+_JOINED: Final = re.compile(
+    r"""\(?\bJoin-Path\s+(?:-Path\s+)?['"]?([^\s'"()]+)['"]?\s+(?:-ChildPath\s+)?['"]?([^\s'"()]+)['"]?\)?""",
+    re.IGNORECASE,
+)
+_EACH: Final = re.compile(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
+_TABLE: Final = re.compile(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
+_ENTRY: Final = re.compile(r"""(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;}]+))""")
+_OBJECT: Final = re.compile(
+    r"""(?:\bGet-Item|\bgi|\bGet-ChildItem|DirectoryInfo\]?(?:::new)?|FileInfo\]?(?:::new)?)[\s(]+(?:-\w+\s+)?['"]?([^'")\n]+?)['"]?\s*\)+\.Delete\(""",
+    re.IGNORECASE,
+)
+_DOWNLOAD: Final = re.compile(r"""\.DownloadFile\(\s*[^,]+,\s*['"]?([^'")\s]+)""", re.IGNORECASE)
+_SHUTDOWN: Final = re.compile(r"\bWin32Shutdown\(|\bExitWindowsEx\b", re.IGNORECASE)
+_MACHINE: Final = re.compile(r"""SetEnvironmentVariable\([^)]*['"]Machine['"]""", re.IGNORECASE)
+_SHADOWS: Final = re.compile(
+    r"Win32_ShadowCopy.*(?:\.Delete\(|Remove-(?:CimInstance|WmiObject))", re.IGNORECASE | re.DOTALL
+)
+_TAKES: Final = re.compile(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
+_OWN_NOUNS: Final = frozenset(
+    ["item", "itemproperty", "content", "variable", "module", "job", "pssession", "typedata", "event", "alias", "member",
+     "psbreakpoint", "pssnapin", "host", "history", "script", "process", "transcript", "computer", "progress", "psdebug",
+     "poshgitprompt", "mockverifiable", "pscustomobject"]
+)  # fmt: skip
+"""What a session or a project has of its own, and what has rules of its own."""
 _RUNS: Final = re.compile(r"\b(?:iex|invoke-expression)\b|scriptblock\]::create|\.invoke\(", re.IGNORECASE)
 _NET: Final = re.compile(
     r"\[(?:System\.)?IO\.(Directory|File)\]::(Delete|WriteAllText|WriteAllBytes|WriteAllLines|Move)\(\s*(['\"])(.*?)\3",
@@ -78,8 +105,22 @@ def powershell_calls(text: str) -> Iterator[Inner]:
 
 def _calls(text: str) -> Iterator[Inner]:
     variables: dict[str, str] = {}
+    text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', text)
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
+    for match in islice(_EACH.finditer(text), _MOST):
+        variables[match[1].lower()] = re.sub(r"['\"\s]|@\(", "", match[2])
+    tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
+    for match in islice(_OBJECT.finditer(text), _MOST):
+        yield _argv(["rm", "-r", to_posix(_filled(match[1], variables))])
+    if _SHUTDOWN.search(text):
+        yield _argv(["stop-computer"])
+    if _MACHINE.search(text):
+        yield _argv(["setx", "/M"])
+    if _SHADOWS.search(text):
+        yield _argv(["vssadmin", "delete", "shadows"])
+    for match in islice(_DOWNLOAD.finditer(text), _MOST):
+        yield _argv(["curl", "-o", to_posix(match[1])])
     if _RUNS.search(text):
         yield Inner(
             sources=("curl",) if _FETCHES.search(text) else ("base64",) if "frombase64string" in text.lower() else ()
@@ -87,20 +128,67 @@ def _calls(text: str) -> Iterator[Inner]:
     for kind, method, _, path in _NET.findall(text):
         form = {"delete": ("rm", "-r") if kind.lower() == "directory" else ("rm",)}.get(method.lower(), ("tee",))
         yield _argv([*form, to_posix(_filled(path, variables))])
-    pipeline: list[str] = []
+    pipe, braces, opened = _Pipe(), 0, 0
     directory = ""
     for words, ends in _statements(text, variables):
         called = words[1:] if words[:1] and words[0] in ("&", ".", "call", "@call") else words
+        called = (
+            [one for word in called for one in tables.get(word[1:].lower(), [word] if word else [""])]
+            if any(word[:1] == "@" for word in called)
+            else called
+        )
         if called:
-            program = _program(called[0])
-            for call in _translated(program, called[1:], pipeline):
+            program = _program(called[0], called[1:2])
+            for call in _translated(program, called, pipe):
                 yield call._replace(directory=directory)
             if program in ("set-location", "cd", "pushd", "push-location") and len(called) > 1:
                 directory = to_posix(called[-1])
-            if program == "get-childitem":
-                pipeline = [to_posix(word) for word in _operands(called[1:])] or ["."]
-        if ends not in ("|", "{"):
-            pipeline = []
+        if ends == "|" and (called or not words):
+            pipe, opened = _fed(pipe, called), braces
+        elif ends in (";", "\n", "\r\n", "&&", "||") and braces <= opened:
+            pipe = _Pipe()
+        braces += (ends == "{") - (ends == "}")
+
+
+class _Pipe(NamedTuple):
+    """What comes through a pipeline: files, what is below directories, or other objects of a cmdlet."""
+
+    paths: tuple[str, ...] = ()
+    program: str = ""
+    named: tuple[str, ...] = ()
+    """What the first cmdlet was asked for: `Get-Process node`."""
+    empty: bool = False
+    """It is `$null` or an empty text."""
+
+
+def _fed(pipe: _Pipe, called: Sequence[str]) -> _Pipe:
+    """What goes on from a stage of a pipeline."""
+    if not called:
+        return pipe
+    program = _program(called[0])
+    if program == "get-childitem":
+        chosen = any(re.match(r"-(inc|fil(?!e$)|exc)", word.lower()) for word in called)
+        roots = [to_posix(word) for word in _operands(called[1:])] or ["."]
+        return _Pipe(tuple(root if "*" in root else f"{root}/{UNKNOWN if chosen else '*'}" for root in roots), program)
+    if program in ("get-item", "resolve-path"):
+        return _Pipe(tuple(to_posix(word) for word in _operands(called[1:])), program)
+    if program in ("where-object", "where", "?"):
+        return pipe._replace(paths=tuple(path.replace("*", UNKNOWN) for path in pipe.paths), named=(UNKNOWN,))
+    if called == [""]:
+        return _Pipe(empty=True)
+    if re.search(r"[\\/:]", called[0]) and "-" not in called[0]:
+        return _Pipe(tuple(to_posix(one) for word in called for one in word.split(",") if one))
+    return pipe if pipe.program else _Pipe(program=program, named=tuple(_operands(called[1:])))
+
+
+def _given(table: str) -> list[str]:
+    """The arguments that `@{ Path = 'x'; Recurse = $true }` gives a cmdlet."""
+    found: list[str] = []
+    for match in islice(_ENTRY.finditer(table), _MOST):
+        value = match[2] or match[3] or match[4] or ""
+        if value.lower() != "$false":
+            found += [f"-{match[1]}"] if value.lower() == "$true" else [f"-{match[1]}", value]
+    return found
 
 
 def _statements(text: str, variables: dict[str, str]) -> Iterator[tuple[list[str], str]]:
@@ -136,7 +224,8 @@ def _ended(words: list[str], sign: str) -> Iterator[tuple[list[str], str]]:
     while _REDIRECT in words:  # `> file`
         place = words.index(_REDIRECT)
         if words[place + 1 : place + 2]:
-            yield ["out-file", words[place + 1]], ";"
+            empty = words[:place] in ([], [""])
+            yield ["out-file", words[place + 1], *([""] if empty else [])], ";"
         words = words[:place] + words[place + 2 :]
     if len(words) > 1 and words[1] == "=":  # `$x = Get-ChildItem …`
         words = words[2:]
@@ -149,8 +238,8 @@ _ASSIGNED: Final = re.compile(r"""\$(?:env:)?(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]
 def _filled(text: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = (match[2] or match[3]).lower().removeprefix("env:")
-        if name == "_":
-            return UNKNOWN
+        if name in ("_", "null"):
+            return UNKNOWN if name == "_" else ""
         return variables.get(name) or _KNOWN.get(name) or (UNKNOWN if name in ("args", "_", "psitem") else UNSET)
 
     return _VARIABLE.sub(value, text) if "$" in text or "%" in text else text
@@ -165,7 +254,9 @@ def to_posix(word: str) -> str:
     return "/c" if path == "/" and word == "\\" else path
 
 
-def _program(word: str) -> str:
+def _program(word: str, after: Sequence[str] = ()) -> str:
+    if word.lower() in ("sc", "sc.exe") and after and after[0].lower() in _CONTROLS:
+        return "sc"
     name = word.replace("\\", "/").rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
     return _ALIASES.get(name, name)
 
@@ -188,91 +279,72 @@ def _operands(words: Sequence[str]) -> list[str]:
     return found
 
 
-def _translated(program: str, words: Sequence[str], pipeline: Sequence[str]) -> Iterator[Inner]:
+def _translated(program: str, called: Sequence[str], pipe: _Pipe) -> Iterator[Inner]:
+    words = called[1:]
     flags = [word.lower().partition(":")[0] for word in words if word.startswith("-") and len(word) > 1]
     if any(flag in ("-whatif", "-wi") for flag in flags):
         return  # it only says what it would do
-    if program not in _DELETES or any(_PROVIDER.match(word) for word in words):
-        yield _argv([program, *(to_posix(word) for word in words)])
+    provided = any(_PROVIDER.match(word) for word in words)
+    named = () if _operands(words) or not pipe.program else pipe.named or ("*",)
+    if program not in _DELETES or provided:
+        first = to_posix(called[0]) if re.search(r"[\\/]", called[0]) else program
+        yield _argv([first, *(to_posix(word) for word in words), *(named if program.startswith("stop-") else ())])
+    taken = _TAKES.match(program)
+    if taken and taken[2] not in _OWN_NOUNS:
+        yield _argv(["remove-resource", program, *words])
+    if called[0].lower() == f"{UNKNOWN}.delete" and pipe.paths:
+        yield _argv(["rm", "-r", *pipe.paths])
     if program in _DELETES:
-        recursive = any("-recurse".startswith(flag) for flag in flags) or any(word.lower() == "/s" for word in words)
-        paths = [to_posix(word) for word in _operands(words)]
-        if (not paths or all(path.startswith(UNKNOWN) for path in paths)) and pipeline:
-            paths = [path if "*" in path else f"{path}/*" for path in pipeline]
-            recursive = True
-        if paths:
-            yield _argv(["rm", *(["-r"] if recursive else []), "-f", *paths])
-    elif program in _WRITES:
-        yield _argv(["tee", *(to_posix(word) for word in _operands(words)[:1])])
+        yield from _deleted(words, flags, pipe)
+    elif program in _WRITES or (program == "new-item" and any(flag in ("-force", "-f", "-fo") for flag in flags)):
+        paths = [to_posix(word) for word in _operands(words)[:1]]
+        if program == "new-item":
+            if "directory" not in [word.lower() for word in words]:
+                yield _argv(["truncate", "-s", "0", *paths])
+            return
+        emptied = pipe.empty or program == "clear-content" or any(word == "" for word in words[1:])
+        yield _argv(["tee", *paths])
+        if emptied and paths:
+            yield _argv(["truncate", "-s", "0", *paths])
     elif program in ("move-item", "rename-item"):
         yield _argv(["mv", *map(to_posix, _operands(words)[:2])])
     elif program == "copy-item":
         yield _argv(["cp", *map(to_posix, _operands(words)[:2])])
+    elif program in ("invoke-webrequest", "invoke-restmethod", "start-bitstransfer"):
+        for place, word in enumerate(words[:-1]):
+            if word.lower() in ("-outfile", "-o", "-destination"):
+                yield _argv(["curl", "-o", to_posix(words[place + 1])])
+    elif program == "invoke-expression":
+        yield from _calls(" ".join(words))
     elif program == "start-process":
-        yield _argv(
-            [word for word in words if word.lower() not in ("-verb", "runas", "-argumentlist", "-wait", "-filepath")]
+        named_options = (
+            "-verb",
+            "runas",
+            "-argumentlist",
+            "-args",
+            "-wait",
+            "-filepath",
+            "-nonewwindow",
+            "-passthru",
+            ",",
         )
+        rest = [one for word in words if word.lower() not in named_options for one in word.split()]
+        if rest:
+            runs = rest[0].lower().endswith((".exe", ".msi", ".ps1", ".bat")) and not re.search(r"[\\/]", rest[0])
+            yield _argv([f"./{rest[0]}" if runs else to_posix(rest[0]), *rest[1:]])
     elif program == "wsl":
         yield _argv([word for word in words if word not in ("-e", "--exec", "--")])
 
 
+def _deleted(words: Sequence[str], flags: Sequence[str], pipe: _Pipe) -> Iterator[Inner]:
+    """What `Remove-Item` deletes: the paths that it is given, or what comes through the pipeline."""
+    recursive = any("-recurse".startswith(flag) for flag in flags) or any(word.lower() == "/s" for word in words)
+    paths = [to_posix(word) for word in _operands(words) if not _PROVIDER.match(word)]
+    if (not paths or all(path.startswith(UNKNOWN) for path in paths)) and pipe.paths:
+        paths, recursive = list(pipe.paths), True
+    if paths:
+        yield _argv(["rm", *(["-r"] if recursive else []), "-f", *paths])
+
+
 def _argv(words: Sequence[str]) -> Inner:
     return Inner(argv=tuple(Arg(word) for word in words))
-
-
-def _powershell(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """`powershell -NoProfile -Command …` and `-EncodedCommand …`, from any shell."""
-    place = 0
-    while place < len(args):
-        name = args[place].text.lower().lstrip("-/")
-        if not args[place].text.startswith(("-", "/")):
-            break
-        place += 1
-        if name and "encodedcommand".startswith(name) and name[0] == "e" and name not in ("ex", "ep"):
-            for arg in args[place : place + 1]:
-                yield from powershell_calls(_decoded(arg.text))
-            return
-        if name and "command".startswith(name):
-            break
-        if name and "file".startswith(name):
-            yield Inner(sources=tuple(source for arg in args[place:] for source in arg.sources))
-            return
-        if name in (
-            "executionpolicy",
-            "ep",
-            "ex",
-            "windowstyle",
-            "w",
-            "version",
-            "workingdirectory",
-            "inputformat",
-            "outputformat",
-        ):
-            place += 1
-    rest = args[place:]
-    if rest and rest[0].text != "-":
-        yield Inner(sources=tuple(source for arg in rest for source in arg.sources))
-        yield from powershell_calls(" ".join(arg.text for arg in rest))
-    else:
-        yield Inner(sources=stdin.programs)
-        yield from powershell_calls(stdin.text or "")
-
-
-def _decoded(text: str) -> str:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-16-le", "replace")
-    except (ValueError, binascii.Error):
-        return ""
-
-
-def _cmd(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """`cmd /c …`."""
-    for place, arg in enumerate(args):
-        if arg.text.lower().lstrip("/-") in ("c", "k"):
-            text = " ".join(one.text for one in args[place + 1 :])
-            yield from powershell_calls(re.sub(r"(?<!&)&(?!&)", ";", text.replace("^", "")))
-            return
-
-
-POWERSHELL: Final[dict[str, Unwrap]] = {"powershell": _powershell, "pwsh": _powershell, "cmd": _cmd}
-"""By program."""

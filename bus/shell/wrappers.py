@@ -12,8 +12,8 @@ from bus.shell.editors import EDITORS
 from bus.shell.hosts import HOSTS
 from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
-from bus.shell.powershell import POWERSHELL
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
+from bus.shell.windows import POWERSHELL
 from bus.shell.words import Output
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")

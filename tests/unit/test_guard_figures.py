@@ -12,8 +12,8 @@ from workers.admin.guard_trial import judge_lines
 
 CORPORA = Path(__file__).parents[1] / "corpora"
 
-LEAST_RECALL = {"development": 97.0, "held-out": 91.0}
-"""Percent. The bar of the held-out part is 97 as well; until the figures reach it, this is what may not be lost again.
+LEAST_RECALL = {"development": 97.0, "held-out": 97.0}
+"""Percent.
 
 Held-out lines that are in the development part too are left out."""
 
