@@ -31,6 +31,10 @@ REMARKS: Final = (
         "What is typed into a shell or REPL that is already open (`write_stdin` after `exec_command` with a terminal)"
         " fires no hook, so the guard pack asks before such a prompt is opened."
     ),
+    (
+        "Codex waits 27 s at most for a hook, whatever the hook declares: its hook command is given 30 s, and a longer"
+        " limit would be new content that has to be trusted anew."
+    ),
 )
 """For the page of agents."""
 SHORT: Final = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,42 @@ def test_a_server_that_is_killed_and_comes_back_lets_no_call_pass(world: World, 
 
     assert world.run(agent, "echo forbidden | tee -a ran.txt") == "", "and the next call"
     assert "policy P-1 forbids it" in world.model.told
+
+
+def add_unknown_events(home: Path) -> None:
+    """Our hook command at events that no table of ours has: called for one that the agent fires, named at another."""
+    for path in [*home.rglob("*.json"), *home.rglob("*.js")]:
+        text = path.read_text(errors="replace")
+        if "fleethook" not in text and "launcher.py" not in text:
+            continue
+        if path.suffix == ".js":  # what OpenCode fires while an answer streams
+            changed = text.replace('"events": {', '"events": {"FutureEvent": "send", "message.part.delta": "send",', 1)
+            path.write_text(changed)
+            continue
+        settings = json.loads(text)
+        for native, groups in [*settings.get("hooks", {}).items()]:
+            if native in {"PreToolUse", "BeforeTool"}:
+                added = json.loads(json.dumps(groups).replace(f" {native} ", " FutureEvent "))
+                assert added != groups
+                settings["hooks"] |= {native: [*groups, *added], "FutureEvent": added}
+                path.write_text(json.dumps(settings))
+
+
+@pytest.mark.req("X-09", "B-08")
+def test_an_event_that_nobody_knows_passes(world: World, agent: Program) -> None:
+    before = {path: path.read_bytes() for path in [*world.home.rglob("*.json"), *world.home.rglob("*.js")]}
+    add_unknown_events(world.home)
+    changed = [path for path, raw in before.items() if path.read_bytes() != raw]
+    assert len(changed) == 1
+    try:
+        assert world.run(agent, "echo marker | tee -a ran.txt") == "marker\n"
+        assert world.run(agent, "echo forbidden | tee -a ran.txt") == "", "beside it the guards hold"
+    finally:
+        for path in changed:
+            path.write_bytes(before[path])
+    listed = world.fleethook("events", "list", "--json", "--limit", "200")
+    seen = {(one.get("source"), one.get("native")) for one in map(json.loads, listed.splitlines())}
+    assert seen & {(agent.name, "FutureEvent"), (agent.name, "message.part.delta")}, seen
 
 
 @pytest.mark.req("X-09", "B-08")

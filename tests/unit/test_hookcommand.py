@@ -24,6 +24,7 @@ from bus.hookcommand import (
     hook_command,
     is_closed,
     is_ours,
+    patience_ms,
     timeout_of,
 )
 from bus.installing import events_for
@@ -206,3 +207,19 @@ def test_events_by_their_own_names_or_by_what_they_are() -> None:
         assert left <= known
         assert set(events_for(agent)) == known - left
         assert find_program(agent).canary(Path("/"), "t", "ls").event in events_for(agent)
+
+
+@pytest.mark.req("X-09", "B-08")
+@pytest.mark.parametrize(
+    ("agent", "event", "seconds"),
+    [
+        ("claude", "PreToolUse", 540),
+        ("codex", "PreToolUse", 27),
+        ("gemini", "BeforeTool", 540),
+        ("qwen", "PreToolUse", 540),
+        ("opencode", "tool.execute.before", 540),
+    ],
+)
+def test_how_long_an_agent_waits_for_a_slow_hook(agent: str, event: str, seconds: int) -> None:
+    dialect = find(agent)
+    assert patience_ms(dialect, dialect.capabilities[event]) == seconds * 1000
