@@ -41,7 +41,7 @@ from workers.counters import Counters
 from workers.deadletters import poison_call
 from workers.loops import lineage, without_loops
 from workers.notices import Notices
-from workers.patience import Slots, extended_ms
+from workers.patience import Slots, extended_ms, hook_seconds, is_waited_for
 from workers.placement import Placement
 from workers.posters import Posters
 from workers.process import DRAIN_SECONDS, drained_in_turn
@@ -58,10 +58,6 @@ _FULL_SECONDS: Final = 0.05
 """How long a read waits while no slot is free, so that one that becomes free takes up what was put aside."""
 _KEEP_SECONDS: Final = 0.25
 _SAME_SECONDS: Final = 0.02
-_MARGIN_SECONDS: Final = 0.5
-_MARGIN_PART: Final = 0.1
-"""Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
-that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
 
 
 class Evaluator:
@@ -199,7 +195,7 @@ class Evaluator:
         if event.type == PROBE:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
-            verdict = self._at_once(request, event)
+            verdict = await self._at_once(request, event)
             if verdict is None:
                 own = RequestHooks(self._watcher.for_event(event), self._runners.run)
                 hooks = await own.fitting(event)
@@ -212,10 +208,10 @@ class Evaluator:
         except Exception as error:  # noqa: BLE001 - logged in _broken
             return self._broken(request, event, error)
 
-    def _at_once(self, request: Request, event: Event) -> Verdict | None:
+    async def _at_once(self, request: Request, event: Event) -> Verdict | None:
         """The verdict of a request that runs no hook: it fell back before, or is out of time."""
-        why = request.fallback
-        if not why and self._clock.now() >= request.deadline:
+        why, now = request.fallback, self._clock.now()
+        if not why and now >= request.deadline and not await is_waited_for(self._links, request, now):
             why = "the budget was used up before an evaluator was free"
         return self._failed(request, event, why) if why else None
 
@@ -281,10 +277,11 @@ class Evaluator:
         now, early = self._clock.now(), request.deadline
         remote = self._placement.is_remote(event) and request.latest > early  # what that host has, only it knows
         deadline = request.latest if remote else extended_ms(event, hooks, now, early, request.latest)
-        if deadline == early or not request.reply:
+        if (deadline == early and request.handed == 1) or not request.reply:
             await self._run_hooks(request, event, hooks, own, early)
             return
         request = msgspec.structs.replace(request, deadline=deadline)
+        own.wait_for(self._checks, self._seconds(request))
         async with self._slots.slow(self._links, request.reply, (early - now) / 1000):
             await self._run_hooks(request, event, hooks, own, early)
 
@@ -358,8 +355,7 @@ class Evaluator:
 
     def _seconds(self, request: Request) -> float:
         """What is left of a request's budget for its hooks."""
-        left = (request.deadline - self._clock.now()) / 1000
-        return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
+        return hook_seconds((request.deadline - self._clock.now()) / 1000)
 
     def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
         if verdict.fallback:

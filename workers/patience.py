@@ -19,6 +19,8 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.keys import NOTE_MS, note_key
+from bus.requests import Request
+from bus.streams import checked
 
 log = logging.getLogger("fleethook.patience")
 
@@ -31,6 +33,17 @@ _SPARE: Final = 1.15
 """Of a hook's time some is kept for ending it and for its answer; it gets that back here."""
 
 
+_MARGIN_SECONDS: Final = 0.5
+_MARGIN_PART: Final = 0.1
+"""Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
+that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
+
+
+def hook_seconds(left: float) -> float:
+    """Of the seconds that are left for a request, those that its hooks get."""
+    return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
+
+
 def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, latest: int) -> int:
     """The deadline of a request whose hooks declare more than its budget: as they need, at most `latest`.
 
@@ -40,6 +53,18 @@ def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, la
         return deadline
     needed = now + int(needed_seconds(event, hooks) * _SPARE * 1000)
     return min(latest, needed) if needed > deadline else deadline
+
+
+async def is_waited_for(links: Links, request: Request, now: int) -> bool:
+    """Whether somebody still waits for a request whose evaluator died after the deadline, while its slow hooks ran.
+
+    The note that the dead one left is good for 6 s more then. Raises Unreachable.
+    """
+    if request.handed < 2 or not request.reply or now >= request.latest:
+        return False
+    with links.link() as link:
+        (known,) = await link.exchange([("PEXPIRE", note_key(request.reply), NOTE_MS)])
+    return bool(checked(known, "looking for who waits") == 1)
 
 
 class Slots:

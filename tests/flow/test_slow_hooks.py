@@ -22,7 +22,7 @@ hooks:
     when: event.input.command.startsWith("slow")
     timeout: 120
     command: |
-      touch "$FLEETHOOK_CWD/begun.$FLEETHOOK_SESSION"
+      echo run >> "$FLEETHOOK_CWD/begun.$FLEETHOOK_SESSION"
       until [ -e "$FLEETHOOK_CWD/go" ]; do sleep 0.02; done
       echo '{"decision": "deny", "reason": "slowly refused"}'
   - id: quick
@@ -90,3 +90,43 @@ def test_an_evaluator_that_dies_costs_a_moment_and_not_what_its_hook_declares(wo
         world.workers.remove(evaluator)
         out, _ = asked.communicate(timeout=60)  # of 120 s
     assert b"nothing blocked" in out
+
+
+def test_an_evaluator_that_dies_after_the_deadline_is_followed_by_one_that_runs_the_hook_again(
+    world: Fleet, tmp_path: Path
+) -> None:
+    (evaluator,) = world.start("evaluator")
+    agent, start, begun = world.agent(budget=1.0), time.monotonic(), tmp_path / "begun.one"
+    with ask(agent, tmp_path, "slow", "one") as asked:
+        wait_until(begun.exists, "the hook runs")
+        world.start("evaluator")
+        wait_until(lambda: time.monotonic() > start + 2.0, "the deadline is over")
+        evaluator.process.send_signal(signal.SIGKILL)
+        evaluator.process.wait()
+        world.workers.remove(evaluator)
+        wait_until(lambda: begun.read_text() == "run\n" * 2, "the hook runs again")
+        (tmp_path / "go").touch()
+        out, _ = asked.communicate(timeout=30)
+    assert b"slowly refused" in out
+    (seen,) = world.events()
+    assert seen.verdict is not None
+    assert seen.verdict.repeated, "the verdict says so"
+
+
+def test_the_same_call_asked_twice_meanwhile_runs_its_hook_once(world: Fleet, tmp_path: Path) -> None:
+    world.start("evaluator", "evaluator")
+    agent, start, begun = world.agent(budget=1.0), time.monotonic(), tmp_path / "begun.one"
+    first = ask(agent, tmp_path, "slow", "one")
+    wait_until(begun.exists, "the hook runs")
+    second = ask(agent, tmp_path, "slow", "one")
+    wait_until(lambda: time.monotonic() > start + 3.0, "the deadline of both is over")
+    assert [first.poll(), second.poll()] == [None, None], "both are waited for"
+    (tmp_path / "go").touch()
+    outs = []
+    for process in (first, second):
+        with process:
+            outs.append(process.communicate(timeout=30)[0])
+    assert all(b"slowly refused" in out for out in outs)
+    with ask(agent, tmp_path, "slow", "one") as third:
+        assert b"slowly refused" in third.communicate(timeout=30)[0], "for 60 s it is known"
+    assert begun.read_text() == "run\n"
