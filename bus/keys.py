@@ -82,6 +82,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("sent", "zset", "trimmed by age", "older hook commands", "older hook commands", "ids of spooled events that arrived, by time, where the server lets them"),
     Key("host:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "evaluators, readers", "by user: the blocking hooks that one host alone has, and their failure policies"),
     Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last said so"),
+    Key("sealed", "zset", MINUTE, "carriers", "status", "which key of a sealed secret is missing on which host for which endpoint, by the time when that was seen last"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
     Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),

@@ -18,12 +18,14 @@ from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import DONE_MS, KEPT_MS, Keys
 from bus.redaction import redact_text, redact_url
+from bus.sealing import MissingKey
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
 from workers.afterwords import Afterwords
 from workers.attempts import Attempts, Result, Taken, members
 from workers.breakers import Failures, Limits
 from workers.deliveries import Attempt, attempt_record, now_ms
 from workers.inflight import InFlight
+from workers.missing_keys import WAIT_MS, missed_commands
 from workers.posters import Posters
 from workers.process import DRAIN_SECONDS, SELDOM, drained
 from workers.retries import AttemptFailed, GivenUp, next_delay
@@ -200,6 +202,9 @@ class Carrier:
             return
         except GivenUp as error:
             result = Result(error)
+        except MissingKey as error:
+            await self._wait_for_key(taken, error)
+            return
         except Unreachable as error:
             log.warning("delivery %s: %s; it is taken up again", taken.id, error)
             self._held.discard(taken.key)
@@ -223,6 +228,17 @@ class Carrier:
         (row,) = await self._take([taken.entry])
         if row[0] != b"run":
             raise Overtaken(f"delivery {taken.id}: this carrier was stopped; another has taken it over")
+
+    async def _wait_for_key(self, taken: Taken, error: MissingKey) -> None:
+        """Park a delivery whose secret cannot be opened here: another carrier, or a later look, may have the key."""
+        log.warning("delivery %s waits for key %s: %s", taken.id, error.key, error.message)
+        args = (*taken.key, taken.id, "wait", WAIT_MS, error.message, b"", "")
+        self._settler.add(Outcome(taken.key, args, taken.target, 1 + len(taken.members or ())))
+        try:
+            with self._links.link() as link:
+                await link.exchange(missed_commands(self._keys, error.key, host_name(), taken.hook))
+        except Unreachable as away:
+            log.warning("that key %s is missing cannot be said: %s", error.key, away)
 
     def _settle(self, taken: Taken, result: Result, took: float) -> None:
         outcome, reason, wait = "delivered", "", 0

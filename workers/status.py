@@ -23,6 +23,7 @@ from bus.keys import Keys
 from bus.redaction import redact_url
 from bus.spool import spool_status, spools
 from bus.streams import checked, flat
+from workers.missing_keys import MissingKeyUse, missing_keys
 from workers.repairs import Repair, read_repairs
 
 Health = Literal["ok", "missing", "off", "unknown"]
@@ -110,6 +111,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The last changes that weakened guards, newest first."""
     unguarded: str = ""
     """What to say where the fleet has no guard; empty where it has one."""
+    missing_keys: tuple[MissingKeyUse, ...] = ()
+    """Which keys of sealed secrets deliveries wait for."""
     hosts: tuple[KnownHost, ...] = ()
     """Every host that has blocking hooks of its own."""
 
@@ -132,6 +135,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
         weakened=tuple(await read_changes(links, keys, 3)),
         hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
+        missing_keys=tuple(await missing_keys(links, keys)),
         unguarded=await _unguarded(links, keys, settings, places),
     )  # fmt: skip
 

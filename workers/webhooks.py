@@ -17,6 +17,7 @@ from bus.hooks import Endpoint, Format
 from bus.ids import webhook_id
 from bus.posting import Before, Poster, Reply
 from bus.redaction import redact_event, redact_texts
+from bus.sealing import MissingKey
 from bus.secrets import fill, resolve_secret
 from bus.signing import headers as signed_headers
 from bus.verdicts import Verdict
@@ -40,7 +41,7 @@ _secrets: dict[str, tuple[float, str]] = {}
 def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
     """The body that an endpoint gets, secrets redacted: its dialect's own, else as its `format` has it.
 
-    Raises GivenUp where it cannot be written, or PagerDuty's key is not there.
+    Raises GivenUp where it cannot be written, or PagerDuty's key is not there; MissingKey as `request_headers` does.
     """
     theirs = find_http(endpoint.dialect)
     try:
@@ -48,6 +49,8 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
             return _foreign(event, verdict, theirs)
         key = _secret(endpoint.routing_key) if endpoint.routing_key else ""
         return render(event, verdict, endpoint, key)
+    except MissingKey:  # it may come: the delivery waits for it
+        raise
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
     except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
@@ -75,7 +78,8 @@ def request_headers(
 
     `replay_of` is the id of the event where the delivery is a replay of it; a `batch` is of many, each with its own.
 
-    Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it.
+    Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it; MissingKey where
+    a secret is sealed with a key that this machine does not have yet.
     """
     try:
         own = fill(endpoint.headers) if endpoint.headers else {}
@@ -83,6 +87,8 @@ def request_headers(
             ours = signed_headers(secrets_of(endpoint, now), webhook_id(delivery), now, body)
         else:
             ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
+    except MissingKey:  # it may come: the delivery waits for it
+        raise
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
     ours["Content-Type"] = content_type(endpoint.format, batch=batch)

@@ -4,7 +4,7 @@
 -- ARGV  1 group  2 consumer  3 kept ms of a delivered one  4 prefix of all keys  5 most attempts kept
 --       6 ms to the first probe of an open breaker  7 most ms between probes  8 ms of nothing but failures that disable an
 --       endpoint (0: never)  9 failures that it takes at least
---       then for each: stream, entry, delivery, outcome (delivered, retry, dead), ms until the next attempt, reason,
+--       then for each: stream, entry, delivery, outcome (delivered, retry, dead; wait: nothing was tried), ms until the next attempt, reason,
 --       attempt record, what it says of the target: '' nothing, ok (it answers), failed, open (failed, and its breaker is
 --       to open), gone (the endpoint is to be disabled); with a space and ms, how long it wants to be left alone
 -- Returns for each 1 where this call settled it, 0 where another had settled it or has taken it over; instead of 1 what
@@ -24,6 +24,10 @@ local counts = {}
 
 -- One delivery's part of an outcome, after so many attempts in all and tries since it was last driven.
 local function conclude(id, key, event, attempts, tries, outcome, wait, reason, record)
+  if outcome == 'wait' then
+    redis.call('HSET', key, 'updated', now, 'reason', reason, 'state', 'parked', 'due', now + tonumber(wait))
+    return
+  end
   local n = (tonumber(attempts) or 0) + 1
   redis.call('HSET', key, 'attempts', n, 'tries', (tonumber(tries) or 0) + 1, 'attempt:' .. n, record, 'updated', now,
     'reason', reason, 'state', outcome == 'retry' and 'due' or outcome)
@@ -61,7 +65,7 @@ for i = 10, #ARGV, 8 do
       local wait, reason, record = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]
       if string.sub(ARGV[i + 7], 1, 4) == 'gone' and is_endpoint(d[1]) then reason = 'disabled: ' .. reason end
       conclude(id, key, d[2], d[7], d[8], outcome, wait, reason, record)
-      if outcome == 'retry' then redis.call('ZADD', prefix .. 'due', now + tonumber(wait), id) end
+      if outcome == 'retry' or outcome == 'wait' then redis.call('ZADD', prefix .. 'due', now + tonumber(wait), id) end
       if d[6] then  -- a batch: what comes of it comes of all
         for one in string.gmatch(d[6], '%S+') do
           local its = prefix .. 'delivery:' .. one
@@ -70,7 +74,7 @@ for i = 10, #ARGV, 8 do
         end
       end
       changed = note(d[1], id, outcome, ARGV[i + 7], reason)
-      if d[5] and outcome ~= 'retry' then leave(d[1], id, d[5]) end
+      if d[5] and outcome ~= 'retry' and outcome ~= 'wait' then leave(d[1], id, d[5]) end
       release(d[1], changed == 'closed' and room(d[1]) or 1)
     end
     out[#out + 1] = changed or 1

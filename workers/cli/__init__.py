@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "guards": Lazy("workers.cli.guards:guards", "List, show, switch and test the guard packs and their rules.", _SET),
     "plugins": Lazy("workers.cli.plugins:plugins", "List the plugins that hook files bring.", _SET),
     "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts that have hooks of their own, and forget one.", _SET),
+    "key": Lazy("workers.cli.key:key", "Hand the key of sealed secrets to another machine.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
     "uninstall": Lazy("workers.cli.install:uninstall", "Take an install back, exactly.", _SET),

@@ -138,6 +138,8 @@ def _show(
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
     for change in found.weakened if found is not None else ():
         fleet.data(fleet.style(f"guards      {when(change.ms)}: {plain(change.text)}", "yellow"))
+    for use in found.missing_keys if found is not None else ():
+        fleet.data(fleet.style(f"key         {plain(use.text, 600)}", "red"))
     if found is not None and found.unguarded:
         fleet.data(fleet.style(f"guards      {found.unguarded}", "yellow"))
     for host in found.hosts if found is not None else ():
