@@ -108,7 +108,7 @@ class HookSet:
 
     def _is_heavy(self, found: Sequence[Hook], event: Event) -> bool:
         """Whether these hooks' rules may take long over the event's command, or over the texts that it carries."""
-        if any(hook.id in self._text_rules for hook in found) and size_of(event.input).characters > _LONG_TEXT:
+        if size_of(event.input).characters > _LONG_TEXT and any(hook.id in self._text_rules for hook in found):
             return True
         if not any(hook.id in self._line_rules for hook in found):
             return False  # a patch is a text of that name, too

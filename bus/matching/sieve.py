@@ -64,6 +64,7 @@ class Sieve:
         self._by_mark = {mark: _by_mark(some) for mark, some in needs.items()}
         self._texts = {name: found for name, rule in rules.items() if (found := needles_of(rule.command))}
         """By rule, what the event's own text has to hold."""
+        self._any_text = compile_alternatives(map(re.escape, sorted(frozenset[str]().union(*self._texts.values()))))
         self._places: dict[int, tuple[Sequence[Hook], dict[str, int], tuple[int, ...]]] = {}
 
     def keep(self, hooks: Sequence[Hook], line: Commands, text: str) -> list[Hook]:
@@ -95,14 +96,13 @@ class Sieve:
             found |= known.sure
             if words is None:
                 words, lines = _words(line.items), _lines(line.items)
-            if known.by_word:
-                for word in words:
-                    for need in known.by_word.get(word, ()):
-                        if need.fits(lines):
-                            found.add(need.rule)
+            for word in words.intersection(known.by_word) if known.by_word else ():
+                found.update([need.rule for need in known.by_word[word] if need.fits(lines)])
             if known.others and _may_hold(lines, known.any_text):
                 found.update([need.rule for need in known.others if need.fits(lines)])
         lowered = text.lower()
+        if not _may_hold(lowered, self._any_text):
+            return found.difference(self._texts)
         return {name for name in found if (needles := self._texts.get(name)) is None or _holds(lowered, needles)}
 
 
@@ -125,10 +125,10 @@ def _texts_of(match: CommandMatch) -> tuple[Needles, ...]:
     """What a command's line has to hold for `match` to fit, beside its subcommand."""
     args = frozenset(map(longest_literal, match.args))
     found = (
-        _FLAG if match.flags_any or match.flags_all else frozenset[str](),
-        args if all(args) else frozenset[str](),
         needles_of(match.line),
         needles_of(match.text),
+        args if all(args) else frozenset[str](),
+        _FLAG if match.flags_any or match.flags_all else frozenset[str](),
     )
     return tuple(one for one in found if one)
 
