@@ -318,12 +318,12 @@ class Reader:
         words = tuple([arg.text for arg in args])
         inner = list(inner_calls(program, args, call.stdin))
         place = len(self.found.items)
-        about = Command(program, words, *call[1:], directory=self.directory, depth=self.scripts, stdin=call.stdin.text)
-        self.found.items.append(
-            about._replace(prompt=True) if opens_prompt(program, args) and not call.reads else about
-        )
+        prompt = opens_prompt(program, args) and not call.reads
+        about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)
+        self.found.items.append(about)
         text = self.directory if program == "pwd" else printed(program, words, call.stdin)
-        inner += [one for name, value in call.assignments if name in VARIABLES for one in side_script(value)]
+        for name, value in call.assignments:
+            inner += side_script(value) if name in VARIABLES else ()
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
         elif program == "alias":
