@@ -61,7 +61,8 @@ def add_unknown_events(home: Path) -> None:
         settings = json.loads(text)
         for native, groups in [*settings.get("hooks", {}).items()]:
             if native in {"PreToolUse", "BeforeTool"}:
-                added = json.loads(json.dumps(groups).replace(f" {native} ", " FutureEvent "))
+                named = json.dumps(groups).replace('"name": "fleethook"', '"name": "future"')  # Qwen runs a name once
+                added = json.loads(named.replace(f" {native} ", " FutureEvent "))
                 assert added != groups
                 settings["hooks"] |= {native: [*groups, *added], "FutureEvent": added}
                 path.write_text(json.dumps(settings))
