@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 from bus.config.contents import HookFile, Imported
 from bus.dialects import claude_plugins, pigo_hooks
 from bus.errors import ConfigError
+from bus.hooksets.plugin_owner import owners
 from bus.inforce import Layered
 
 
@@ -61,7 +63,7 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
                     name=pigo.name, enabled=pigo.enabled, hooks=count, origin=pigo.origin, dialect=dialect, layer=layer
                 )
         elif dialect in {"claude", "ion"}:
-            yield from _folders(path, counted, dialect, layer)
+            yield from _folders(path, counted, imported, layer)
         elif dialect == "gobby":
             yield from _gobby(imported, layer)
     except ConfigError as error:
@@ -70,8 +72,10 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
         )
 
 
-def _folders(path: Path, counted: Counter[str], dialect: str, layer: str) -> Iterator[Listed]:
+def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) -> Iterator[Listed]:
+    known = owners(path, imported.dialect) if imported.guessed else {}
     for folder in claude_plugins.plugin_roots(path):
+        dialect = known.get(os.path.realpath(folder), imported.dialect)
         if layer == "project" and claude_plugins.leads_out(folder, folder.parent):
             why = "a link that leads out of the project's plugins: it is not read"
             yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)

@@ -28,6 +28,7 @@ from bus.config.whose import file_in, whose
 from bus.dialects.hooking import find_hooks
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hooks import NATIVE, Endpoint, Hook, Layer
+from bus.hooksets.plugin_owner import read_guessed
 from bus.verdicts import Policy
 
 MOST_FILES: Final = 100
@@ -157,7 +158,11 @@ def _read(
             ours = dialect == NATIVE
             if entry.sha256 and text_digest(target) != entry.sha256:
                 raise _not_accepted(place, "its content is not the one that you accepted")
-            file = native(target, layer, trail.below(real)) if ours else find_hooks(dialect).read(target, layer)
+            file = (
+                native(target, layer, trail.below(real)) if ours
+                else find_hooks(dialect).read(target, layer) if entry.dialect
+                else read_guessed(target, layer, dialect)
+            )  # fmt: skip
             if entry.sha256:
                 _alone(file, read, real)
                 file = _pinned(file, target, entry.scripts)

@@ -63,7 +63,8 @@ def plugin_folders(path: Path) -> Iterator[Path]:
 
 def _folder(path: Path) -> tuple[Path, str]:
     if next(plugin_folders(path), None) is not None:
-        return path, common_owner(plugin_folders(path)) or _by_place(path)
+        found = {owner(one) or _by_place(one) for one in plugin_folders(path)}
+        return path, found.pop() if len(found) == 1 else _by_place(path)  # each may be read as its own: importing.py
     for name in CONFIG_NAMES:
         if (path / name).is_file():
             return path / name, NATIVE

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bus.config.contents import HookFile
 from bus.config.documents import Plain, load
 from bus.dialects import claude, ion
-from bus.dialects.claude_plugins import HOOKS, MANIFEST, is_single_skill, plugin_contents
+from bus.dialects.claude_plugins import HOOKS, MANIFEST, is_single_skill, plugin_contents, plugin_roots
+from bus.dialects.hooking import find_hooks
 from bus.errors import ConfigError
+from bus.hooks import Layer
 
 Sign = tuple[bool, str]
 """Whether it is proof, and whose it is: `claude` or `ion`."""
@@ -46,6 +51,31 @@ def owner(path: Path) -> str:
     if path.parts[-2:] in (MANIFEST.parts, HOOKS.parts):
         return _decided(_plugin(path.parent.parent))
     return _decided(_file(path))
+
+
+def owners(path: Path, usual: str) -> dict[str, str]:
+    """Whose each plugin is that a path stands for, by its real folder; `usual` where its content does not say."""
+    return {os.path.realpath(one): owner(one) or usual for one in plugin_roots(path)}
+
+
+def read_guessed(path: Path, layer: Layer, dialect: str) -> HookFile:
+    """A file or folder of a guessed dialect; of a folder that holds plugins of Claude Code and of ion, each as its own.
+
+    ConfigError: nothing of it can be read.
+    """
+    file = find_hooks(dialect).read(path, layer)
+    if dialect not in {claude.NAME, ion.NAME}:
+        return file
+    others = {root: name for root, name in owners(path, dialect).items() if name != dialect}
+    if not others or not path.is_dir():
+        return file
+    other = find_hooks(next(iter(others.values()))).read(path, layer)  # the same hooks, in another unit of time
+    theirs = {hook.id: hook for hook in other.hooks if hook.own.get("root") in others}
+    roots = tuple(f"{root}{os.sep}" for root in others)
+    warnings = [text for text in file.warnings if not text.startswith(roots)]
+    warnings += [text for text in other.warnings if text.startswith(roots)]
+    hooks = tuple(theirs.get(hook.id, hook) for hook in file.hooks)
+    return replace(file, hooks=hooks, warnings=tuple(warnings)).sealed()
 
 
 def common_owner(paths: Iterable[Path]) -> str:

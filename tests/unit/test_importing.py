@@ -25,6 +25,7 @@ from bus.hookcommand import MARK
 from bus.hooks import HOOK_DIALECTS
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
+from workers.pluginlist import plugins
 
 PIGO = {"plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "exit 1", "match": {"tool": "bash"}}]}}]}
 FORGE = {"hooks": [{"event": "tool:pre_execute:bash", "command": "exit 1"}]}
@@ -114,6 +115,28 @@ def test_content_says_before_the_place_whose_a_plugin_is(tmp_path: Path, place: 
     said = case.partition(":")[0]
     asked = (tmp_path / place, tmp_path / place / ".claude-plugin/plugin.json", (tmp_path / place).parent)
     assert {whose(one)[1] for one in asked} == {said}
+
+
+@pytest.mark.req("I-04", "I-08")
+@pytest.mark.parametrize("place", [".ion/plugins", "elsewhere"])
+def test_each_plugin_of_a_folder_is_read_as_its_own(tmp_path: Path, place: str) -> None:
+    for name, handler in (
+        ("a", {"command": "${PLUGIN_ROOT}/x.sh", "timeout": 7000}),
+        ("b", {"command": "${CLAUDE_PLUGIN_ROOT}/x.sh", "timeout": 7}),
+        ("c", {"timeout": 700}),
+    ):
+        put(tmp_path / place, f"{name}/.claude-plugin/plugin.json", {"name": name})
+        put(tmp_path / place, f"{name}/hooks/hooks.json", _hooks(**handler))
+        put(tmp_path / place, f"{name}/x.sh", "#!/bin/sh\n").chmod(0o755)
+    read, _ = load_foreign(tmp_path / place, "user")
+    usual = ("ion", 0.7) if place.startswith(".ion") else ("claude", 700.0)
+    assert [(hook.dialect, hook.timeout) for hook in read.hooks] == [("ion", 7.0), ("claude", 7.0), usual]
+    assert [text for text in read.warnings if "timeout is" in text] == [], "none of them looks like the other unit"
+    assert {hook.dialect for hook in load_foreign(tmp_path / place, "user", "ion")[0].hooks} == {"ion"}
+    listed = plugins(
+        [Layered("user", "1", load_hook_file(put(tmp_path, "fleethook.yaml", f"import: [{place}]"), "user"))]
+    )
+    assert [one.dialect for one in listed] == ["ion", "claude", usual[0]]
 
 
 @pytest.mark.req("I-04", "I-08")
