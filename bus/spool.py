@@ -11,6 +11,7 @@ C-level modules and os: it runs beside a busy agent.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -188,6 +189,39 @@ class Draining:
         finally:
             os.close(fd)
         return True
+
+
+def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
+    """Appends what waits in one spool to another, in order, with the count of what was lost; the first one goes.
+
+    Raises OSError where that is not possible: then the first one is as it was. A crash leaves records in both, which
+    count once.
+    """
+    there = os.fsencode(to)
+    with Draining(spool):
+        parts = [os.fsencode(spool) + end for end in (b".draining", b"")]
+        raw, dropped = b"".join(map(_content, parts)), spool_status(spool).dropped
+        fd = shim.lock(there, time.monotonic() + REPLY_S)
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, raw) != len(raw):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(to))
+        finally:
+            os.close(fd)
+        for part in parts:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+    if dropped:
+        shim.count_dropped(there, dropped)
+    remove(spool)
+
+
+def remove(spool: str | os.PathLike[str]) -> None:
+    """Removes a spool with all that lies beside it."""
+    for end in ("", *ENDS):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.fspath(spool) + end)
 
 
 def add_commands(prefix: str, batch: Sequence[Entry]) -> list[tuple[str | bytes, ...]]:

@@ -18,6 +18,7 @@ from bus.answerfile import (
     EventLine,
     Server,
     compile_shim,
+    program_spool,
     read_answer_file,
     server_from_url,
     write_answer_file,
@@ -36,7 +37,7 @@ from bus.keys import Keys
 from bus.manifest import Plan, apply, read, records
 from bus.server import bus_url, credentials
 from bus.shim import NoAnswer
-from bus.spool import ENDS, drain, spool_status
+from bus.spool import drain, hand_over, remove, spool_status
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
@@ -229,6 +230,20 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
             drain(str(answer_file))
     left = spool_status(spool).records
     if not left:
-        for part in ("", *ENDS):
-            spool.with_name(spool.name + part).unlink(missing_ok=True)
+        remove(spool)
     return left
+
+
+def spool_without_agent(agent: str, places: Directories) -> Path:
+    """Where what waits for an agent goes whose answer file goes: beside the programs' events for the same server.
+
+    Its own file where that cannot be: the answer file says nothing of use, or the disk is full.
+    """
+    spool = places.spool(agent)
+    try:
+        answers = read_answer_file(places.answer_file(agent))
+        shared = program_spool(places, url_of(answers.server), answers.prefix)
+        hand_over(spool, shared)
+    except (ConfigError, OSError):
+        return spool
+    return shared

@@ -106,5 +106,7 @@ def test_what_still_waits_is_not_thrown_away_by_an_uninstall(tmp_path: Path) -> 
     assert append(spool, "events", ["id", "e1", "source", "claude"])
     gone = fleethook("uninstall", "claude", "--yes")
     assert gone.code == 5
-    assert f"1 events of claude still wait in {spool}" in gone.err
-    assert spool_status(spool).records == 1
+    (shared,) = spool.parent.glob("program.*")
+    assert f"1 events of claude still wait in {shared}" in gone.err
+    assert spool_status(shared).records == 1
+    assert not spool.exists(), "a file without an answer file would belong to nobody"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus.answerfile import program_spool, read_answer_file, write_answer_file
@@ -15,6 +16,7 @@ from bus.events import Event
 from bus.spool import append, spool_status
 from tests.support.fleet import Fleet, fleet
 from tests.support.waiting import wait_until
+from workers.connecting import empty_spool, spool_without_agent
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-06")]
 
@@ -83,3 +85,24 @@ def test_a_program_that_spools_is_drained_by_itself_and_by_the_workers(world: Fl
         world.server.start()
     world.start("evaluator")
     wait_until(lambda: [seen.id for seen in world.events(session="shared")] == [last], "the evaluator has sent it on")
+
+
+def test_what_an_uninstall_could_not_send_is_sent_by_the_workers_once_the_server_is_back(world: Fleet) -> None:
+    places = world.agent().places
+    answers = read_answer_file(places.answer_file("claude"))
+    spool = world.places.spool("claude")
+    answers = msgspec.structs.replace(answers, spool=str(spool))
+    write_answer_file(world.places.answer_file("claude"), answers)
+    ids = fill(spool, 3)
+    spool.rename(spool.with_name("claude.draining"))
+    ids += fill(spool, 3, 10)
+    world.server.kill()
+    assert empty_spool(world.places.answer_file("claude"), spool) == 6
+    shared = spool_without_agent("claude", world.places)
+    world.places.answer_file("claude").unlink()
+    assert (shared != spool, spool_status(shared).records) == (True, 6)
+    assert sorted(spool.parent.glob("claude*")) == []
+    world.server.start()
+    world.start("evaluator")
+    wait_until(lambda: not shared.exists(), "it is sent on")
+    assert [seen.id for seen in reversed(world.events(session="spooled"))] == ids

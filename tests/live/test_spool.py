@@ -226,6 +226,43 @@ def test_a_full_spool_drops_what_is_new_and_counts_it(world: World) -> None:
     assert status == (1, len(kept), 13, int(ids[0][1:13], 16))
 
 
+FULL_DISK = """
+import errno, os, sys
+from bus.spool import append, spool_status
+spool, records = sys.argv[1] + "/waiting", 0
+while append(spool, "events", ["id", f"e{records}", "body", b"x" * 3000]):
+    records += 1
+assert records, "there was room"
+try:
+    with open(sys.argv[1] + "/filler", "wb", 0) as file:
+        while True:
+            file.write(b"x" * 512)
+except OSError as error:
+    assert error.errno == errno.ENOSPC
+for _ in range(4):
+    assert not append(spool, "events", ["id", "more", "body", b"x" * 3000])
+status = spool_status(spool)
+assert (status.records, status.dropped) == (records, 5), status
+assert os.path.getsize(spool + ".dropped.full"), os.listdir(sys.argv[1])
+"""
+
+
+def test_a_disk_that_is_really_full_keeps_what_it_has_and_the_count_of_what_it_could_not(tmp_path: Path) -> None:
+    words = ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c"]
+    mount = 'mount -t tmpfs -o size=64k none "$1"'
+    try:
+        ours = subprocess.run([*words, mount, "sh", tmp_path], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        ours = False
+    if not ours:
+        pytest.skip("this system lets nobody mount a small disk in a namespace of its own")
+    run = f'{mount} && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        [*words, run, "sh", tmp_path, sys.executable, FULL_DISK], capture_output=True, check=False, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_lock_that_is_never_free_costs_the_time_given_and_counts_as_dropped(world: World) -> None:
     fill(world, 1)
     with world.spool.open("rb") as file:

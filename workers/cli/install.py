@@ -181,22 +181,22 @@ def uninstall(fleet: Context, agents: tuple[str, ...], dry_run: bool, yes: bool)
         report = _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
         reports.append(report)
         if report["waiting"]:
-            waiting.append(f"{report['waiting']} events of {agent} still wait in {places.spool(agent)}")
+            waiting.append(f"{report['waiting']} events of {agent} still wait in {report['spool']}")
     if fleet.json:
         fleet.data({"agents": reports})
     elif not chosen:
         fleet.say("No agent is installed; nothing was changed.")
     if waiting:
         raise PartlyDone(
-            f"{', '.join(waiting)}, since Redis is away; they are sent after the next `fleethook install`, or remove "
-            "the file"
+            f"{', '.join(waiting)}, since Redis is away; the workers of this machine, or the next `fleethook publish`, "
+            "send them on when it is back"
         )
 
 
 def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[str, Any]:
     from bus import installing
     from bus.manifest import undo
-    from workers.connecting import empty_spool, where_is
+    from workers.connecting import empty_spool, spool_without_agent, where_is
 
     places = fleet.directories()
     plan = installing.plan_uninstall(agent, places.state, where=where_is())
@@ -204,7 +204,7 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
     report: dict[str, Any] = {
         "agent": agent, "files": [str(change.path) for change in plan.changes], "diff": installing.diff(plan),
         "answer_file": str(path) if path.exists() else None, "warnings": list(plan.warnings), "applied": False,
-        "copies": [], "waiting": 0,
+        "copies": [], "waiting": 0, "spool": None,
     }  # fmt: skip
     if not fleet.json:
         if report["diff"]:
@@ -224,6 +224,8 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
         report_losses(fleet, f"uninstall {agent}", host_name(), [f"hooks of {agent}\nremoved"])
         report["copies"] = [str(copy) for copy in undo(plan, places.state)]
         report["waiting"] = empty_spool(path, places.spool(agent))
+        if report["waiting"]:
+            report["spool"] = str(spool_without_agent(agent, places))
         path.unlink(missing_ok=True)
         for folder in (path.parent, places.spool(agent).parent):
             with contextlib.suppress(OSError):  # another agent's file is in it, or it never was
