@@ -238,15 +238,16 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """What its worker's absence means, in words."""
+        hooks = "1 blocking hook" if self.hooks == 1 else f"{self.hooks} blocking hooks"
         if not self.ms:
             return (
-                f"no `fleethook worker host` has ever run on {self.host!r}: {self.hooks} blocking hooks of its user's and "
-                "projects' files are asked by no evaluator elsewhere"
+                f"no `fleethook worker host` has ever run on {self.host!r}: {hooks} of its user's and projects' files "
+                "cannot be asked by evaluators elsewhere; `fleethook up` or `fleethook worker host` there"
             )
         declared = f" ({', '.join(self.policies)}, where they declare one)" if self.policies else ""
         return (
-            f"no `fleethook worker host` runs on {self.host!r}: {self.hooks} blocking hooks of its user's and projects' "
-            f"files fall to their failure policies{declared}"
+            f"no `fleethook worker host` runs on {self.host!r}: {hooks} of its user's and projects' files fall to their "
+            f"failure policies{declared}; `fleethook hosts forget` where it is gone"
         )
 
 

@@ -79,7 +79,7 @@ def record_host(fleet: Context) -> None:
         text = (
             ""
             if known is None or known.alive
-            else f"{known.text}. `fleethook up` or `fleethook worker host` here runs them"
+            else f"{known.text}; `fleethook up` or `fleethook worker host` here runs them"
         )
     except FleethookError:
         try:

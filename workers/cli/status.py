@@ -144,8 +144,7 @@ def _show(
         fleet.data(fleet.style(f"guards      {found.unguarded}", "yellow"))
     for host in found.hosts if found is not None else ():
         if not host.alive:
-            text = f"host        {plain(host.text)}; `fleethook hosts forget` where it is gone"
-            fleet.data(fleet.style(text, "yellow"))
+            fleet.data(fleet.style(f"host        {plain(host.text, 600)}", "yellow"))
     for refused in rejected:
         fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
     for problem in found.problems if found is not None else ():
