@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +78,31 @@ def test_with_nobody_to_ask_the_policy_answers_in_the_agents_own_form(world: Fle
         places.answer_file(agent).unlink()
         answer = canary.send(one, canary.made(agent, home), home)
         assert answer.understood.decision == heard, answer
+
+
+@pytest.mark.parametrize(("agent", "silence"), [("claude", b""), ("cursor", b"{}"), ("codex", b"")])
+def test_an_event_of_a_later_version_is_on_record_and_the_agent_hears_its_own_silence(
+    world: Fleet, tmp_path: Path, agent: str, silence: bytes
+) -> None:
+    """What `fleethook install` wrote, called as the agent would call it for an event that nobody knows today."""
+    env = {**world.environment, "HOME": str(tmp_path), "FLEETHOOK_HOME": str(tmp_path / "fh")}
+    env[SHIM_URL] = world.url("shim")
+    words = [sys.executable, "-P", "-m", "workers.cli", "install", agent, "--yes"]
+    subprocess.run(words, env=env, cwd=tmp_path, check=True, capture_output=True)
+    (one,) = installed(agent, home=tmp_path, project=tmp_path)
+    event, command = next(iter(one.commands.items()))
+    later = command.replace(f" {event} ", " EventOfTomorrow ")
+    assert later != command
+    payload = {"hook_event_name": "EventOfTomorrow", "session_id": "tomorrow", "conversation_id": "tomorrow"}
+    run = ["/bin/sh", "-c", later]
+    done = subprocess.run(
+        run, input=json.dumps(payload).encode(), env={"PATH": os.defpath, "HOME": str(tmp_path)}, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, silence, b"")
+    (seen,) = (seen for seen in world.events(source=agent) if seen.event.native == "EventOfTomorrow")
+    assert (seen.event.session, seen.event.type) == ("tomorrow", f"{agent}:EventOfTomorrow")
+    assert not seen.fell_back
 
 
 def test_opencodes_plugin_runs_without_its_program_too(
