@@ -22,7 +22,7 @@ from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
 
-Touched = Literal["outside_project", "whole_project", "unset_variable"]
+Touched = Literal["outside_project", "whole_project", "unset_variable", "own_input"]
 
 
 class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -63,7 +63,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     changes: tuple[str, ...] = ()
     """Path patterns for any path that it writes, replaces or removes, by redirection or by what the program does."""
     touches: tuple[Touched, ...] = ()
-    """Where any path that it is given lies; `unset_variable`: at `$x/` or `$x/*` with an x that the line never sets."""
+    """Where any path that it is given lies; `unset_variable`: at `$x/` or `$x/*` with an x that the line never sets;
+    `own_input`: it is read, and a redirection empties it first."""
     paths_except: tuple[str, ...] = ()
     """Path patterns of paths that `paths`, `changes` and `touches` leave out: caches, for example."""
     loses: tuple[Lost, ...] = ()
@@ -348,6 +349,11 @@ def _may_be_root(word: str) -> bool:
 
 
 def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
+    if where == "own_input":
+        read = {word for word in command.words if word[:1] != "-"} | {
+            to for sign, to in command.redirects if sign == "<"
+        }
+        return any(to in read for sign, to in command.redirects if sign in (">", ">|", "&>"))
     words = operands(command)
     if where == "unset_variable":
         return any(_may_be_root(word) for word in words)

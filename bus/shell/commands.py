@@ -140,6 +140,9 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program == "ls":
         return _listed(words)
     if program in ("find", "gfind"):
+        named = words[words.index("-name") + 1 : words.index("-name") + 2] if "-name" in words else ()
+        if named and not any(sign in named[0] for sign in "*?["):
+            return " ".join(f"{root.rstrip('/')}/{named[0]}" for root in find_roots(words))
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:
         return stdin.text

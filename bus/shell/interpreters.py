@@ -33,6 +33,12 @@ _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
 """Stand for what is not known while code is parsed, which refuses control characters."""
 
 
+_EMPTIED: Final = re.compile(
+    r"""(?<!as )\bopen\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode=)?['"]wb?['"]\s*\)\s*(?:\.close\(\)|\.truncate\(|;|$)"""
+)
+"""Of Python, a file that is opened for writing only to be closed."""
+
+
 @lru_cache(maxsize=1024)
 def find_interpreter(program: str) -> Unwrap | None:
     """The reader of a program's arguments where it is an interpreter."""
@@ -93,6 +99,8 @@ def _code(language: str, given: Sequence[Arg]) -> Iterator[Inner]:
         for sign, stand_in in _HELD.items():
             held = held.replace(sign, stand_in)
         if language in ("python", "pypy", "ipython"):
+            for match in _EMPTIED.finditer(held):
+                yield Inner(argv=(Arg("truncate"), Arg("-s"), Arg("0"), Arg(_released(match[1]))))
             try:
                 calls = list(python_calls(held))
             except SyntaxError:

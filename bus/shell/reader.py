@@ -224,8 +224,6 @@ class Reader:
             if words := bare_words(part[0], self.found.budget):
                 self._run([Arg(word) for word in words], Call())
 
-    # Simple commands -------------------------------------------------------------------------------------------------
-
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
         self.feeding = (stdin.programs, node.child_by_field_name("name"))
         argv: list[Arg] = []
@@ -275,6 +273,8 @@ class Reader:
                     if operator == "<" and word.sources:
                         text = self.found.files.texts.get(word.texts[0]) if word.texts else None
                         stdin = Output(text, word.sources)
+                    elif operator == "<" and word.texts == ("/dev/null",):
+                        stdin = Output("")
                     targets += [(operator, text) for text in word.texts if not text.isdigit()]
             elif node.type == "herestring_redirect":
                 word = read_text(node.named_children[-1], self.scope)
@@ -295,7 +295,7 @@ class Reader:
                 quoted = any(sign in self.scope.text(child) for sign in "'\"\\")
             elif kind == "heredoc_body":
                 word = (self.scope.text(child),) if quoted else read_text(child, self.scope).texts
-                stdin = Output(word[0] if word else "")
+                stdin = Output(word[0] if word and word[0].strip() else None)
             elif kind.endswith("_redirect"):
                 redirects.append(child)
             elif node.field_name_for_child(place) == "argument":

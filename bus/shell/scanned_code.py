@@ -132,6 +132,8 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
             continue
         if command is _DELETE and re.search(r"recursive['\"]?\s*(?::|=>)\s*(?:true|1)", code[match.end() : end]):
             command = _TREE
+        if command is _WRITE and words[1:2] == [""]:
+            yield Inner(argv=tuple(map(Arg, ("truncate", "-s", "0", words[0]))))
         taken = words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (_MOVE, _COPY) else 1]
         yield Inner(argv=tuple(map(Arg, (*command, *taken))))
     if program in ("perl", "ruby", "php"):
