@@ -14,7 +14,7 @@ from bus.environment import base_env
 from bus.errors import ConditionError, OverBudget
 from bus.events import Event
 from bus.ids import host_name
-from bus.matching.checker import COMMAND, WALL_SECONDS
+from bus.matching.checker import WALL_SECONDS, command
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition
 from bus.matching.disk import light_disk
@@ -51,9 +51,9 @@ class Findings(msgspec.Struct):
         return answer.fits
 
 
-def checker() -> Child:
+def checker(wall_seconds: float = WALL_SECONDS) -> Child:
     """A process that answers questions; not started before it is asked."""
-    return Child(COMMAND, base_env() | {"FLEETHOOK_HOST": host_name()})
+    return Child(command(wall_seconds), base_env() | {"FLEETHOOK_HOST": host_name()})
 
 
 def ask(child: Child, question: Question, seconds: float = WALL_SECONDS) -> Findings:
