@@ -73,7 +73,7 @@ def test_an_event_that_nobody_knows_passes(world: World, agent: Program) -> None
     before = {path: path.read_bytes() for path in [*world.home.rglob("*.json"), *world.home.rglob("*.js")]}
     add_unknown_events(world.home)
     changed = [path for path, raw in before.items() if path.read_bytes() != raw]
-    assert len(changed) == 1
+    assert changed
     try:
         assert world.run(agent, "echo marker | tee -a ran.txt") == "marker\n"
         assert world.run(agent, "echo forbidden | tee -a ran.txt") == "", "beside it the guards hold"
