@@ -47,7 +47,7 @@ _LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
 }  # fmt: skip
 _STATEMENTS: Final = ("sql", "query", "statement", "queries")
 _SQL_WORDS: Final = frozenset(
-    ["sql", "query", "postgres", "mysql", "sqlite", "database", "db", "psql", "mariadb", "supabase"]
+    ["sql", "query", "postgres", "mysql", "sqlite", "database", "db", "psql", "mariadb", "supabase", "migration"]
 )
 
 
@@ -100,7 +100,7 @@ def _code(words: frozenset[str], given: Mapping[str, Any]) -> Inferred | None:
     if code and isinstance(given[code], str) and language in _LANGUAGES:
         return _command(given, [*_LANGUAGES[language], given[code]])
     statement = _field(given, _STATEMENTS)
-    if statement and isinstance(given[statement], str) and not words.isdisjoint(_SQL_WORDS):
+    if statement and isinstance(given[statement], str) and (statement == "sql" or not words.isdisjoint(_SQL_WORDS)):
         return _command(given, ["psql", "-c", given[statement]])
     return None
 
