@@ -101,7 +101,11 @@ def names(event: Event) -> tuple[str, ...]:
     """Every name that a Claude Code matcher may use for the event's tool, the best first; empty without a tool."""
     patch = event.input.get("patch")
     creates = isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch
-    return _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
+    found = _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
+    if event.tool == "bash" and isinstance(patch, str):  # a shell command that its agent carries out as an edit
+        edits = (name for name in _tool_names("codex", "edit", "apply_patch", creates) if name not in found)
+        return (*found, *edits)
+    return found
 
 
 @lru_cache(4096)

@@ -68,6 +68,10 @@ def encode(said: Mapping[str, Any]) -> bytes:
     return write_json(dict(said)) + b"\n"
 
 
+_OF_PATCH: Final = frozenset({"patch", "path", "paths"})
+"""What we derive of a patch in a shell command."""
+
+
 def tool_input(event: Event, tool: str) -> dict[str, Any]:
     """The input of the tool call in the fields that Claude Code has for `tool`."""
     if event.source == CLAUDE:
@@ -76,6 +80,8 @@ def tool_input(event: Event, tool: str) -> dict[str, Any]:
             return native_input(CLAUDE, event.native_tool, event.input, original)
     made = input_for(CLAUDE, tool, event.source, event.native_tool or event.tool, event.input)
     patch = event.input.get("patch")
+    if isinstance(patch, str) and tool == "Bash":  # a command is shown as one, though its agent edits by it
+        return {name: value for name, value in made.items() if name not in _OF_PATCH}
     if isinstance(patch, str):
         made = {**native_input(CLAUDE, tool, _from_patch(patch), {}), **made}
     return made

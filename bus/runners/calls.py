@@ -24,9 +24,21 @@ def calls(hook: Hook, event: Event) -> tuple[Event, ...]:
     """The event as `hook` runs for it: itself, or one event a file that the hook asks for; never empty."""
     if hook.dialect == NATIVE or not isinstance(event.input.get("paths"), list):
         return (event,)
-    split = tuple(msgspec.structs.replace(event, input=one) for one in single_files(event.tool, event.input))
     dialect = find_hooks(hook.dialect)
+    tool = "edit" if _is_edit_of_shell(event) and not dialect.applies(hook, _as_command(event)) else event.tool
+    split = tuple(msgspec.structs.replace(event, input=one) for one in single_files(tool, event.input))
     return tuple(one for one in split if dialect.applies(hook, one)) or (event,)
+
+
+def _is_edit_of_shell(event: Event) -> bool:
+    """Whether it is a shell command that its agent carries out as an edit (Codex's `apply_patch`)."""
+    return event.tool == "bash" and isinstance(event.input.get("patch"), str)
+
+
+def _as_command(event: Event) -> Event:
+    """The same as nothing but a command: a hook that does not fit that was meant for edits."""
+    plain = {name: value for name, value in event.input.items() if name not in ("patch", "path", "paths")}
+    return msgspec.structs.replace(event, input=plain)
 
 
 async def one_by_one(

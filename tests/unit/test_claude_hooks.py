@@ -11,12 +11,14 @@ import pytest
 from bus.chain import changed_event
 from bus.dialects import find
 from bus.dialects.claude_hooks import HOOKS
-from bus.dialects.claude_matching import compile_matcher, index_tool, matches, names, patterns
+from bus.dialects.claude_matching import compile_matcher, index_tool, matches, names, patterns, spoken_tool
+from bus.dialects.claude_payload import tool_input
 from bus.dialects.claude_rules import holds, parse_rule
 from bus.errors import PatternError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.patterns import Index, check_pattern
+from bus.runners.calls import calls
 
 CLAUDE, ION = HOOKS["claude"], HOOKS["ion"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "claude"
@@ -312,3 +314,20 @@ def test_the_environment_of_both_systems() -> None:
         "ION_SESSION_ID": "s1", "ION_CWD": "/p", "ION_MODEL": "m1", "ION_PROVIDER": "acme",
     }  # fmt: skip
     assert CLAUDE.variables(hook(), event)["CLAUDE_PROJECT_DIR"] == "/p"
+
+
+@pytest.mark.req("X-09", "X-01")
+def test_a_patch_in_a_shell_command_is_an_edit_to_hooks_for_edits_and_a_command_to_others() -> None:
+    """Codex carries it out as an edit of each file."""
+    patch = "*** Begin Patch\n*** Update File: .env\n@@\n-a\n+b\n*** Add File: new.py\n+x = 1\n*** End Patch"
+    command = f"cd sub && apply_patch <<'EOF'\n{patch}\nEOF\n"
+    event = call("codex", "Bash", command=command)
+    edits, shell = hook(matchers=["Edit|Write"]), hook(matchers=["Bash"])
+    assert CLAUDE.applies(edits, event)
+    assert CLAUDE.applies(shell, event)
+    told = [tool_input(one, spoken_tool(one, ["Edit|Write"])) for one in calls(edits, event)]
+    assert [one["file_path"] for one in told] == ["sub/.env", "sub/new.py"]
+    assert (told[0]["old_string"], told[0]["new_string"]) == ("a", "b")
+    (alone,) = calls(shell, event)
+    assert tool_input(alone, spoken_tool(alone, ["Bash"])) == {"command": command}
+    assert not CLAUDE.applies(edits, call("codex", "Bash", command="cat <<'EOF'\nnothing\nEOF"))
