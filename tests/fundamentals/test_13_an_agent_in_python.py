@@ -13,6 +13,7 @@ import pytest
 from bus import Denied, SyncBus
 from bus.events import Event
 from bus.guards import load_pack
+from bus.matching.patterns import Index
 from bus.matching.rules import judge
 from tests.support.fleet import Fleet
 
@@ -71,4 +72,5 @@ def test_the_worked_example_harms_nothing_where_no_hook_is_in_force(tmp_path: Pa
     assert len(commands) >= 3
     for command in commands:
         event = Event(type="tool:pre_execute", tool="bash", cwd=str(tmp_path), input={"command": command})
-        assert [hook.id for hook in hooks if hook.rule is not None and judge(hook.rule, event)] == []
+        asked = Index([(hook, hook.on) for hook in hooks]).find(event)
+        assert [hook.id for hook in asked if hook.rule is not None and judge(hook.rule, event)] == []
