@@ -34,7 +34,7 @@ demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 3 --dist loadfile
+	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
 
 # Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
 test-agents: $(VENV)/.dev
@@ -66,7 +66,7 @@ bench: $(VENV)/.dev
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents' --numprocesses 3 --dist loadfile
+	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
