@@ -45,6 +45,8 @@ def failure(hook: Hook, done: Finished, seconds: float) -> str:
 
 def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None:
     """Put a run that failed, or that wrote to stderr, into the log: hook, event, ending and the end of its stderr."""
+    if done.exit_code == 0 and not done.timed_out and not done.stderr:
+        return  # most runs
     wrong = failure(hook, done, seconds)
     said = redact_text(plain(done.stdout if done.one_stream and wrong else done.stderr))[-LOGGED:]
     if not wrong and not said.strip():
