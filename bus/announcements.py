@@ -1,4 +1,4 @@
-"""What Fleethook itself has to say, as an event on the bus: once for what it is about, whoever says it first."""
+"""Events that Fleethook itself announces, each once, also where several processes announce it."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class Watcher:
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
         self._guards: dict[Path, tuple[str, dict[str, Hook]]] = {}
         self.weakened: list[GuardChange] = []
-        """What took something from the guards of a file or of the published set; whoever reports it takes it out."""
+        """Changes that weakened the guards of a file or of the published set; reporting them takes them out."""
 
     @classmethod
     def here(cls, links: Links, keys: Keys, places: Directories, host: str = "") -> Watcher:

@@ -43,10 +43,10 @@ class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     agent: str = ""
     """The agent below which a person confirmed it."""
     about: str = ""
-    """The same for whoever notices the same change; it is announced once."""
+    """The same in every process that notices the change, so that it is announced once."""
     host: str = ""
     ms: int = 0
-    """Milliseconds since 1970 by the clock of whoever noticed it."""
+    """Milliseconds since 1970 by the clock of the process that noticed it."""
 
     @property
     def text(self) -> str:

@@ -118,7 +118,7 @@ def _file(path: Path) -> Iterator[Sign]:
     try:
         value = load(path).value if path.is_file() else None
     except ConfigError:
-        return  # whoever reads it says so
+        return  # the reader of the file reports it
     yield from _signs(value)
 
 

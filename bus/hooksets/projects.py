@@ -99,7 +99,7 @@ def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
     kept = read_trusted(path)[1]
     if digest_now(path) != kept.digest or (digest and digest != kept.digest):
         raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
-    entry = trust(path, store, kept.digest)  # first: whoever looks in between reads the file, which is as trusted
+    entry = trust(path, store, kept.digest)  # first: a reader in between reads the file, which is as trusted
     _keep(folder, kept)
     for other in listed(store):  # a file of another name that is gone: this one replaces it
         if os.path.dirname(other.path) == os.path.dirname(entry.path) and is_gone(other.path):
