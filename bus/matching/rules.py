@@ -16,7 +16,7 @@ from bus.matching.disk import Disk, light_disk
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
 from bus.matching.regexes import compile_alternatives
-from bus.shell import MAX_LENGTH, Commands, commands, raw_names
+from bus.shell import MAX_LENGTH, Commands, as_read, commands, raw_names, without_quotes
 from bus.verdicts import Decision
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
@@ -47,7 +47,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     commands: tuple[CommandMatch, ...] = ()
     """Any of these fits any command that a shell would run."""
     command: tuple[str, ...] = ()
-    """Regular expressions (RE2) of which any one is found in the command's text."""
+    """Regular expressions (RE2) of which any one is found in the command's text. Unless it allows, a rule also fits where one
+    is found in the text without its quotes (`fle""ethook`), and with `commands` in what a shell makes of it."""
     path: tuple[str, ...] = ()
     """Path patterns (`bus.matching.globs`) of which any one fits the event's path, as it is written or with links resolved."""
     content: tuple[str, ...] = ()
@@ -145,8 +146,11 @@ class _Compiled(NamedTuple):
 @lru_cache(maxsize=4096)
 def _compiled(rule: Rule) -> _Compiled:
     steps: list[_Step] = []
+    cheap: list[_Step] = []
     if rule.command:
-        steps.append(_text_step(rule.command))
+        quick = None if rule.decision == "allow" else without_quotes
+        steps.append(_text_step(rule.command, _as_read if quick and rule.commands else quick))
+        cheap.append(_text_step(rule.command, quick))
     if rule.path:
         steps.append(_path_step(compile_path_globs(rule.path)))
     if rule.outside_project:
@@ -155,7 +159,8 @@ def _compiled(rule: Rule) -> _Compiled:
         steps.append(_content_step(rule.content))
     finders = tuple(finder_of(one) for one in rule.commands)
     commands = _command_step(rule.commands, finders) if rule.commands else None
-    return _Compiled(tuple([*steps, commands] if commands else steps), tuple(steps), commands, finders)
+    cheap += steps[len(cheap) :]
+    return _Compiled(tuple([*steps, commands] if commands else steps), tuple(cheap), commands, finders)
 
 
 def _settled(rule: Rule, match: Match) -> Match | None:
@@ -164,18 +169,26 @@ def _settled(rule: Rule, match: Match) -> Match | None:
     return match if len(match.what) <= _SHOWN else match._replace(what=f"{match.what[: _SHOWN - 1]}…")
 
 
-def _text_step(patterns: tuple[str, ...]) -> _Step:
+def _text_step(patterns: tuple[str, ...], unquoted: Callable[[str], str] | None) -> _Step:
+    """Looks for the patterns in the command's text, and then in what `unquoted` makes of it."""
     regexes = compile_alternatives(patterns)
 
     def step(event: Event, _disk: Disk | None) -> Match | None:
         text = _seen(event).text
-        if isinstance(text, str):
-            for regex in regexes:
-                if regex.search(text) is not None:
-                    return Match(text)
-        return None
+        if not isinstance(text, str):
+            return None
+        if any(regex.search(text) is not None for regex in regexes):
+            return Match(text)
+        if unquoted is None or not any(regex.search(unquoted(text)) is not None for regex in regexes):
+            return None
+        return Match(text)
 
     return step
+
+
+@lru_cache(maxsize=8)
+def _as_read(text: str) -> str:
+    return as_read(commands(text), text)
 
 
 def _content_step(patterns: tuple[str, ...]) -> _Step:

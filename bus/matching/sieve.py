@@ -13,6 +13,7 @@ from bus.matching.needles import Needles, needles_of
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.rules import Rule, marks
 from bus.matching.subcommands import first_words
+from bus.shell import as_read
 from bus.shell.commands import Command, Commands
 
 _FLAG: Final = frozenset([" -"])
@@ -101,6 +102,8 @@ class Sieve:
             if known.others and _may_hold(lines, known.any_text):
                 found.update([need.rule for need in known.others if need.fits(lines)])
         lowered = text.lower()
+        if text.isascii():  # `…` stands for what is not known, and is no letter
+            lowered = f"{lowered}\n{as_read(line, text).replace('…', '').lower()}"
         if not _may_hold(lowered, self._any_text):
             return found.difference(self._texts)
         return {name for name in found if (needles := self._texts.get(name)) is None or _holds(lowered, needles)}

@@ -15,11 +15,21 @@ from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.found import Found
 from bus.shell.paths import changed
-from bus.shell.raw import raw_names
+from bus.shell.raw import raw_names, without_quotes
 from bus.shell.reader import Reader
 from bus.shell.words import UNKNOWN, UNSET, default_variables
 
-__all__ = ["MAX_LENGTH", "UNKNOWN", "UNSET", "Command", "Commands", "commands", "commands_if_light", "raw_names"]
+__all__ = [
+    "MAX_LENGTH",
+    "UNKNOWN",
+    "UNSET",
+    "Command",
+    "Commands",
+    "commands",
+    "commands_if_light",
+    "raw_names",
+    "without_quotes",
+]
 
 MAX_LENGTH: Final = FULL.length
 """Characters that are read; of what is behind them only the names are seen, and `truncated` says so."""
@@ -32,6 +42,11 @@ def commands(text: str) -> Commands:
     in it: a rule that looks for one of them counts as fitting (`bus.matching.rules`).
     """
     return commands_if_light(text) or _commands(text)
+
+
+def as_read(line: Commands, text: str) -> str:
+    """What a shell makes of `text`: a line for each command, then the text without quotes, for what was not read."""
+    return f"{line.text}\n{without_quotes(text)}"
 
 
 def commands_if_light(text: str) -> Commands | None:

@@ -67,6 +67,17 @@ class Commands(NamedTuple):
     unread: frozenset[str] = frozenset()
     """The raw names (`bus.shell.raw`) in what was not read; of the whole line where reading stopped before the end."""
 
+    @property
+    def text(self) -> str:
+        """A line for each command with its variables and redirections, without quotes, what is not known as `$…`."""
+        return "\n".join(shown(_spoken(one)) for one in self.items)
+
+
+def _spoken(command: Command) -> str:
+    before = [f"{name}={value}" for name, value in command.assignments]
+    after = [f"{operator} {target}" for operator, target in command.redirects]
+    return " ".join([*before, *([command.program] if command.program else []), *command.words, *after])
+
 
 FORK_BOMB: Final = "fork bomb"
 CHANGES: Final = "changes files"

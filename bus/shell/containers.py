@@ -23,7 +23,11 @@ _SCRATCH: Final = re.compile(
     r"/(?:tmp|\.?cache|caches|node_modules|__pycache__|dist|build|\.next|\.nuxt|logs?|coverage|target|run|lists|out|\.?venv"
     r"|\.pytest_cache|\.mypy_cache|scratch|workspace|\.npm|\.turbo)(?:/|$|\*)|\.(?:pyc|log|lock|pid|tmp)$|^/(?:bin|usr/bin|dev)/"
 )
-_LOOKED_INTO: Final = SHELLS | names("rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox")
+_LOOKED_INTO: Final = SHELLS | names(
+    "rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox fleethook"
+)
+_OWN: Final = "fleethook"
+"""Looked into in every container: what it switches off is this machine's where they share a server or a volume."""
 _EXEC_VALUES: Final = names(
     "-c --container -n --namespace --context --kubeconfig --cluster --user -u -e --env --env-file -w --workdir --index"
     " --detach-keys -f --file -p --project-name --profile --project-directory -H --host --as --cwd --image --target -l"
@@ -51,6 +55,9 @@ def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         yield Inner(argv=tuple(command))
         return
     if not mounts or not (command or entry):
+        own = (entry, *command) if entry is not None else tuple(command)
+        if own and _name(own[0]) == _OWN:
+            yield Inner(argv=own)
         return
     workdir = options.value("-w", "--workdir")
     inner = tuple(Arg(_outside(arg.text, mounts), arg.sources) for arg in command)
@@ -98,9 +105,13 @@ def _compose(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 def _kept(command: Sequence[Arg]) -> Iterator[Inner]:
     """A command in a container that runs on: what it deletes outside of caches and temporary places is data."""
-    if command and command[0].text.rpartition("/")[2] in _LOOKED_INTO:
+    if command and (name := _name(command[0])) in _LOOKED_INTO:
         inner = tuple(Arg(_ABSOLUTE.sub(_marked, arg.text), arg.sources) for arg in command[1:])
-        yield Inner(argv=(Arg(command[0].text.rpartition("/")[2]), *inner), directory=_INSIDE)
+        yield Inner(argv=(Arg(name), *inner), directory=_INSIDE)
+
+
+def _name(program: Arg) -> str:
+    return program.text.rpartition("/")[2]
 
 
 def _marked(match: re.Match[str]) -> str:

@@ -22,15 +22,19 @@ def raw_names(text: str) -> frozenset[str]:
     `r''m` and `\\rm` are read as a shell would read them, and `"a;rm"` gives `a` and `rm`. Takes time linear in the text.
     """
     text = _LINE_JOIN.sub("", text)
-    words = {*text.translate(_SEPARATORS).split(), *_without_quotes(text)}
+    words = {*text.translate(_SEPARATORS).split(), *_unquoted_words(text)}
     names = (word.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe") for word in words)
     return frozenset(name for name in names if name and len(name) <= _LONGEST)
 
 
-def _without_quotes(text: str) -> list[str]:
-    if "'" not in text and '"' not in text and "\\" not in text:
-        return []
-    return text.translate(_QUOTES).translate(_SEPARATORS).split()
+def without_quotes(text: str) -> str:
+    """The text without any quote or backslash: `fle""ethook` is `fleethook`, also where the line cannot be read."""
+    return text.translate(_QUOTES)
+
+
+def _unquoted_words(text: str) -> list[str]:
+    plain = without_quotes(text)
+    return [] if plain == text else plain.translate(_SEPARATORS).split()
 
 
 def unread_names(root: Node, source: bytes) -> frozenset[str]:

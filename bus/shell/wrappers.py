@@ -197,6 +197,8 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[In
     """The commands and scripts that `program` with `args` runs, reading `stdin`; nothing for an ordinary program."""
     if special := _SPECIAL.get(program):
         return special(args, stdin)
+    if program == "uv" and [arg.text for arg in args[:2]] == ["tool", "run"]:
+        program, args = "uvx", args[2:]
     if wrapper := _WRAPPERS.get(program):
         return _wrapped(program, wrapper, args, stdin)
     interpreter = find_interpreter(program)

@@ -43,6 +43,18 @@ def test_all_conditions_that_are_given_have_to_hold() -> None:
     assert judge(rule, bash("echo git push --force")) is None
 
 
+@pytest.mark.req("X-09")
+def test_a_text_is_also_found_behind_quotes_unless_the_rule_allows() -> None:
+    """Issue 10, A7: names are read after unquoting."""
+    any_program = (CommandMatch(program_none=("none",)),)
+    for line in ('fle""ethook x', "f\\leethook x", "f''leethook x", "bash -c 'fle\"\"ethook x'", 'cat "fle"ethook'):
+        assert judge(Rule(command=("fleethook",)), bash(line)) is not None, line
+        assert judge(Rule(command=("fleethook",), commands=any_program), bash(line)) is not None, line
+        assert judge(Rule(decision="allow", command=("fleethook",)), bash(line)) is None, line
+    assert judge(Rule(command=("fleethook",), commands=any_program), bash("a=fleet; ${a}hook x")) is not None
+    assert judge(Rule(command=("^rm ",)), bash("cd x && rm y")) is None
+
+
 @pytest.mark.req("X-01")
 def test_a_rule_asks_for_what_the_event_does_not_have_and_does_not_fit() -> None:
     for rule in (
