@@ -76,19 +76,20 @@ def acl_file(namespace: str, passwords: Mapping[Role, str], *, selectors: bool =
 def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tuple[str, ...]:
     """Whoever adds requests and events: every command only on the keys that it is for.
 
-    Reading a reply is BLMOVE from the key to itself, which needs both rights on it.
+    Reading a reply is BLMOVE from the key to itself, which needs both rights on it. At its memory limit a server refuses
+    that and takes BLPOP.
     """
     at = f"fh:{namespace}:{{*}}:"
     if not selectors:
         names = ("requests", "events", "reply:*", "alive:evaluator")
-        commands = ("+xadd", "+blmove", "+exists", *on_reply)
+        commands = ("+xadd", "+blmove", "+blpop", "+exists", *on_reply)
         return ("resetchannels", *(f"~{at}{name}" for name in names), *_CONNECT, *commands)
     return (
         "resetchannels", *_CONNECT,
         f"(+xadd %W~{at}requests %W~{at}events)",
-        f"(+blmove ~{at}reply:*)",
+        f"(+blmove +blpop ~{at}reply:*)",
         *(f"({command} %R~{at}reply:*)" for command in on_reply),
-        f"(+exists %R~{at}alive:evaluator)",
+        f"(+exists %R~{at}alive:evaluator %R~{at}reply:*)",
     )  # fmt: skip
 
 

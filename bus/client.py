@@ -20,7 +20,7 @@ from bus.events import Event
 from bus.faces import AgentFace, SyncAgentFace
 from bus.ids import event_id, host_name, reply_token
 from bus.keys import Keys
-from bus.streams import checked
+from bus.streams import checked, is_full
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 
 DEFAULT_BUDGET: Final = 10.0
@@ -247,10 +247,15 @@ async def _look(link: Link, reply: str) -> bytes | None:
 
 async def _round_trip(link: Link, commands: Sequence[Command], seconds: float) -> bytes | None:
     """The answer that came meanwhile, or None; raises NoEvaluator as soon as the first reply says so."""
-    replies = await link.exchange(commands, seconds=seconds, first=_somebody)
-    for reply in replies:
+    *sent, answer = await link.exchange(commands, seconds=seconds, first=_somebody)
+    for reply in sent:
         checked(reply, "asking for a verdict")
-    answer = replies[-1]
+    if is_full(answer):  # it has the request, and takes BLPOP still
+        _, reply, *_, wait = commands[-1]
+        (row,) = await link.exchange([("BLPOP", reply, wait)], seconds=seconds)
+        if not isinstance(row, Exception):  # else our rights are older than this
+            answer = row and row[1]
+    answer = checked(answer, "waiting for a verdict")
     return None if answer is None else bytes(answer)
 
 

@@ -16,7 +16,7 @@ from bus.errors import DecodeError, FleethookError
 from bus.events import Event
 from bus.ids import reply_token
 from bus.keys import KEPT_MS, Keys, note_key
-from bus.streams import Entry, checked
+from bus.streams import Call, Entry, checked
 from bus.verdicts import Policy, Verdict
 
 GROUP: Final = "hosts"
@@ -98,28 +98,26 @@ class Hosts:
         keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
         if wait <= 0:
             return None
-        add: Command = (
-            "XADD", keys("requests", event.host), "*", "reply", reply, "deadline", deadline, "latest", latest,
-            "policy", policy,
-            "event", encode_event(event), "changes", pack(dict(changes)),
+        fields = (
+            "reply", reply, "deadline", deadline, "latest", latest, "policy", policy, "event", encode_event(event),
+            "changes", pack(dict(changes)),
         )  # fmt: skip
+        add = Call("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
+        # BLPOP and not BLMOVE, which a server at its memory limit refuses.
         with self._links.link() as link:
-            replies = await link.exchange(
-                [add, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")], seconds=wait + 1.0
-            )
+            replies = await link.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
         checked(replies[0], f"asking host {event.host}")
         raw = checked(replies[1], f"waiting for host {event.host}")
         until = time.monotonic() + max(0, latest - deadline) / 1000
         while raw is None and (left := until - time.monotonic()) > 0:
             wait = min(_SLICE_SECONDS, left)
             with self._links.link() as link:
-                look: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
-                if not checked((await link.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note"):
-                    look = ("LINDEX", reply, 0)
-                (raw,) = await link.exchange([look], seconds=wait + 1.0)
-            if raw is None and look[0] == "LINDEX":
-                return None
-        return None if raw is None else decode_verdict(bytes(checked(raw, f"waiting for host {event.host}")))
+                runs = checked((await link.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note")
+                (row,) = await link.exchange([("BLPOP", reply, f"{wait:.3f}" if runs else "0.001")], seconds=wait + 1.0)
+            raw = checked(row, f"waiting for host {event.host}")
+            if not runs:
+                break
+        return None if raw is None else decode_verdict(bytes(raw[1]))
 
 
 def read_ask(entry: Entry, keys: Keys) -> Ask:
@@ -140,8 +138,10 @@ def read_ask(entry: Entry, keys: Keys) -> Ask:
 def answer_commands(ask: Ask, verdict: Verdict) -> list[Command]:
     """Give the verdict, and let the entry go."""
     return [
-        ("RPUSH", ask.reply, encode_verdict(verdict)), ("PEXPIRE", ask.reply, KEPT_MS), *gone_commands(ask.entry),
-    ]  # fmt: skip
+        Call(
+            "reply", (ask.entry.stream, ask.reply), (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS)
+        ).whole_command()
+    ]
 
 
 def gone_commands(entry: Entry) -> list[Command]:

@@ -66,6 +66,10 @@ class Call(NamedTuple):
         """Its EVALSHA."""
         return ("EVALSHA", script(self.name).sha, len(self.keys), *self.keys, *self.args)
 
+    def whole_command(self) -> Command:
+        """Its EVAL, for a short script beside other commands: it works on a server that knows no scripts yet."""
+        return ("EVAL", script(self.name).text, len(self.keys), *self.keys, *self.args)
+
 
 async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
     """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
@@ -113,6 +117,11 @@ def checked(reply: Any, doing: str) -> Any:  # noqa: ANN401 - a reply of any typ
     return reply
 
 
+def is_full(reply: object) -> bool:
+    """Whether a reply is the refusal of a server that is at its memory limit."""
+    return _says(reply, "OOM") or _says(reply, "OUTOFMEMORY")
+
+
 def _says(reply: object, word: str) -> bool:
     return isinstance(reply, Exception) and word in f"{type(reply).__name__.upper()} {reply}"
 
@@ -148,8 +157,8 @@ class Consumer:
             self.lapses += 1
         self._beaten = time.monotonic()
         return [
-            ("SET", self.keys("beat", self.name), self._about or self._role, "PX", HEARTBEAT_MS),
-            ("SET", self.keys("alive", self._role), self.name, "PX", HEARTBEAT_MS),
+            Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
+            Call("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
         ]
 
     async def create(self) -> None:
@@ -160,7 +169,7 @@ class Consumer:
         """
         with self.links.link() as link:
             await link.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
-            made = [("XGROUP", "CREATE", stream, self.group, "0", "MKSTREAM") for stream in self.streams]
+            made = [Call("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
             for reply in await link.exchange(made):
                 if not _says(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")

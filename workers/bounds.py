@@ -119,7 +119,7 @@ class Relief:
 
     async def make_room(self) -> int:
         """Free what is needed, where it is; returns how many records and events went."""
-        used, limit = await self._memory()
+        used, limit = await memory_in_use(self._links)
         if not limit or used < limit * FULL:
             self._said = False
             return 0
@@ -135,7 +135,7 @@ class Relief:
                     )  # fmt: skip
                 break
             gone += some
-            used, limit = await self._memory()
+            used, limit = await memory_in_use(self._links)
         if gone:
             log.warning("the server was nearly full: %d finished deliveries and events were forgotten early", gone)
         return gone
@@ -149,12 +149,13 @@ class Relief:
         _, removed = await call(self._links, "trim", (stream,), ("0-0", keep, 2 * _AT_ONCE, 100))
         return int(removed)
 
-    async def _memory(self) -> tuple[int, int]:
-        """Bytes in use, and the server's limit (0: none)."""
-        with self._links.link() as link:
-            (reply,) = await link.exchange([("INFO", "memory")])
-        said = _fields(checked(reply, "asking for the memory in use"))
-        return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))
+
+async def memory_in_use(links: Links) -> tuple[int, int]:
+    """Bytes in use, and the server's limit (0: none); raises FleethookError."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("INFO", "memory")])
+    said = _fields(checked(reply, "asking for the memory in use"))
+    return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))
 
 
 def _fields(reply: Any) -> dict[str, str]:  # noqa: ANN401 - redis-py may have read the reply already

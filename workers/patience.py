@@ -20,7 +20,7 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.keys import NOTE_MS, note_key
 from bus.requests import Request
-from bus.streams import checked
+from bus.streams import Call, checked
 
 log = logging.getLogger("fleethook.patience")
 
@@ -116,9 +116,7 @@ class Slots:
         while True:
             try:
                 with links.link() as link:
-                    (known,) = await link.exchange([("PEXPIRE", note, NOTE_MS)])
-                    if known != 1:
-                        await link.exchange([("RPUSH", note, "1"), ("PEXPIRE", note, NOTE_MS)])
+                    await link.exchange([Call("note", (note,), (NOTE_MS,)).whole_command()])
             except FleethookError as error:
                 log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
             await asyncio.sleep(_EVERY_SECONDS)

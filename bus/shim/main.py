@@ -114,6 +114,8 @@ class Link:
             raise NoAnswer("redis refused: " + text.split(b" ", 1)[0].decode("ascii", "replace"))
         if kind == b":":
             return int(text)
+        if kind == b"*" and text == b"2":
+            return (self.read(), self.read())[1]  # of BLPOP: the key, and what was in it
         if kind != b"+" and text != b"-1":
             raise NoAnswer("what answers there is not Redis")
         return text if kind == b"+" else None
@@ -242,13 +244,16 @@ class Call:
             pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % seconds),
         )
         link.until = min(until, now + (2 * ACK_S if self.waits else left(until) if broken else ACK_S))
-        alive = link.read()
-        if not self.acked:
-            link.read()
+        alive, *_ = [link.read() for _ in range(1 if self.acked else 2)]
         self.acked, link.until = True, time.monotonic() + seconds + ACK_S if more else until
         if not alive:
             raise NoAnswer("no evaluator")
-        raw = link.read()
+        try:
+            raw = link.read()
+        except NoAnswer as error:
+            from bus.shim.slow import read_from_full
+
+            raw = read_from_full(link.exchange, reply, self.soft if seconds > 0.001 else now, error)
         self.reached = True
         if more and not isinstance(raw, bytes):
             from bus.shim.slow import wait_longer

@@ -1,4 +1,4 @@
-"""How the hook command waits for a hook that takes longer than its deadline; loaded only then."""
+"""How the hook command waits for a slow hook, and for any answer of a server that is full; loaded only then."""
 
 import time
 
@@ -21,9 +21,40 @@ def wait_longer(exchange: "Callable[..., int | bytes | None]", reply: bytes, unt
     """
     while (now := time.monotonic()) < until:
         note, seconds = reply + b":wait", min(SLICE_S, until - now)
-        runs = exchange(LATE_S, b"BLMOVE", note, note, b"LEFT", b"LEFT", AT_ONCE)
-        patience = b"%.3f" % seconds if runs else AT_ONCE
-        answer = exchange(seconds + LATE_S, b"BLMOVE", reply, reply, b"LEFT", b"LEFT", patience)
+        try:
+            runs = exchange(LATE_S, b"BLMOVE", note, note, b"LEFT", b"LEFT", AT_ONCE)
+        except Exception as error:
+            if not is_full(error):
+                raise
+            runs = exchange(LATE_S, b"EXISTS", note)
+        try:
+            patience = b"%.3f" % seconds if runs else AT_ONCE
+            answer = exchange(seconds + LATE_S, b"BLMOVE", reply, reply, b"LEFT", b"LEFT", patience)
+        except Exception as error:  # noqa: BLE001 - raised again where it is another
+            answer = read_from_full(exchange, reply, now + seconds if runs else now, error)
         if answer is not None or not runs:
             return answer
     return None
+
+
+def read_from_full(
+    exchange: "Callable[..., int | bytes | None]", reply: bytes, until: float, error: Exception
+) -> "int | bytes | None":
+    """The reply from a server at its memory limit: it refuses BLMOVE, and takes BLPOP. None where none comes `until` then.
+
+    Raises `error` where it says something else, or where our rights are older than this.
+    """
+    if not is_full(error):
+        raise error
+    seconds = max(0.001, until - time.monotonic())
+    try:
+        return exchange(seconds + LATE_S, b"BLPOP", reply, b"%.3f" % seconds)
+    except Exception as refused:
+        if str(refused).endswith("NOPERM"):
+            raise error from refused
+        raise
+
+
+def is_full(error: Exception) -> bool:
+    """Whether a refusal is that of a server at its memory limit."""
+    return str(error).endswith(" OOM")

@@ -124,6 +124,7 @@ ATTACKS: dict[str, list[tuple[Any, ...]]] = {
     ],
     "reach beyond the bus": [
         ("XADD", "somebody:else", "*", "a", "b"), ("BLMOVE", "somebody", MINE, "LEFT", "LEFT", 0.01),
+        ("BLPOP", "somebody", 0.01),
         ("ZADD", "sent", 1, "a"), ("EXISTS", "somebody"), ("EVAL", "return 1", 1, OTHERS),
     ],
 }  # fmt: skip
@@ -166,12 +167,14 @@ def test_the_shim_can_do_its_work(login: Any) -> None:
     admin.rpush(MINE, "the answer")
     for _ in "twice":  # the read does not consume
         assert shim.execute_command("BLMOVE", MINE, MINE, "LEFT", "LEFT", 0.1) == b"the answer"
+    assert shim.execute_command("EXISTS", f"{MINE}:wait") == 0
+    assert shim.execute_command("BLPOP", MINE, 0.1) == (MINE.encode(), b"the answer")  # as a full server gives it
     assert shim.ping()  # a server that did not answer the last call is asked first
     assert shim.xadd(KEYS("events"), {"id": "e2", "source": "claude", "spooled": "1"})
     assert admin.xlen(KEYS("events")) == 1
 
 
-NEEDED = {"auth", "hello", "ping", "select", "xadd", "blmove", "exists"}
+NEEDED = {"auth", "hello", "ping", "select", "xadd", "blmove", "blpop", "exists"}
 ALWAYS = {"quit", "reset"}
 """What servers let everybody do, whatever their rules say."""
 

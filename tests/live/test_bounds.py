@@ -20,7 +20,7 @@ from tests.support.delivering import dispatching, owe, publish, settled, turn_en
 from tests.support.running import NO_RM, bash, command_hook, do, evaluating, publish_hooks, put, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.bounds import FULL, Relief
+from workers.bounds import FULL, Relief, memory_in_use
 from workers.chores import tidy_all
 from workers.deadletters import dead_letters
 from workers.deliveries import deliveries, delivery
@@ -130,7 +130,7 @@ async def fill(links: Links, part: float) -> None:
 
 
 async def _used(links: Links) -> int:
-    return (await Relief(links, Keys("t-none"))._memory())[0]
+    return (await memory_in_use(links))[0]
 
 
 async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Server, Links]) -> None:

@@ -58,7 +58,7 @@ def user(server: Server, name: str, *rules: str) -> str:
 async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None:
     """Whatever should be there and is not, is found; nobody is missed where nobody was wanted."""
     assert await statuses(poor.url, Keys("t-doctor")) == {
-        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "default-user": "ok", "streams": "ok",
+        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "memory": "ok", "default-user": "ok", "streams": "ok",
         "evaluator": "fail", "dispatcher": "fail",
         "host": "warn", "carrier": "fail", "chores": "warn", "hooks": "ok",
     }  # fmt: skip
@@ -67,7 +67,7 @@ async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None
 async def test_what_cannot_be_seen_is_neither_well_nor_ill(poor: Server) -> None:
     blind = await statuses(user(poor, "blind", "-config", "-info", "-smembers"), Keys("t-doctor"))
     unknown = {name for name, status in blind.items() if status == "unknown"}
-    assert unknown == {"server", "appendonly", "maxmemory-policy", "carrier", "chores"}
+    assert unknown == {"server", "appendonly", "maxmemory-policy", "memory", "carrier", "chores"}
     away = await statuses("unix:///nowhere/s", Keys("t-doctor"))
     assert away.pop("server") == "fail"
     assert set(away.values()) == {"unknown"}

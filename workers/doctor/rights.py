@@ -55,6 +55,7 @@ async def _tried(links: Links, answers: AnswerFile) -> tuple[list[str], list[str
         ("add requests", ("XADD", f"{at}requests", "NOMKSTREAM", "no-id", "a", "b")),
         ("add events", ("XADD", f"{at}events", "NOMKSTREAM", "no-id", "a", "b")),
         ("read answers", ("BLMOVE", reply, reply, "LEFT", "LEFT", 0.01)),
+        ("read answers of a full server", ("BLPOP", reply, 0.01)),
         ("see evaluators", ("EXISTS", f"{at}alive:evaluator")),
     )
     needless = (

@@ -13,6 +13,7 @@ from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.keys import DAY, Keys
 from bus.streams import server_now
+from workers.bounds import FULL, memory_in_use
 from workers.doctor import Check, State
 from workers.doctor.default_user import default_user_check
 from workers.repairs import read_repairs
@@ -31,6 +32,7 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
             for name in (
                 "appendonly",
                 "maxmemory-policy",
+                "memory",
                 "default-user",
                 "evaluator",
                 "dispatcher",
@@ -42,6 +44,7 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
         return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
     found += await _config_checks(links)
+    found.append(await _memory_check(links))
     found.append(await default_user_check(links, keys))
     found.append(await _repairs_check(links, keys))
     for role in await read_roles(links, rq, keys, settings):
@@ -88,6 +91,23 @@ def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
         least = ".".join(map(str, FLOOR[brand]))
         return Check(id="server", status="fail", what=text, fix=f"use {brand} {least} or newer")
     return Check(id="server", status="ok", what=text)
+
+
+async def _memory_check(links: Links) -> Check:
+    """Whether the server is near its memory limit, where it takes nothing new from anybody."""
+    try:
+        used, limit = await memory_in_use(links)
+    except FleethookError as error:
+        return Check(id="memory", status="unknown", what=f"the server's memory cannot be seen: {error}")
+    if not limit:
+        return Check(id="memory", status="ok", what=f"{used / 2**20:.1f} MiB in use; the server sets no limit")
+    text = f"{used / 2**20:.1f} of {limit / 2**20:.1f} MiB in use"
+    if used < limit * FULL:
+        return Check(id="memory", status="ok", what=text)
+    fix = "raise maxmemory, or remove what others keep there: workers forget finished deliveries and events first"
+    if used < limit:
+        return Check(id="memory", status="warn", what=f"{text}: at its limit the server refuses requests", fix=fix)
+    return Check(id="memory", status="fail", what=f"{text}: hook calls are refused and fall back", fix=fix)
 
 
 async def _config_checks(links: Links) -> list[Check]:
