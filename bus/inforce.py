@@ -340,7 +340,10 @@ class Watcher:
         """Newer content that is not in force: of the user's file, and of the projects that events came from lately."""
         if self.user_file is not None:
             self._file("user", self.user_file)
-        return tuple(one for watched in self._files.values() for one in watched.current(POLL_SECONDS).rejected)
+        found = {path: (watched.layer, watched.current(POLL_SECONDS)) for path, watched in self._files.items()}
+        for path, (layer, now) in found.items():
+            self._compare(layer, path, now.file)  # every process sees the same state of the file, and says it once
+        return tuple(one for _, now in found.values() for one in now.rejected)
 
     def fleet(self) -> HookSet:
         """The fleet's own layer alone."""

@@ -16,7 +16,7 @@ from typing import Final
 from bus.config.documents import Document, PathParts, load
 from bus.config.hookfile import HookFile
 from bus.config.validation import suggestion
-from bus.dialects.reading import leading_words, missing_script, script_of
+from bus.dialects.reading import inner_command, leading_words, missing_script, script_of
 from bus.errors import ConfigError
 from bus.events import Event, EventType
 from bus.hooks import NATIVE, Endpoint, Hook
@@ -35,7 +35,7 @@ _BUILTIN: Final = re.compile(
     r"test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
 )
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+:,./~-]+")
-_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
+_SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
 _MORE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("timeout", "description", "run_in_background", "workdir", "justification", "background"),
     "read": ("offset", "limit", "pages", "start_line", "end_line"),
@@ -96,12 +96,15 @@ def _document(file: str) -> Document | None:
 def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
     """The script that a command begins with, its interpreter, and the program itself."""
     base = os.path.join(folder, hook.working_dir) if folder else ""
-    missing = missing_script(hook.command, base)
+    words = [hook.command, *hook.args] if hook.args else list(leading_words(hook.command))
+    command, inner = hook.command, inner_command(words)
+    if inner is not None:  # `sh -c './check.sh'`
+        command, words = inner, list(leading_words(inner))
+    missing = missing_script(command, base)
     if missing is not None:
-        if hook.dialect == NATIVE:  # the readers of other dialects have said it
+        if hook.dialect == NATIVE or inner is not None:  # the readers of other dialects have said the rest
             yield missing
         return
-    words = [hook.command] if hook.args else list(leading_words(hook.command))
     program = words[0] if words else ""
     if "/" not in program:
         if _PLAIN.fullmatch(program) and not _BUILTIN.fullmatch(program) and shutil.which(program) is None:
@@ -110,7 +113,12 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
     script, direct = script_of(words)
     full = os.path.join(base, os.path.expanduser(script))
     interpreter = _interpreter(full) if direct and os.path.isabs(full) else ""
-    if interpreter:
+    if interpreter.endswith("\r"):
+        yield (
+            f"the first line of {script} ends with a carriage return, which belongs to the interpreter's name",
+            f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
+        )
+    elif interpreter:
         yield (
             f"the interpreter of {script}, {interpreter}, is not there",
             "install it, or correct the script's first line",
@@ -145,11 +153,26 @@ def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterat
             yield f"no event has {root}.{field}, so this condition fails", hint
         elif (root, field) == ("event", "input") and below:
             yield from _input_findings(entry, patterns, below)
+        elif (root, field) in {("event", "tool"), ("event", "input")}:
+            yield from _tool_findings(entry, patterns, field)
+        elif root == "verdict" and isinstance(entry, Hook) and entry.blocking:
+            yield "nobody has decided when a blocking hook is asked, so verdict is not there", "say blocking: false"
+
+
+def _tool_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str) -> Iterator[tuple[str, str]]:
+    types = _types(entry, patterns)
+    if types and not any(kind.startswith(_WITH_INPUT) for kind in types):
+        yield f"events of the type {types[0]} have no {field}, so event.{field} is always empty", "see event.data"
+
+
+def _types(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> list[str]:
+    """The event types that an entry's patterns fit, of those that have a name."""
+    fits = partial(_fits, Index([(entry, patterns)]))
+    return [kind.value for kind in EventType if any(fits(kind.value, tool) for tool in ("", *CANONICAL))]
 
 
 def _input_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str) -> Iterator[tuple[str, str]]:
-    fits = partial(_fits, Index([(entry, patterns)]))
-    types = [kind.value for kind in EventType if any(fits(kind.value, tool) for tool in ("", *CANONICAL))]
+    fits, types = partial(_fits, Index([(entry, patterns)])), _types(entry, patterns)
     with_input = [kind for kind in types if kind.startswith(_WITH_INPUT)]
     if types and not with_input:
         yield f"events of the type {types[0]} have no input, so event.input.{field} is never there", "see event.data"

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bus.config.documents import Document, load, loads, read_file
+from bus.config.files import is_gone
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting, read_section
-from bus.config.trust import WAITS, is_trusted, trusted_entry, trusted_file
+from bus.config.trust import GONE, WAITS, is_trusted, trusted_entry, trusted_file
 from bus.config.validation import nearest, suggestion
 from bus.directories import Directories, config_file, directories
 from bus.errors import ConfigError
@@ -108,7 +109,7 @@ def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], p
             document = load(path)
         elif entry is not None and kept is not None and kept.digest == entry.digest and entry.path in kept.files:
             document = loads(kept.files[entry.path].text, file=str(path))
-            said.append(f"{path}: {WAITS}")
+            said.append(f"{path}: {GONE if is_gone(path) else WAITS}")
         else:
             return _take_untrusted(path, values, origins)
     except ConfigError as error:

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -15,24 +15,47 @@ from typing import Final
 from bus.hooks import Hook
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
-_LEADING_VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})/")
+_LEADING_VARIABLE: Final = re.compile(r"(?:\$(?:\w+|\{\w+[^}]*\}))?/")
 _OUTPUT: Final = re.compile(r"\d?>{1,2}\|?\s*(?![&\s])[^\s;|&()<>'\"`]+")
 _WORD_LIMIT: Final = 10_000
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
 def named_files(hook: Hook, folder: str) -> Iterator[str]:
-    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file."""
+    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file.
+
+    A folder that it names counts as such a place too, as in `cd tools && ./check.sh`.
+    """
     root = _root(hook.origin.rpartition(":")[0])
-    bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
     inside = (folder,) if root == folder or lies_in(root, folder) else (folder, root)
-    words = (word for text in (hook.command, *hook.args) for word in _words(text))
-    for word, base in itertools.product(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)), bases):
-        # `$CLAUDE_PROJECT_DIR/check.sh`: in front of a path in a project's hook stands, as a rule, the project.
-        plain = _LEADING_VARIABLE.sub("", word, count=1)
-        full = os.path.normpath(os.path.join(base, plain))
-        if "\x00" not in plain and len(plain) <= 4096 and any(lies_in(full, one) for one in inside):
+    # `$CLAUDE_PROJECT_DIR/check.sh`, `$(git rev-parse --show-toplevel)/check.sh`: what a path in a project's hook begins
+    # with is, as a rule, the project.
+    words = [
+        plain for word in _words_of(hook) for plain in dict.fromkeys((word, _LEADING_VARIABLE.sub("", word, count=1)))
+    ]
+    bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
+    for full in _from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))):
+        if any(lies_in(full, one) for one in inside):
             yield full
+
+
+def files_from(hook: Hook, directory: str) -> Iterator[str]:
+    """The files that a hook's command names when it runs in a folder: relative words that are files from there."""
+    words = [word for word in _words_of(hook) if not os.path.isabs(word)]
+    folders = [one for one in _from(words, (directory,)) if os.path.isdir(one)]
+    yield from filter(os.path.isfile, _from(words, (directory, *folders)))
+
+
+def _words_of(hook: Hook) -> list[str]:
+    words = (word for text in (hook.command, *hook.args) for word in _words(text))
+    return list(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)))
+
+
+def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
+    """Each word as a path from each folder."""
+    for word, base in itertools.product(words, bases):
+        if "\x00" not in word and len(word) <= 4096:
+            yield os.path.normpath(os.path.join(base, word))
 
 
 @lru_cache(256)

@@ -8,6 +8,7 @@ import stat
 from collections import OrderedDict
 from typing import Final
 
+from bus.config.named_files import files_from
 from bus.errors import FleethookError
 from bus.hooks import Hook
 
@@ -31,7 +32,7 @@ def script_digest(path: str) -> str:
         return ""
     except OSError:
         return "unreadable"
-    with os.fdopen(descriptor, "rb") as stream:
+    try:  # a folder has a descriptor and no stream
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return ""
@@ -40,11 +41,12 @@ def script_digest(path: str) -> str:
         if known is not None and known[0] == state:
             return known[1]
         whole = hashlib.sha256()
-        try:
-            while chunk := stream.read(_CHUNK):
-                whole.update(chunk)
-        except OSError:
-            return "unreadable"
+        while chunk := os.read(descriptor, _CHUNK):
+            whole.update(chunk)
+    except OSError:
+        return "unreadable"
+    finally:
+        os.close(descriptor)
     digest = whole.hexdigest()
     _known[path] = (state, digest)
     if len(_known) > _MOST_KNOWN:
@@ -52,13 +54,25 @@ def script_digest(path: str) -> str:
     return digest
 
 
-def check_pins(hook: Hook) -> None:
-    """Raise ScriptChanged where a script that the hook names is not as it was trusted."""
+def check_pins(hook: Hook, directory: str) -> None:
+    """Raise ScriptChanged where a script that the hook names is not as it was trusted; `directory` is where it would run.
+
+    A relative name means another file in another folder: one that nobody has trusted is not run.
+    """
+    if not hook.pins:
+        return
+    file = hook.origin.rpartition(":")[0]
+    accept = f"fleethook hooks import {file} --to user" if hook.layer == "user" else "fleethook hooks trust"
     for path, digest in hook.pins.items():
         now = script_digest(path)
         if now != digest:
             what = "is new" if not digest else "changed" if now else "is gone"
             raise ScriptChanged(
-                f"{path} {what} since hook {hook.id!r} ({hook.origin}) was trusted, so it was not run; "
-                "`fleethook hooks trust` shows it"
+                f"{path} {what} since hook {hook.id!r} ({hook.origin}) was trusted, so it was not run; `{accept}` shows it"
+            )
+    for path in files_from(hook, os.path.realpath(directory)):
+        if path not in hook.pins:
+            raise ScriptChanged(
+                f"in this folder hook {hook.id!r} ({hook.origin}) means {path}, which was not trusted with it, so it was "
+                "not run; name the script by its full path"
             )

@@ -31,6 +31,7 @@ from bus.locks import write_private
 log = logging.getLogger("fleethook.hooks")
 
 WAITS: Final = "newer content waits for your trust (`fleethook hooks trust` shows it); what you trusted stays in force"
+GONE: Final = "the file is gone; its trusted rules stay in force until `fleethook hooks untrust`"
 
 _CHUNK: Final = 1024 * 1024
 
@@ -200,13 +201,17 @@ def _file_digest(path: str) -> bytes | None:
     whole = hashlib.sha256()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            while chunk := stream.read(_CHUNK):
-                whole.update(chunk)
     except OSError:
         return b"unreadable"
+    try:  # a folder has a descriptor and no stream
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        while chunk := os.read(descriptor, _CHUNK):
+            whole.update(chunk)
+    except OSError:
+        return b"unreadable"
+    finally:
+        os.close(descriptor)
     return whole.digest()
 
 

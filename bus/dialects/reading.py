@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -185,6 +186,17 @@ def script_of(words: list[str]) -> tuple[str, bool]:
         if not shell or "c" in word:  # `-c` and its like: what follows is no script
             break
     return "", False
+
+
+def inner_command(words: list[str]) -> str | None:
+    """What `sh -c` and its like are given to run; None where a command is something else."""
+    if words and _SHELL.fullmatch(os.path.basename(words[0])):
+        for option, text in pairwise(words[1:]):
+            if not option.startswith("-"):
+                return None
+            if "c" in option and not option.startswith("--"):
+                return text
+    return None
 
 
 def leading_words(command: str) -> Iterator[str]:

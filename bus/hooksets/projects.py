@@ -19,6 +19,7 @@ from bus.config.hookfile import HookFile, load_hook_file
 from bus.config.named_files import named_files
 from bus.config.pins import script_digest
 from bus.config.trust import (
+    GONE,
     WAITS,
     Trusted,
     content_digest,
@@ -77,10 +78,8 @@ def _as_kept(path: Path, store: Path, kept: Kept) -> FileInForce:
 def waiting(path: Path, digest: str) -> Rejected:
     """What is said of a project's file that is not what was trusted."""
     if is_gone(path):
-        problem = ConfigError("the file is gone", file=str(path))
-        return Rejected(
-            str(path), digest, (problem,), "its trusted rules stay in force until `fleethook hooks untrust`"
-        )
+        reason, rest = GONE.split("; ", 1)
+        return Rejected(str(path), digest, (ConfigError(reason, file=str(path)),), rest)
     problem = ConfigError("the file, or one that it names, changed since it was trusted", file=str(path), line=1)
     return Rejected(str(path), digest, (problem,), WAITS)
 

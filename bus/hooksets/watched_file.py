@@ -24,7 +24,7 @@ class WatchedFile:
     def __init__(
         self, layer: Layer, path: Path, trust_file: Path, last_good: Path | None, check: Callable[[HookFile], object]
     ) -> None:
-        self._layer, self._path, self._trust, self._folder, self._check = layer, path, trust_file, last_good, check
+        self.layer, self._path, self._trust, self._folder, self._check = layer, path, trust_file, last_good, check
         self._looked = 0.0
         self._seen: tuple[str, str] | None = None
         """A project's content, as it was trusted and as it was at the last look."""
@@ -41,7 +41,7 @@ class WatchedFile:
         return self._current
 
     def _look(self, before: FileInForce | None) -> FileInForce:
-        if self._layer == "project":
+        if self.layer == "project":
             # By content and not only by its stamp: the files that its commands name belong to it.
             seen = project_state(self._path, self._trust)
             unchanged = seen == self._seen
@@ -61,15 +61,15 @@ class WatchedFile:
         return found
 
     def _read(self) -> FileInForce:
-        if self._layer == "project":
+        if self.layer == "project":
             return project_in_force(self._path, self._trust, self._folder, self._kept)
-        return file_in_force(self._path, self._layer, self._folder, self._kept)
+        return file_in_force(self._path, self.layer, self._folder, self._kept)
 
     def _say(self, found: FileInForce) -> None:
         """Log what is new among what is not in force."""
         said = tuple(dict.fromkeys([
             *(one.text for one in found.rejected),
-            *([] if found.kept is not None or self._layer != "project" or is_gone(self._path) else [
+            *([] if found.kept is not None or self.layer != "project" or is_gone(self._path) else [
                 f"{self._path} is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it"
             ]),
         ]))  # fmt: skip

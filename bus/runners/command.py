@@ -113,11 +113,12 @@ async def run_command(
 
     ScriptChanged where a trusted project's script is not the one that was trusted.
     """
-    check_pins(hook)
+    directory = _directory(hook, event)
+    check_pins(hook, directory)
     dialect = find_hooks(hook.dialect)
     done = await run_process(
         argv(hook), stdin=dialect.stdin(hook, event), env=command_env(hook, event),
-        cwd=_directory(hook, event), seconds=seconds, grace=grace, one_stream=dialect.one_stream,
+        cwd=directory, seconds=seconds, grace=grace, one_stream=dialect.one_stream,
         detach=detach,
     )  # fmt: skip
     log_ending(hook, event, done, seconds)

@@ -253,6 +253,9 @@ def test_trust_shows_the_content_and_ends_with_it(project: Path) -> None:
     (project / "fleethook.yaml").unlink()
     assert "its trusted rules stay in force" in fleethook("hooks", "trust").err
     assert "its trusted rules stay in force" in fleethook("hooks", "list").err
+    assert "newer content waits" not in fleethook("hooks", "list").err, "there is none"
+    checks = [one for one in fleethook("doctor", "--json").json["checks"] if one["id"] == "in-force"]
+    assert [one["fix"] for one in checks] == ["fleethook hooks untrust"]
     assert "not trusted any more" in fleethook("hooks", "trust", "--remove").out
     assert fleethook("hooks", "trust", "--list", "--json").json == []
 

@@ -16,6 +16,7 @@ from bus.events import Event
 from bus.guards import DEFAULT_PACKS
 from bus.hooks import Hook
 from bus.hooksets.guard_changes import Loss, read_changes, weakened
+from bus.hooksets.projects import accept, take_back
 from bus.hooksets.published import apply, load_version
 from bus.inforce import HookSet, Layered, Watcher
 from bus.keys import Keys
@@ -114,6 +115,25 @@ async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
     assert (last["how"], last["where"]) == ("published", f"version {second}")
     assert second == first + 1
     assert [one.where for one in await read_changes(links, keys)] == [f"version {second}", str(file), str(file)]
+
+
+@pytest.mark.req("X-09")
+async def test_a_worker_notices_without_an_event_of_that_folder(
+    links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process sees the same state of the file; one that looked later said the same loss again as another."""
+    monkeypatch.setattr("bus.inforce.POLL_SECONDS", 0.0)
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    file, store, kept = tmp_path / "repo" / "fleethook.yaml", tmp_path / "trust.json", tmp_path / "kept"
+    file.write_text(f"version: 1\n{RULE % ('', 'deny', 'rm')}")
+    accept(file, store, kept)
+    watcher = Watcher(links, keys, host="test-host", user_file=None, trust_file=store, last_good=kept)
+    watcher.for_event(Event(type="tool:pre_execute", tool="bash", host="test-host", cwd=str(file.parent)))
+    assert watcher.rejected() == ()
+    assert watcher.weakened == []
+    take_back(file, store, kept)
+    watcher.rejected()
+    assert [(one.where, one.losses) for one in watcher.weakened] == [(str(file), (Loss("mine", "removed"),))]
 
 
 @pytest.fixture

@@ -45,6 +45,10 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("'$TOOL' x", ""),
         ("$HOME/none-of-this x", "fleethook.yaml:1:41: the command names $HOME/none-of-this, which is not there"),
         ("exit 0", ""),
+        ("bash -c './gone.sh x'", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
+        ("sh -ec 'no-such-program'", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
+        ("sh -c 'exit 0'", ""),
+        ("./crlf.sh", "fleethook.yaml:1:41: the first line of ./crlf.sh ends with a carriage return"),
         ("[ -f x ] || exit 2", ""),
     ],
 )
@@ -53,6 +57,7 @@ def test_programs_that_are_not_there(tmp_path: Path, command: str, says: str) ->
     script(tmp_path / "plain.sh", "#!/bin/sh", 0o644)
     script(tmp_path / "env.sh", "#!/usr/bin/env no-such-interpreter")
     script(tmp_path / "path.sh", "#!/no/such/interpreter -x")
+    script(tmp_path / "crlf.sh", "#!/bin/sh\r")
     quoted = command.replace("'", "''")
     result = found(tmp_path, f"hooks: [{{on: tool:pre_execute, command: '{quoted}'}}]\n")
     assert len(result) == bool(says)
@@ -77,6 +82,10 @@ def test_programs_that_are_not_there(tmp_path: Path, command: str, says: str) ->
         ("tool:pre_execute:bash", "event.input.description == ''", ""),
         ("tool:*:write", "event.input.file_path.endsWith('x') || event.input.content == ''", ""),
         ("tool:*:write, tool:*:bash", "event.input.command == ''", ""),
+        ("session:start", "event.tool == 'bash'", "events of the type session:start have no tool, so event.tool is"),
+        ("session:*", "'command' in event.input", "events of the type session:start have no input, so event.input"),
+        ("session:*, tool:*", "event.tool == 'bash'", ""),
+        ("tool:pre_execute", "verdict.decision == 'deny'", "nobody has decided when a blocking hook is asked"),
         ("tool:*:write, tool:*:bash", "event.input.url == ''", "bash and write have no event.input.url"),
         ("tool:pre_execute", "event.input.whatever == ''", ""),
         ("tool:*:mcp__*", "event.input.whatever == ''", ""),

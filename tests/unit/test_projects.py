@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from bus.config.pins import ScriptChanged, check_pins
 from bus.config.trust import trust, trusted_file
 from bus.errors import ConfigError
 from bus.events import Event
@@ -117,6 +120,41 @@ async def test_a_changed_script_is_not_run(project: Project) -> None:
     project.script.chmod(0o755)
     assert await run(project) == ("deny", "")
     assert project.now().rejected == ()
+
+
+async def test_another_script_of_the_same_relative_name_is_not_run(project: Project) -> None:
+    """From a folder below, `scripts/check.sh` is another file: nobody has trusted it (B2)."""
+    project.accept()
+    other = project.folder / "below" / "scripts" / "check.sh"
+    other.parent.mkdir(parents=True)
+    other.write_text("#!/bin/sh\nexit 0\n")
+    other.chmod(0o755)
+    (hook,) = project.now().file.hooks
+    event = msgspec.structs.replace(EVENT, cwd=str(other.parent.parent))
+    refused = await CommandRunner().run(hook, event, 5)
+    assert "was not trusted with it, so it was not run" in refused.failure
+    assert str(other) in refused.failure
+    ran = await CommandRunner().run(hook, msgspec.structs.replace(EVENT, cwd=str(project.folder)), 5)
+    assert ran.decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd scripts && ./check.sh",
+        "${CLAUDE_PROJECT_DIR:-.}/scripts/check.sh",
+        '"$(git rev-parse --show-toplevel)"/scripts/check.sh',
+        "sh -c 'exec scripts/check.sh'",
+    ],
+)
+def test_a_script_is_pinned_however_the_command_names_it(project: Project, command: str) -> None:
+    project.file.write_text(json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": command}]}))
+    project.accept()
+    (hook,) = project.now().file.hooks
+    check_pins(hook, str(project.folder))
+    project.script.write_text("#!/bin/sh\nexit 0\n")
+    with pytest.raises(ScriptChanged, match=r"check\.sh changed since hook 'check' .*`fleethook hooks trust` shows it"):
+        check_pins(hook, str(project.folder))
 
 
 async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:

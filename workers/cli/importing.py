@@ -83,7 +83,8 @@ def import_hooks(
             "warnings": list(read.warnings), "file": str(into), "entry": entry, "diff": changes, "written": written,
         })  # fmt: skip
     elif written:
-        fleet.data(f"{into} imports them from now on; `fleethook hooks list` shows what is in force")
+        when = "once you trust it" if _waits_for_trust(fleet, into) else "from now on"
+        fleet.data(f"{into} imports them {when}; `fleethook hooks list` shows what is in force")
         _ask_for_trust(fleet, into, asked=not yes)
     if read.problems:
         raise (PartlyDone if written else Findings)(f"{len(read.problems)} of its entries left out")
@@ -227,15 +228,22 @@ def _write(into: Path, text: str) -> None:
     replace_file(into, text)
 
 
-def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
-    """Show a project's file that imports them, and ask for trust where somebody is there to be asked."""
+def _waits_for_trust(fleet: Context, into: Path) -> bool:
+    """Whether it is a project's file that nobody has trusted as it is now."""
     from bus.config.trust import is_trusted, project_file
     from bus.directories import config_file
+
+    places = fleet.directories()
+    project = project_file(into.parent, user=config_file(places.config))
+    return project == into and not is_trusted(into, places.trust_file)
+
+
+def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
+    """Show a project's file that imports them, and ask for trust where somebody is there to be asked."""
     from workers.cli.output import interactive
     from workers.cli.trusting import trust_file
 
-    places = fleet.directories()
-    if project_file(into.parent, user=config_file(places.config)) != into or is_trusted(into, places.trust_file):
+    if not _waits_for_trust(fleet, into):
         return
     if asked and interactive():
         trust_file(fleet, into, yes=False)

@@ -143,8 +143,11 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     for one in verdict.lost:
         yield f"  lost: {fleet.style(plain(one, _TEXT), 'yellow')}"
     again = ("the evaluator that had it first died: its hooks may have run twice",) if verdict.repeated else ()
-    for note in (*verdict.notes, *again):
-        yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
+    for text in verdict.waiting:
+        yield f"  not in force: {fleet.style(plain(text, _TEXT), 'yellow')}"
+    for note in dict.fromkeys((*verdict.notes, *again)):
+        if note not in verdict.waiting:
+            yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
 
 
 def _part_lines(fleet: Context, part: Part) -> Iterator[str]:

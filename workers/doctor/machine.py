@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import bus.errors
+from bus.config.files import is_gone
 from bus.config.hookfile import load_hook_file
 from bus.config.settings import Settings
 from bus.config.trust import project_file, trusted_entry
@@ -63,7 +64,8 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
             fix="read it, then `fleethook hooks trust`",
         )  # fmt: skip
     for one in rejections(places, cwd):
-        fix = f"fleethook config check {one.file}" if one.layer == "user" else "fleethook hooks trust"
+        verb = "untrust" if is_gone(one.file) else "trust"
+        fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"
         yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
     for spool in read_spools(places):
         if spool.dropped:
