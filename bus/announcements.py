@@ -19,7 +19,12 @@ async def announce(links: Links, keys: Keys, kind: str, data: Mapping[str, Any],
     """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
     name = event_id()
     event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
-    digest = hashlib.sha256(f"{kind}\n{about}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
     args = (DONE_MS, *fields)
-    return bool(await call(links, "announce", (keys("events"), keys("announced", digest)), args))
+    return bool(await call(links, "announce", (keys("events"), announced_key(keys, kind, about)), args))
+
+
+def announced_key(keys: Keys, kind: str, about: str) -> str:
+    """The key that is there for seven days once an event of type `kind` is announced for `about`."""
+    digest = hashlib.sha256(f"{kind}\n{about}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return keys("announced", digest)

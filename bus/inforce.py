@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, 
 from bus.events import Event
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
 from bus.hooksets.files_in_force import Rejected
-from bus.hooksets.guard_changes import GuardChange, file_mark, weakened
+from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.layers import Layered, guard_hooks, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
@@ -221,9 +221,8 @@ class Watcher:
         self.trust_file = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
-        self._guards: dict[Path, tuple[str, dict[str, Hook]]] = {}
-        self.weakened: list[GuardChange] = []
-        """Changes that weakened the guards of a file or of the published set; reporting them takes them out."""
+        self.guards = GuardWatch(host, last_good, lambda layer, file: _single(layer, file).hooks)
+        """What changes took from the guards of a file or of the published set."""
 
     @classmethod
     def here(cls, links: Links, keys: Keys, places: Directories, host: str = "") -> Watcher:
@@ -294,9 +293,8 @@ class Watcher:
         layered = Layered("fleet", str(version), file)
         compiled = HookSet([layered])
         if self._fleet.version != "0":
-            self._note_losses(
-                self.fleet().hooks, compiled.hooks, "published", f"version {version}", f"version {version}"
-            )
+            name = f"version {version}"
+            self.guards.note(self.fleet().hooks, compiled.hooks, "published", name, name)
         self._seen, self._fleet, self._sets = version, layered, {_key([layered]): compiled}
         self._recent.clear()
         log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
@@ -342,7 +340,7 @@ class Watcher:
             self._file("user", self.user_file)
         found = {path: (watched.layer, watched.current(POLL_SECONDS)) for path, watched in self._files.items()}
         for path, (layer, now) in found.items():
-            self._compare(layer, path, now.file)  # every process sees the same state of the file, and says it once
+            self.guards.compare(layer, path, now)  # every process sees the same state of the file, and says it once
         return tuple(one for _, now in found.values() for one in now.rejected)
 
     def fleet(self) -> HookSet:
@@ -362,34 +360,12 @@ class Watcher:
     def _file(self, layer: Layer, path: Path) -> Layered:
         watched = self._files.get(path)
         if watched is None:
+            self.guards.recall(path)
             check = partial(_single, layer)
             watched = self._files[path] = WatchedFile(layer, path, self.trust_file, self.last_good, check)
         found = watched.current(POLL_SECONDS)
-        self._compare(layer, path, found.file)
+        self.guards.compare(layer, path, found)
         return Layered(layer, found.file.digest[:8], found.file, tuple(one.text for one in found.rejected))
-
-    def _compare(self, layer: Layer, path: Path, file: HookFile) -> None:
-        """Note what a file's new content takes from its guards."""
-        before = self._guards.get(path)
-        if before is not None and before[0] == file.digest:
-            return
-        hooks = _single(layer, file).hooks
-        self._guards[path] = (file.digest, hooks)
-        if before is not None:
-            mark = file_mark(str(path), file.digest, (one.path for one in file.imports))
-            self._note_losses(before[1], hooks, "file", str(path), f"{self.host}\n{mark}")
-
-    def _note_losses(
-        self, before: Mapping[str, Hook], after: Mapping[str, Hook], how: str, where: str, about: str
-    ) -> None:
-        losses = weakened(before, after)
-        if losses and len(self.weakened) < _MOST_SETS:  # a process that reports none keeps a few
-            log.warning("%s weakens guards: %s", where, ", ".join(f"{loss.guard} {loss.how}" for loss in losses[:20]))
-            self.weakened.append(
-                GuardChange(
-                    how=how, where=where, losses=losses, about=about, host=self.host, ms=time.time_ns() // 10**6
-                )
-            )
 
 
 def _single(layer: Layer, file: HookFile) -> HookSet:

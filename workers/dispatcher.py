@@ -15,6 +15,8 @@ from typing import Final
 from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.events import Event, EventType
+from bus.hooksets.guard_changes import list_spooled
 from bus.hosts import Hosts
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
@@ -253,6 +255,8 @@ class Dispatcher:
                 return None  # an undecodable request: its evaluator buried it already
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
+        if b"spooled" in entry.fields and event.type == EventType.GUARD_CHANGED and event.source == "fleethook":
+            await self._list_change(event)
         deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(one.kind == "command" for one in deliveries):
             running = await lineage(self._links, self._keys, event)
@@ -269,6 +273,12 @@ class Dispatcher:
             return None
         host = self._keys("events", event.host) if remote else ""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
+
+    async def _list_change(self, event: Event) -> None:
+        try:
+            await list_spooled(self._links, self._keys, event)
+        except DecodeError as error:
+            log.warning("%s", error)
 
     async def _wake(self) -> bool:
         """Move what is due back to the carriers; whether anything was. Notes when the next one is."""

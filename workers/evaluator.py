@@ -171,7 +171,7 @@ class Evaluator:
         await self._warm()
         await self._notices.announce(self._watcher.rejected())
         await self._afterwords.look()
-        await self._notices.report(self._watcher.weakened)
+        await self._notices.report(self._watcher.guards)
         await self._recorder.keep()
         await self._counters.send()
         held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}

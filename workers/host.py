@@ -100,7 +100,7 @@ class HostWorker:
         await self._clock.keep()
         await self._watcher.refresh()
         await self._notices.announce(self._watcher.rejected())
-        await self._notices.report(self._watcher.weakened)
+        await self._notices.report(self._watcher.guards)
         await self._recorder.keep()
         requests, events = self._consumer.streams
         entries = await self._consumer.strays(self._slots.held) + await self._consumer.adopt()

@@ -17,7 +17,8 @@ from bus.dialects import find
 from bus.errors import FleethookError, Unreachable
 from bus.events import PRE_TOOL, Event, EventType
 from bus.hooksets.files_in_force import Rejected
-from bus.hooksets.guard_changes import GuardChange, report
+from bus.hooksets.guard_changes import report
+from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.guarded import NO_GUARD, has_guard, was_guarded
 from bus.ids import host_name
 from bus.inforce import HookSet
@@ -56,11 +57,12 @@ class Notices:
             await announce(self._links, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}")
             self._announced.add(name)
 
-    async def report(self, changes: list[GuardChange]) -> None:
-        """Publish `guard:changed` for each change that weakened guards, and take it out of the list; raises Unreachable."""
-        while changes:
-            await report(self._links, self._keys, changes[0])
-            changes.pop(0)
+    async def report(self, guards: GuardWatch) -> None:
+        """Publish `guard:changed` for each change that weakened guards, and keep what is in force; raises Unreachable."""
+        while guards.weakened:
+            await report(self._links, self._keys, guards.weakened[0])
+            guards.weakened.pop(0)
+        guards.keep()
 
     async def tell(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
         """The verdict with what is not in force; as a note to the session's user where none has been told of it before.

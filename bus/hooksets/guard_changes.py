@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from bus.announcements import announce
+from bus.announcements import announce, announced_key
 from bus.connections import Links
 from bus.errors import DecodeError
-from bus.events import EventType
+from bus.events import Event, EventType
 from bus.hooks import Hook
 from bus.keys import DONE_MS, Keys
 from bus.streams import checked
@@ -83,14 +83,44 @@ async def report(links: Links, keys: Keys, change: GuardChange) -> bool:
     kind = EventType.GUARD_CHANGED.value
     if not await announce(links, keys, kind, event_data(change), host=change.host, about=change.about):
         return False
+    await _list(links, keys, change)
+    return True
+
+
+async def list_spooled(links: Links, keys: Keys, event: Event) -> None:
+    """Show in `status` a change that a command had to spool; raises Unreachable, and DecodeError where it is none.
+
+    It replaces what a worker noticed of the same change, since it knows who made it, and no worker announces it again.
+    """
+    try:
+        losses = [(one["guard"], one["how"]) for one in event.data["losses"]]
+        told = {"about": event.id, **event.data, "losses": losses, "host": event.host, "ms": event.time}
+        change = msgspec.convert(told, type=GuardChange)
+    except (msgspec.ValidationError, LookupError, TypeError) as error:
+        raise DecodeError(f"event {event.id} tells of no change of the guards: {error}") from error
+    with links.link() as link:
+        key = announced_key(keys, EventType.GUARD_CHANGED.value, change.about)
+        _, known = await link.exchange([("SET", key, "1", "PX", DONE_MS), ("LRANGE", keys("weakened"), 0, KEPT - 1)])
+    same = [raw for raw in checked(known, "reading changes of the guards") if _about(raw) == change.about]
+    await _list(links, keys, change, instead=same)
+
+
+async def _list(links: Links, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
     name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
     with links.link() as link:
         replies = await link.exchange([
+            *(("LREM", name, 1, raw) for raw in instead),
             ("LPUSH", name, msgspec.json.encode(kept)), ("LTRIM", name, 0, KEPT - 1), ("PEXPIRE", name, DONE_MS),
         ])  # fmt: skip
     for reply in replies:
         checked(reply, "keeping a change of the guards")
-    return True
+
+
+def _about(raw: bytes) -> str:
+    try:
+        return msgspec.json.decode(raw, type=GuardChange).about
+    except msgspec.MsgspecError:
+        return ""
 
 
 async def read_changes(links: Links, keys: Keys, most: int = KEPT) -> list[GuardChange]:

@@ -96,8 +96,8 @@ async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
             await watcher.refresh(force=True)
             watcher._recent.clear()
             watcher.for_event(event)
-            await Notices(links, keys).report(watcher.weakened)
-            assert watcher.weakened == []
+            await Notices(links, keys).report(watcher.guards)
+            assert watcher.guards.weakened == []
 
     await look()
     assert await events(links, keys) == []
@@ -130,10 +130,10 @@ async def test_a_worker_notices_without_an_event_of_that_folder(
     watcher = Watcher(links, keys, host="test-host", user_file=None, trust_file=store, last_good=kept)
     watcher.for_event(Event(type="tool:pre_execute", tool="bash", host="test-host", cwd=str(file.parent)))
     assert watcher.rejected() == ()
-    assert watcher.weakened == []
+    assert watcher.guards.weakened == []
     take_back(file, store, kept)
     watcher.rejected()
-    assert [(one.where, one.losses) for one in watcher.weakened] == [(str(file), (Loss("mine", "removed"),))]
+    assert [(one.where, one.losses) for one in watcher.guards.weakened] == [(str(file), (Loss("mine", "removed"),))]
 
 
 @pytest.fixture
@@ -181,7 +181,8 @@ def test_without_a_server_the_event_waits_in_the_spool(
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{tmp_path}/nobody.sock")
     done = fleethook("guards", "disable", "fleethook-itself", "--yes")
     assert (done.code, "announced later" in done.err) == (0, True), done.err
-    spooled = (tmp_path / "home" / "state" / "spool" / "fleethook").read_bytes()
+    (spool,) = (tmp_path / "home" / "state" / "spool").glob("program.*")
+    spooled = spool.read_bytes()
     assert b"guard:changed" in spooled
     assert b"fleethook guards disable" in spooled
 

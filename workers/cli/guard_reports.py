@@ -62,7 +62,8 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
 
 
 def _keep(fleet: Context, change: GuardChange) -> bool:
-    """Put the event into the spool of this program; whether it took it."""
+    """Put the event where programs keep theirs for this server, which its workers send on; whether it could be kept."""
+    from bus.answerfile import program_spool
     from bus.codec import encode_event
     from bus.directories import make_private
     from bus.events import Event, EventType
@@ -71,9 +72,10 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
     from bus.spool import append
 
     kind, name = EventType.GUARD_CHANGED.value, event_id()
-    event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms, data=event_data(change))
+    event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms,
+                  data={**event_data(change), "about": change.about})  # fmt: skip
     fields = ("id", name, "source", "fleethook", "event", kind, "host", change.host, "body", encode_event(event))
-    spool = fleet.directories().spool("fleethook")
+    spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)
     make_private(spool.parent, mend=True)
     return append(spool, "events", fields)
 
