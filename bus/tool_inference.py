@@ -11,44 +11,87 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from bus.tool_programs import WORD, program_command, request_command, tool_parts
 from bus.vocabulary import CANONICAL, Use
 
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_COMMANDS: Final = ("command", "cmd", "commands", "command_line", "commandLine", "cmdline", "shell_command", "bash_command",
-                    "shell", "bash",
-                    "script", "input", "line")  # fmt: skip
-_SURE: Final = frozenset(_COMMANDS[:8])
+_COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_string", "cli_command", "shell_command",
+                    "bash_command", "shell", "bash", "script", "input", "keys", "line", "argv")  # fmt: skip
+_SURE: Final = frozenset(_COMMANDS[:9])
 """Arguments that are a command whatever the tool is called; the others are where its name says shell."""
 _ARGUMENTS: Final = ("args", "arguments", "argv", "parameters")
-_PATHS: Final = ("path", "file_path", "filePath", "filepath", "absolute_path", "file", "filename", "file_name", "fileName",
-                 "target_file", "target_path", "relative_path", "notebook_path", "directory", "dir", "folder", "uri",
-                 "destination", "target")  # fmt: skip
-_CONTENTS: Final = ("content", "contents", "file_text", "text", "data", "body", "new_content", "new_str", "newText",
-                    "new_string", "new_text", "edits", "diff", "patch", "code_edit", "replacement", "insert_text")  # fmt: skip
-_CODE: Final = ("code", "script", "source", "source_code", "program", "snippet")
-_DIRECTORIES: Final = ("cwd", "workdir", "working_directory", "workingDirectory", "working_dir", "directory")
+_PATHS: Final = ("path", "file_path", "filepath", "absolute_path", "file", "filename", "file_name", "target_file",
+                 "target_path", "relative_path", "notebook_path", "directory", "dir", "dir_path", "directory_path", "folder",
+                 "folder_path", "uri", "destination", "target", "paths", "files")  # fmt: skip
+_CONTENTS: Final = ("content", "contents", "file_text", "text", "data", "body", "new_content", "new_str", "new_string",
+                    "new_text", "edits", "diff", "patch", "patches", "code_edit", "replacement", "insert_text")  # fmt: skip
+_CODE: Final = ("code", "script", "source", "source_code", "program", "snippet", "python_code", "cell_source", "code_snippet",
+                "js_code", "py_code", "cell")  # fmt: skip
+_DIRECTORIES: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory")
+_WRAPPERS: Final = (
+    "params",
+    "arguments",
+    "args",
+    "input",
+    "request",
+    "options",
+    "payload",
+    "parameters",
+    "kwargs",
+    "flags",
+)
+"""Arguments that hold the arguments."""
+_LONGEST_OPERATION: Final = 40
+"""Characters; a longer text says more than what is done."""
+_OPERATIONS: Final = ("operation", "action", "op", "command")
 
 _SHELL_WORDS: Final = frozenset(
-    ["shell", "bash", "sh", "zsh", "terminal", "exec", "execute", "run", "command", "cmd",
+    ["shell", "bash", "sh", "zsh", "terminal", "exec", "execute", "run", "command", "cmd", "keys", "tmux",
      "console", "spawn", "ssh", "powershell", "pwsh", "cli", "process", "subprocess", "system"]
 )  # fmt: skip
+_SHELL_SERVERS: Final = frozenset(["shell", "bash", "terminal", "ssh", "tmux", "iterm", "console"])
 _WRITE_WORDS: Final = frozenset(["write", "create", "save", "put", "append", "overwrite", "edit", "update", "modify", "replace",
                                  "insert", "patch", "set", "upload", "apply"])  # fmt: skip
 _DELETE_WORDS: Final = frozenset(
     ["delete", "remove", "rm", "unlink", "trash", "rmdir", "del", "erase", "rmtree", "destroy"]
 )
+_LOSING_WORDS: Final = _DELETE_WORDS | {
+    "drop", "terminate", "purge", "truncate", "wipe", "prune", "drain", "uninstall", "reset",
+}  # fmt: skip
 _MOVE_WORDS: Final = frozenset(["move", "rename", "mv"])
+_COPY_WORDS: Final = frozenset(["copy", "cp"])
 _READ_WORDS: Final = frozenset(["read", "view", "cat", "open", "get", "show", "load", "head", "tail"])
 _TREE_WORDS: Final = frozenset(["directory", "dir", "folder", "tree", "rmtree", "rmdir", "recursive", "recursively"])
+_ON_PATH: Final[Mapping[str, tuple[str, ...]]] = {
+    "truncate": ("truncate", "-s", "0"),
+    "chmod": ("chmod",),
+    "permissions": ("chmod",),
+    "chown": ("chown",),
+}
+"""Words in the names of tools that change a file in another way, and the program that does the same."""
 _LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
-    "python": ("python3", "-c"), "py": ("python3", "-c"), "ipython": ("python3", "-c"), "jupyter": ("python3", "-c"),
-    "javascript": ("node", "-e"), "js": ("node", "-e"), "node": ("node", "-e"), "typescript": ("node", "-e"),
-    "ruby": ("ruby", "-e"), "php": ("php", "-r"), "perl": ("perl", "-e"), "applescript": ("osascript", "-e"),
+    **dict.fromkeys(["python", "python3", "py", "ipython", "jupyter", "notebook", "repl"], ("python3", "-c")),
+    **dict.fromkeys(["javascript", "js", "node", "nodejs", "typescript", "ts", "deno", "bun"], ("node", "-e")),
+    **dict.fromkeys(["bash", "sh", "shell", "zsh", "shellscript"], ("bash", "-c")),
+    **dict.fromkeys(["powershell", "pwsh", "ps"], ("powershell", "-Command")),
+    "ruby": ("ruby", "-e"), "php": ("php", "-r"), "perl": ("perl", "-e"),
+    **dict.fromkeys(["applescript", "osascript"], ("osascript", "-e")),
 }  # fmt: skip
-_STATEMENTS: Final = ("sql", "query", "statement", "queries")
-_SQL_WORDS: Final = frozenset(
-    ["sql", "query", "postgres", "mysql", "sqlite", "database", "db", "psql", "mariadb", "supabase", "migration"]
+_LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel", "kernel_name", "interpreter")
+_SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system)\s)[ \t]*(.*)$", re.MULTILINE)
+"""Of a notebook's cell, a line for the shell."""
+_SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
+_STATEMENTS: Final = ("sql", "query", "statement", "queries", "statements", "sql_query", "sql_statement", "sql_statements",
+                      "raw_sql", "sql_text", "cypher")  # fmt: skip
+_SQL_WORDS: Final = frozenset(["sql", "query", "postgres", "postgresql", "mysql", "sqlite", "database", "db", "psql", "mariadb",
+                               "supabase", "migration", "cypher"])  # fmt: skip
+_SQL_SERVERS: Final = frozenset(
+    ["sql", "postgres", "postgresql", "mysql", "sqlite", "database", "db", "dbhub", "mariadb", "mssql", "sqlserver", "oracle",
+     "snowflake", "bigquery", "clickhouse", "duckdb", "redshift", "neon", "databricks", "athena", "trino", "neo4j"]
+)  # fmt: skip
+_ASKING_WORDS: Final = frozenset(
+    ["search", "docs", "documentation", "ask", "explain", "find", "help", "graphql", "suggest"]
 )
+"""Words in the names of tools whose query is a question, and no statement."""
 
 
 class Inferred(NamedTuple):
@@ -62,81 +105,194 @@ class Inferred(NamedTuple):
 _NOTHING: Final = Inferred()
 
 
+class _Call(NamedTuple):
+    """A call: the words of its tool's name and of its server's, and its arguments in one spelling."""
+
+    words: frozenset[str]
+    server: frozenset[str]
+    given: Mapping[str, Any]
+    own: Mapping[str, str]
+    """By spelling, what the agent calls the argument; empty for one inside of another."""
+
+
 def infer(native: str, given: Mapping[str, Any]) -> Inferred:
-    """What a call of the unknown tool `native` amounts to; its server's name does not count."""
+    """What a call of the unknown tool `native` amounts to."""
     if native in CANONICAL or not native:
         return _NOTHING
+    call = _call(native, given)
+    found = _request(native, call) or _statement(call) or _program(native, call) or _on_files(call)
+    return found or _code(call) or _shell(call) or _file(call)
+
+
+def acts_as(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The further names of a call: canonical tools that an unknown tool amounts to, or an edit inside a shell command.
+
+    Where an argument says that something is deleted, the name with that too: `mcp__pg__manage_schema_drop_table`.
+    """
+    if tool == "bash":
+        return ("edit", "write") if "patch" in given and "paths" in given else ()
+    if tool in CANONICAL:
+        return ()
+    tools = infer(tool, given).tools
+    said = next((value for name in _OPERATIONS if isinstance(value := given.get(name), str)), "")
+    if len(said) <= _LONGEST_OPERATION and not _LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
+        return (*tools, f"{tool}_{'_'.join(WORD.findall(said.lower()))}")
+    return tools
+
+
+def _call(native: str, given: Mapping[str, Any]) -> _Call:
+    fields: dict[str, Any] = {}
+    own: dict[str, str] = {}
+    for name, value in given.items():
+        spelled = _spelled(name)
+        if isinstance(value, dict) and spelled in _WRAPPERS:
+            for inner, one in value.items():
+                if isinstance(inner, str):
+                    fields.setdefault(_spelled(inner), one)
+        else:
+            fields[spelled] = value
+            own[spelled] = name
     words = _words(native)
-    path = _field(given, _PATHS)
-    if path and not words.isdisjoint(_DELETE_WORDS):
+    operation = next(
+        (value for name in ("operation", "action", "op") if isinstance(value := fields.get(name), str)), ""
+    )
+    if operation and len(operation) <= _LONGEST_OPERATION:
+        words |= {word.lower() for word in WORD.findall(operation)}
+    return _Call(words, frozenset(tool_parts(native)[0]), fields, own)
+
+
+def _request(native: str, call: _Call) -> Inferred | None:
+    """A call that deletes by HTTP or GraphQL."""
+    line = request_command(native, call.given)
+    return _lines(line) if line else None
+
+
+def _program(native: str, call: _Call) -> Inferred | None:
+    """A call of a tool that is named after a program."""
+    line = program_command(native, call.given)
+    return _lines(line) if line else None
+
+
+def _on_files(call: _Call) -> Inferred | None:
+    """A call that deletes, moves or copies files, or changes their rights."""
+    words, given = call.words, call.given
+    paths = _texts(given.get(_field(given, _PATHS)))
+    if paths and not words.isdisjoint(_DELETE_WORDS):
         tree = not words.isdisjoint(_TREE_WORDS) or bool(given.get("recursive"))
-        return _command(given, ["rm", *(["-r"] if tree else []), given[path]], "delete", path)
+        return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, _PATHS))
     if not words.isdisjoint(_MOVE_WORDS):
-        return _moved(given)
-    return _shell(words, given) or _code(words, given) or _file(words, given, path)
+        return _moved(call, "mv")
+    if not words.isdisjoint(_COPY_WORDS):
+        return _moved(call, "cp")
+    program = next((_ON_PATH[word] for word in words if word in _ON_PATH), ())
+    more = [str(given[name]) for name in ("mode", "permissions", "owner") if isinstance(given.get(name), str | int)]
+    if paths and program and (more or program[0] == "truncate"):
+        return _command(call, [*program, *more[:1], *paths])
+    if "pid" in given and "kill" in words:
+        return _command(call, ["kill", given["pid"]])
+    return None
 
 
-def _shell(words: frozenset[str], given: Mapping[str, Any]) -> Inferred | None:
+def _shell(call: _Call) -> Inferred | None:
     """A call that runs a command."""
+    words, given = call.words, call.given
     command = _field(given, _COMMANDS)
-    if not command or (command not in _SURE and words.isdisjoint(_SHELL_WORDS)):
+    says_shell = not words.isdisjoint(_SHELL_WORDS) or not call.server.isdisjoint(_SHELL_SERVERS)
+    if not command or (command not in _SURE and not says_shell):
         return None
     if (given.get("path") or given.get("file_path")) and _field(given, _CONTENTS):
         return None  # an editor's `{"command": "create", "path": …}`
     more, value = _field(given, _ARGUMENTS), given[command]
-    if more and isinstance(given[more], list):
-        first = value if isinstance(value, list) else [value]
-        return Inferred(("bash",), Use("bash", {}), {"command": shlex.join(map(str, [*first, *given[more]]))})
-    fields = {"command": (command,)}
-    if where := _field(given, _DIRECTORIES):
-        fields["cwd"] = (where,)
+    if more and more != command and isinstance(given[more], list):
+        rest = shlex.join(map(str, given[more]))
+        return _lines(f"{shlex.join(map(str, value)) if isinstance(value, list) else value} {rest}")
+    if command not in call.own or command == "argv":
+        return _lines(shlex.join(map(str, value)) if isinstance(value, list) else value)
+    fields = {"command": (call.own[command],)}
+    if (where := _field(given, _DIRECTORIES)) and where in call.own:
+        fields["cwd"] = (call.own[where],)
     return Inferred(("bash",), Use("bash", fields))
 
 
-def _code(words: frozenset[str], given: Mapping[str, Any]) -> Inferred | None:
-    """A call that runs code of another language, or a database's statements."""
-    language = next((word for word in words if word in _LANGUAGES), str(given.get("language", "")).lower())
+def _code(call: _Call) -> Inferred | None:
+    """A call that runs code in a language that its name, its arguments or its server's name says."""
+    given = call.given
+    said = next((given[name].lower() for name in _LANGUAGE_NAMES if isinstance(given.get(name), str)), "")
+    named = next((word for word in call.words if word in _LANGUAGES), "")
+    language = said if said in _LANGUAGES else named or next((word for word in call.server if word in _LANGUAGES), "")
+    if not language and "ide" in call.server and "code" in call.words:
+        language = "python"  # of Claude Code's extension for VS Code: a notebook's cell
     code = _field(given, _CODE)
-    if code and isinstance(given[code], str) and language in _LANGUAGES:
-        return _command(given, [*_LANGUAGES[language], given[code]])
-    statement = _field(given, _STATEMENTS)
-    if statement and isinstance(given[statement], str) and (statement == "sql" or not words.isdisjoint(_SQL_WORDS)):
-        return _command(given, ["psql", "-c", given[statement]])
-    return None
+    if not code or not isinstance(given[code], str) or not language:
+        return None
+    program = _LANGUAGES[language]
+    if program[0] != "python3":
+        return _command(call, [*program, given[code]])
+    return _lines(_cell(given[code]))
 
 
-def _file(words: frozenset[str], given: Mapping[str, Any], path: str) -> Inferred:
+def _cell(code: str) -> str:
+    """The command lines of a notebook's cell: its Python, and its lines for the shell."""
+    rest, magic = _SHELL_CELL.subn("", code, count=1)
+    if magic:
+        return shlex.join(["bash", "-c", rest])
+    shell = [found[1] for found in _SHELL_LINE.finditer(code)]
+    own = _SHELL_LINE.sub("pass", code) if shell else code
+    return "\n".join([shlex.join(["python3", "-c", own]), *shell])
+
+
+def _statement(call: _Call) -> Inferred | None:
+    """A call that sends a statement to a database."""
+    given = call.given
+    name = _field(given, _STATEMENTS)
+    sure = name[:3] in ("sql", "raw", "cyp")
+    if not name or (not sure and call.words.isdisjoint(_SQL_WORDS) and call.server.isdisjoint(_SQL_SERVERS)):
+        return None
+    if not sure and not call.words.isdisjoint(_ASKING_WORDS):
+        return None
+    text = ";\n".join(_texts(given[name]))
+    cypher = "neo4j" in call.server or not call.words.isdisjoint(["cypher", "neo4j"])
+    return _command(call, ["cypher-shell", text] if cypher else ["psql", "-c", text])
+
+
+def _file(call: _Call) -> Inferred:
     """A call that writes or reads a file."""
-    content = _field(given, _CONTENTS)
-    if path and content and not words.isdisjoint(_WRITE_WORDS | {"file"}):
-        return Inferred(("write", "edit"), Use("write", {"path": (path,), "content": (content,)}))
-    if path and not words.isdisjoint(_READ_WORDS):
-        return Inferred(("read",), Use("read", {"path": (path,)}))
+    given = call.given
+    path, content = _field(given, _PATHS), _field(given, _CONTENTS)
+    fields = {"path": (call.own.get(path, path),), "content": (call.own.get(content, content),)}
+    if path and content and not call.words.isdisjoint(_WRITE_WORDS | {"file"}):
+        return Inferred(("write", "edit"), Use("write", fields))
+    if path and not call.words.isdisjoint(_READ_WORDS):
+        return Inferred(("read",), Use("read", {"path": fields["path"]}))
     return _NOTHING
 
 
-def acts_as(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The further canonical tools that a call amounts to: an unknown tool's, and an edit inside a shell command."""
-    if tool == "bash":
-        return ("edit", "write") if "patch" in given and "paths" in given else ()
-    return () if tool in CANONICAL else infer(tool, given).tools
-
-
-def _moved(given: Mapping[str, Any]) -> Inferred:
-    """A call that moves a file: it changes both paths."""
-    source = _field(given, ("source", "src", "from", "old_path", "oldPath", "source_path", "path"))
-    target = _field(given, ("destination", "dest", "to", "new_path", "newPath", "destination_path", "target"))
+def _moved(call: _Call, program: str) -> Inferred | None:
+    """A call that moves or copies a file."""
+    given = call.given
+    source = _field(given, ("source", "src", "from", "old_path", "source_path", "path"))
+    target = _field(given, ("destination", "dest", "to", "new_path", "destination_path", "target", "target_path"))
     if not source or not target:
-        return _NOTHING
-    moved = _command(given, ["mv", given[source], given[target]], "delete")
-    return moved._replace(tools=(*moved.tools, "write"), made={**moved.made, "paths": [given[source], given[target]]})
+        return None
+    argv = [program, given[source], given[target]]
+    if program == "cp":
+        return _command(call, argv)  # what it writes is told by the command: its source is only read
+    moved = _command(call, argv, "delete")
+    return moved._replace(tools=(*moved.tools, "write"), made={**moved.made, "paths": argv[1:]})
 
 
-def _command(given: Mapping[str, Any], argv: list[Any], tool: str = "", path: str = "") -> Inferred:
+def _command(call: _Call, argv: list[Any], tool: str = "", path: str = "") -> Inferred:
     """A call as the command that does the same; it may be another tool's too, with its path in the field `path`."""
-    made = {} if "command" in given else {"command": " ".join(_quoted(str(word)) for word in argv)}
-    use = Use(tool or "bash", {"path": (path,)} if path else {})
-    return Inferred((tool, "bash") if tool else ("bash",), use, made)
+    found = _lines(" ".join(_quoted(str(word)) for word in argv))
+    if not tool:
+        return found
+    fields = {"path": (call.own[path],)} if path in call.own else {}
+    return Inferred((tool, "bash"), Use(tool, fields), found.made)
+
+
+def _lines(text: str) -> Inferred:
+    """A call as these command lines."""
+    return Inferred(("bash",), Use("bash", {}), {"command": text})
 
 
 def _quoted(word: str) -> str:
@@ -154,8 +310,22 @@ def _field(given: Mapping[str, Any], names: tuple[str, ...]) -> str:
     return next((name for name in names if isinstance(given.get(name), str | list) and given[name]), "")
 
 
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+
+
+@lru_cache(4096)
+def _spelled(name: str) -> str:
+    """An argument's name in the one spelling: `filePath` and `file-path` are `file_path`."""
+    return "_".join(part.lower() for part in _PART.findall(name))
+
+
 @lru_cache(4096)
 def _words(native: str) -> frozenset[str]:
     """The words in a tool's name: `mcp__files__deleteFile` has `delete` and `file`."""
-    own = native.rpartition("__")[2] if native.startswith("mcp__") else native.removeprefix("MCP:")
-    return frozenset(word.lower() for word in _WORD.findall(own))
+    return frozenset(word.lower() for word in WORD.findall(tool_parts(native)[1]))

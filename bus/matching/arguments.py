@@ -32,7 +32,7 @@ def command_of(event: Event) -> str | None:
         )
         if code and not _POWERSHELLS.match(code):
             return shlex.join(("powershell", "-Command", code))  # a language of its own, which is not read as a shell's
-    if isinstance(text, str) and not event.tool.startswith("mcp__"):
+    if isinstance(text, str):
         return text
     if not event.tool.startswith("mcp__"):
         return None

@@ -42,6 +42,44 @@ def test_an_unknown_tool_that_says_shell_is_one(
 
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
+    ("native", "given", "command"),
+    [
+        ("mcp__git__git_push", {"remote": "origin", "branch": "main", "force": True}, "git push origin main --force"),
+        ("mcp__git__git_reset", {"mode": "hard", "target": "HEAD~3"}, "git reset --hard 'HEAD~3'"),
+        ("mcp__my-git__push", {"force": True}, "git push --force"),
+        ("mcp__git__git", {"args": ["reset", "--hard"]}, "git reset --hard"),
+        ("mcp__k8s__kubectl_generic", {"command": "delete", "resourceType": "ns", "name": "x"}, "kubectl delete ns x"),
+        ("mcp__gcloud__run_gcloud_command", {"args": ["projects", "delete", "x"]}, "gcloud projects delete x"),
+        ("mcp__docker__exec", {"container": "x", "command": "rm -rf /data"}, "rm -rf /data"),
+        ("mcp__heroku__pg_reset", {"app": "x"}, "heroku pg:reset --app=x"),
+        ("mcp__redis__redis_command", {"command": "FLUSHALL"}, "redis-cli FLUSHALL"),
+        ("mcp__neon__run_sql", {"params": {"sql": "DROP TABLE x"}}, "psql -c 'DROP TABLE x'"),
+        ("mcp__shell__exec", {"params": {"command": "rm -rf /srv"}}, "rm -rf /srv"),
+        ("mcp__ide__executeCode", {"code": "import os\n!rm -rf /srv"}, "python3 -c 'import os\npass'\nrm -rf /srv"),
+        ("mcp__run__code", {"code": "rm -rf /", "languageId": "shellscript"}, "bash -c 'rm -rf /'"),
+        (
+            "mcp__http__request",
+            {"method": "DELETE", "url": "https://api.x.com/1"},
+            "curl -X DELETE https://api.x.com/1",
+        ),
+        ("mcp__fs__copy_file", {"source": "a", "destination": "/etc/b"}, "cp a /etc/b"),
+    ],
+)
+def test_a_tool_named_after_a_program_is_its_command(native: str, given: dict[str, Any], command: str) -> None:
+    found = canonical_input("claude", native, given)
+    assert found["command"] == command
+    assert "bash" in acts_as(canonical_tool("claude", native), found)
+
+
+@pytest.mark.req("X-09")
+def test_what_an_argument_says_is_deleted_counts_as_a_part_of_the_tools_name() -> None:
+    given = {"operation": "drop_table", "tableName": "users"}
+    assert "mcp__pg__manage_schema_drop_table" in acts_as("mcp__pg__manage_schema", given)
+    assert acts_as("mcp__pg__manage_schema", {"operation": "list_tables"}) == ()
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
     ("native", "given", "path"),
     [
         ("mcp__fs__write_file", {"path": "/etc/x", "content": "y"}, "/etc/x"),
@@ -61,7 +99,8 @@ def test_an_unknown_tool_that_says_file_writes_it(native: str, given: dict[str, 
     ("native", "given"),
     [("mcp__github__create_issue", {"title": "x", "body": "y"}), ("mcp__jira__search", {"query": "x"}),
      ("mcp__browser__navigate", {"url": "x"}), ("mcp__x__get_weather", {"city": "x"}), ("TodoRead", {}),
-     ("mcp__git__delete_branch", {"branch": "x"}), ("mcp__chat__send", {"text": "rm -rf /", "input": "x"})],
+     ("mcp__git__git_status", {"repo_path": "x"}), ("mcp__docs__query_docs", {"query": "DROP TABLE x"}),
+     ("mcp__chat__send", {"text": "rm -rf /", "input": "x"})],
 )  # fmt: skip
 def test_an_unknown_tool_that_says_neither_is_left_alone(native: str, given: dict[str, Any]) -> None:
     assert canonical_input("claude", native, given) == given
