@@ -16,6 +16,7 @@ import msgspec
 from bus.codec import decode_verdict, encode_event
 from bus.connections import CONNECT_SECONDS, Command, Link, Links
 from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
+from bus.event_folder import event_folder, folder_fields
 from bus.events import Event
 from bus.faces import AgentFace, SyncAgentFace
 from bus.ids import event_id, host_name, reply_token
@@ -175,7 +176,7 @@ class Bus(AgentFace):
 
         A repeated id joins the running evaluation or gets the kept verdict, so adding twice evaluates once.
         """
-        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event))
+        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event), *self._folder(event))
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
         added, lost = False, 0
         while (left := deadline - time.monotonic()) > 0:
@@ -212,6 +213,9 @@ class Bus(AgentFace):
         if self.on_failure != "allow":
             fields += ("policy", self.on_failure)
         return (*fields, "parent", event.parent) if event.parent else fields
+
+    def _folder(self, event: Event) -> tuple[str, ...]:
+        return folder_fields(event_folder(event.cwd)) if event.host == self._host else ()
 
     async def _report(self, event: Event, why: str) -> None:
         """Say on the stream that this program fell back: what was recorded and what the program did may differ."""

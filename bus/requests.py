@@ -12,6 +12,7 @@ import msgspec
 from bus.answers import pack_answer
 from bus.codec import decode_body, encode_verdict, pack
 from bus.dialects import find
+from bus.event_folder import NOT_SAID, EventFolder, folder_fields, read_folder
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
 from bus.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
@@ -49,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It came out of a spool, perhaps not for the first time: its id counts once."""
     handed: int = 1
     """How often it was handed out, put aside or not."""
+    folder: EventFolder = NOT_SAID
     added: int = 0
     """When it was added, in milliseconds by the server's clock."""
 
@@ -83,6 +85,7 @@ def read_request(entry: Entry, keys: Keys) -> Request:
         policy=_policy(said(b"policy", "")),
         spooled=b"spooled" in entry.fields and b"fallback" in entry.fields,
         handed=entry.delivered + (_number(said(b"handed", "")) if aside else 0),
+        folder=read_folder(said(b"folder", ""), said(b"repository", "")),
         added=added,
     )
 
@@ -232,6 +235,7 @@ def defer_call(request: Request, keys: Keys, group: str) -> Call:
         "event", request.native, "host", request.host, "body", request.body,
         "latest", request.latest, "handed", request.handed - 1,  # who puts it aside has not died of it
     ]  # fmt: skip
+    fields += folder_fields(request.folder)
     if request.parent:
         fields += ["parent", request.parent]
     if request.policy != "allow":

@@ -199,7 +199,7 @@ class Evaluator:
             if verdict is None:
                 own = RequestHooks(self._watcher.for_event(event), self._runners.run)
                 hooks = await own.fitting(event)
-                if await self._needs_slot(event, hooks):
+                if await self._needs_slot(request, event, hooks):
                     return self._slot(request, event, hooks, own)
                 verdict = await self._evaluate(request, event, hooks, own, own.run)
             return [self._answer(request, event, verdict)]
@@ -236,9 +236,9 @@ class Evaluator:
             log.error("request %s", request.id, exc_info=again)
             return self._bury(request, why)
 
-    async def _needs_slot(self, event: Event, hooks: Sequence[Hook]) -> bool:
+    async def _needs_slot(self, request: Request, event: Event, hooks: Sequence[Hook]) -> bool:
         return any(hook.kind != "rule" for hook in hooks) or (
-            self._placement.is_remote(event) and await self._placement.needs_host(event, hooks)
+            self._placement.is_remote(event) and await self._placement.needs_host(event, hooks, request.folder)
         )
 
     def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> list[Call]:
@@ -259,7 +259,7 @@ class Evaluator:
         try:
             own.wait_for(self._checks, self._seconds(request))
             hooks = await own.fitting(event)
-            if await self._needs_slot(event, hooks):
+            if await self._needs_slot(request, event, hooks):
                 answers = self._slot(request, event, hooks, own)
             else:
                 verdict = await self._evaluate(request, event, hooks, own, own.run)
@@ -341,7 +341,7 @@ class Evaluator:
         elsewhere, refit = None, own.fitting
         if self._placement.is_remote(event):
             early = max(early, min(request.deadline, self._clock.now()))
-            limits = (self._strictest(request), early, request.deadline, self._clock)
+            limits = (request.folder, self._strictest(request), early, request.deadline, self._clock)
             elsewhere = await self._placement.elsewhere(event, hooks, *limits)
             hooks, refit = [hook for hook in hooks if not hook.on_host], own.fitting_here
         verdict = await evaluate(

@@ -11,6 +11,7 @@ import msgspec
 from bus.chain import Elsewhere, evaluate
 from bus.connections import Links
 from bus.errors import FleethookError
+from bus.event_folder import EventFolder
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostHooks, read_record
@@ -38,29 +39,30 @@ class Placement:
         """Whether the event happened on another machine."""
         return event.host not in {"", self._own}
 
-    async def needs_host(self, event: Event, hooks: Sequence[Hook]) -> bool:
+    async def needs_host(self, event: Event, hooks: Sequence[Hook], folder: EventFolder) -> bool:
         """Whether that machine has to be asked: it has a worker of its own, or a hook has to run there."""
         if not self.is_remote(event):
             return False
         if any(hook.on_host for hook in hooks):
             return True
         state = await self._hosts.state(event.host)
-        return state.alive or bool(self._recorded_hooks(state, event))
+        return state.alive or bool(self._recorded_hooks(state, event, folder))
 
     async def elsewhere(
-        self, event: Event, hooks: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock
+        self, event: Event, hooks: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int,
+        clock: ServerClock,
     ) -> Elsewhere | None:  # fmt: skip
         """How the part of `hooks` that is not ours to run is answered; None where there is none.
 
         It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
         """
-        if not await self.needs_host(event, hooks):
+        if not await self.needs_host(event, hooks, folder):
             return None
-        return partial(self._ask, [hook for hook in hooks if hook.on_host], policy, deadline, latest, clock)
+        return partial(self._ask, [hook for hook in hooks if hook.on_host], folder, policy, deadline, latest, clock)
 
     async def _ask(
-        self, there: Sequence[Hook], policy: Policy, deadline: int, latest: int, clock: ServerClock, event: Event,
-        seconds: float, changes: Mapping[str, Any],
+        self, there: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int, clock: ServerClock,
+        event: Event, seconds: float, changes: Mapping[str, Any],
     ) -> Verdict:  # fmt: skip
         state: HostState | None = None
         try:
@@ -72,12 +74,12 @@ class Placement:
             answer = None
         if answer is not None:
             return answer
-        own = [] if state is None else self._recorded_hooks(state, event)
+        own = [] if state is None else self._recorded_hooks(state, event, folder)
         unknown = state is None or (state.alive and not state.records)
         alive = state is None or state.alive
         return await _unanswered(event, there, own, policy, alive=alive, unknown=unknown)
 
-    def _recorded_hooks(self, state: HostState, event: Event) -> list[Hook]:
+    def _recorded_hooks(self, state: HostState, event: Event, folder: EventFolder) -> list[Hook]:
         """One hook for each group of hooks that only that machine has and that fit the event."""
         if not state.records:
             return []
@@ -86,7 +88,7 @@ class Placement:
                 self._recorded.clear()
             self._recorded[state.records] = read_record(state.records)
         recorded = self._recorded[state.records]
-        return [] if recorded is None else recorded.fitting(event)
+        return [] if recorded is None else recorded.fitting(event, folder)
 
 
 async def _unanswered(

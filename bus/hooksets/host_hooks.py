@@ -22,6 +22,7 @@ from bus.config.trust import listed
 from bus.connections import Command, Links
 from bus.directories import Directories, config_file
 from bus.errors import ConfigError, DecodeError, FleethookError
+from bus.event_folder import NOT_SAID, EventFolder, lies_in
 from bus.events import Event
 from bus.hooks import NATIVE, Hook, Layer
 from bus.hooksets.files_in_force import file_in_force
@@ -88,18 +89,26 @@ class HostHooks:
         """The failure policies that they declare themselves, sorted."""
         return tuple(sorted({group.on_failure for group in self.groups if group.on_failure is not None}))
 
-    def fitting(self, event: Event) -> list[Hook]:
-        """One hook for each group that fits: the user's first, then those of the nearest project around the event."""
-        folders = ["", *self._project(event.cwd)]
-        return [hook for folder in folders if folder in self._sets for hook in self._sets[folder].blocking(event)]
+    def fitting(self, event: Event, folder: EventFolder = NOT_SAID) -> list[Hook]:
+        """One hook for each group that fits: the user's first, then those of the event's project.
 
-    def _project(self, cwd: str) -> list[str]:
-        """The nearest recorded project; by name alone, since the folder is on another machine."""
-        if not os.path.isabs(cwd):
-            return []
-        cwd = os.path.normpath(cwd)
-        around = [one for one in self._sets if one and (cwd == one or cwd.startswith(one.rstrip("/") + "/"))]
-        return [max(around, key=len)] if around else []
+        `folder` is where its hook command ran, as its own machine knows it. Where the event names another one, that may
+        be the same by another name or not: the projects of both count.
+        """
+        named = os.path.normpath(event.cwd) if os.path.isabs(event.cwd) else folder.path
+        projects = (self._project(path, folder.repository) for path in (folder.path, named))
+        return [
+            hook
+            for one in dict.fromkeys(["", *projects])
+            if one in self._sets
+            for hook in self._sets[one].blocking(event)
+        ]
+
+    def _project(self, path: str, repository: str) -> str:
+        """The nearest recorded project around a folder; none where that lies in a repository of its own within it."""
+        nearest = max((one for one in self._sets if lies_in(path, one)), key=len, default="")
+        apart = nearest != repository and lies_in(path, repository) and lies_in(repository, nearest)
+        return "" if apart else nearest
 
 
 def _compiled(groups: Sequence[HookGroup]) -> HookSet:

@@ -112,13 +112,11 @@ class Link:
         self.data = self.data[end + 2 :]
         if kind == b"-":
             raise NoAnswer("redis refused: " + text.split(b" ", 1)[0].decode("ascii", "replace"))
-        if kind == b":":
-            return int(text)
         if kind == b"*" and text == b"2":
             return (self.read(), self.read())[1]  # of BLPOP: the key, and what was in it
-        if kind != b"+" and text != b"-1":
+        if kind not in (b"+", b":") and text != b"-1":
             raise NoAnswer("what answers there is not Redis")
-        return text if kind == b"+" else None
+        return text if kind == b"+" else int(text) if kind == b":" else None
 
     def _more(self) -> None:
         self.sock.settimeout(left(self.until))
@@ -182,8 +180,10 @@ class Call:
             try:
                 link = Link(self.plan, until if self.marked else self.soft + spare * (1 + broken))
                 if self.marked:
-                    self.look(link)
-                    link.until = self.soft + spare
+                    from bus.shim.outage import look
+
+                    look(link.exchange, until - time.monotonic(), self.plan.spool + MARK)
+                    self.marked, link.until = False, self.soft + spare
                 return self.ask(link, reply, broken)
             except (OSError, NoAnswer) as error:
                 broke = link is not None and isinstance(error, (ConnectionError, TimeoutError))
@@ -215,16 +215,6 @@ class Call:
         )  # and neither a wrong certificate, nor a reply that is late
         return self.away
 
-    def look(self, link: Link) -> None:
-        """Asks a server that did not answer the last call whether it does now, and takes the mark away."""
-        link.send(pack(b"PING"))
-        link.read()
-        self.marked = False
-        try:
-            posix.unlink(self.plan.spool + MARK)
-        except FileNotFoundError:
-            pass  # another call was quicker
-
     def ask(self, link: Link, reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
         """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
         last = [b"body", self.body, *parent()]
@@ -237,7 +227,7 @@ class Call:
         seconds = 0.001 if self.waits else max(0.001, self.soft - now)
         wait = [b"reply", reply, b"budget", b"%d" % max(1, (self.soft - now) * 1000)]
         wait += [b"patience", b"%d" % ((self.hard - now) * 1000)] if more else []
-        fields = [*self.fields[:2], *wait, *self.fields[2:], *last]
+        fields = [*self.fields[:2], *wait, *self.fields[2:], *folder(), *last]
         link.send(
             pack(b"EXISTS", self.plan.prefix + b"alive:evaluator"),
             *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *fields)]),
@@ -357,6 +347,17 @@ def parent() -> list[bytes]:
     name = posix.environ.get(b"FLEETHOOK_PARENT", b"")
     usable = 0 < len(name) <= 64 and name.replace(b"-", b"").replace(b"_", b"").replace(b".", b"x").isalnum()
     return [b"parent", name] if usable else []
+
+
+def folder() -> list[bytes]:
+    """The real path of the folder in which this runs, and the repository around it (`bus/event_folder.py`)."""
+    try:
+        path = repository = posix.getcwdb()
+    except OSError:
+        return []  # it is gone
+    while repository and not is_there(repository + b"/.git"):
+        repository = repository.rpartition(b"/")[0]
+    return [b"folder", path, b"repository", repository]
 
 
 def left(until: float) -> float:

@@ -8,6 +8,10 @@ import posix
 import sys
 import time
 
+TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SPOOL_LIMIT = 64 * 1024 * 1024
 KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
 DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.spool import main;sys.exit(main(sys.argv[1:2]))"
@@ -25,6 +29,15 @@ def set_mark(path: bytes) -> None:
             return  # a full disk: the next call takes its whole time again
         else:
             return
+
+
+def look(exchange: "Callable[..., int | bytes | None]", seconds: float, mark: bytes) -> None:
+    """Asks a server that did not answer the last call whether it does now, and takes the mark away."""
+    exchange(seconds, b"PING")
+    try:
+        posix.unlink(mark)
+    except FileNotFoundError:
+        pass  # another call was quicker
 
 
 def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from bus import streams
-from bus.connections import Links
+from bus.client import Bus
+from bus.connections import Links, sync_client
 from bus.events import Event
 from bus.hooksets import host_hooks
 from bus.hooksets.host_hooks import HostRecorder, forget_host, known_hosts
@@ -21,6 +23,7 @@ from bus.hosts import GROUP
 from bus.inforce import Watcher
 from bus.keys import Keys
 from bus.verdicts import Policy, Verdict
+from tests.shim_kit import World
 from tests.support.delivering import dispatching, publish
 from tests.support.running import bash, do, evaluating, lines, publish_hooks, put, verdict
 from tests.support.servers import Server
@@ -308,3 +311,49 @@ async def test_a_trusted_projects_hooks_fall_to_their_policies_in_its_folder_onl
         take_back(project / "fleethook.yaml", store, tmp_path / "last-good")
         await HostRecorder(links, keys, watcher).keep()
         assert await recorded(links, keys) == []
+
+
+@pytest.mark.req("X-10")
+async def test_an_away_hosts_project_is_known_by_the_folder_that_its_hook_command_found(
+    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a symbolic link it is the same project; a repository of its own within it is another, as on the host itself."""
+    app, inner, link = tmp_path / "real" / "app", tmp_path / "real" / "app" / "vendor" / "lib", tmp_path / "link"
+    for folder in (app / ".git", app / "src", inner / ".git", inner / "src"):
+        folder.mkdir(parents=True)
+    link.symlink_to(tmp_path / "real")
+    (app / "fleethook.yaml").write_text(
+        json.dumps({"hooks": [{"id": "theirs", "on": "tool:*", "command": "true", "on_failure": "deny"}]})
+    )
+    store = tmp_path / "state" / "trust.json"
+    accept(app / "fleethook.yaml", store, tmp_path / "last-good")
+    with sync_client(server.url) as client:
+        world = World(tmp_path, server.socket, client, keys)
+        world.install()
+        watcher = Watcher(links, keys, host="host-1", user_file=None, trust_file=store)
+        await HostRecorder(links, keys, watcher).keep()
+
+        def denies(ran: Path, named: Path) -> bool:
+            payload = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}, "cwd": str(named)}
+            done = subprocess.run(
+                world.command(), input=json.dumps(payload).encode(), cwd=ran, capture_output=True, check=True
+            )
+            return b'"deny"' in done.stdout
+
+        async with evaluating(server.url, keys):
+            for ran, named, expected in (
+                (app, app / "src", True),
+                (link / "app" / "src", link / "app" / "src", True),
+                (app, link / "app" / "src", True),
+                (inner, inner / "src", False),
+                (link / "app" / "vendor" / "lib", link / "app" / "vendor" / "lib" / "src", False),
+                (tmp_path, app, True),  # an agent whose hook commands run elsewhere
+                (tmp_path, tmp_path / "real", False),
+            ):
+                said = await asyncio.to_thread(denies, ran, named)
+                assert said is expected, (ran, named)
+            monkeypatch.setenv("FLEETHOOK_HOST", "host-1")
+            async with Bus(server.url, namespace=keys.prefix.split(":")[1]) as bus:
+                monkeypatch.delenv("FLEETHOOK_HOST")
+                for named, decision in ((link / "app" / "src", "deny"), (link / "app" / "vendor" / "lib", "abstain")):
+                    assert (await bus.request(bash(cwd=str(named)))).decision == decision, named

@@ -77,7 +77,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
     assert got == Answer(2, b"out\x00\xff", "blocked: größer\n".encode())
     (request,) = seen
     assert list(request) == [
-        b"id", b"reply", b"budget", b"source", b"event", b"policy", b"host", b"body", b"parent",
+        b"id", b"reply", b"budget", b"source", b"event", b"policy", b"host", b"folder", b"repository", b"body", b"parent",
     ]  # fmt: skip
     assert re.fullmatch(rb"e[0-9a-f]{32}", request[b"id"])
     assert before.encode() < request[b"id"] < event_id().encode()
