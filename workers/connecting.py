@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -27,11 +27,12 @@ from bus.config.settings import Settings
 from bus.dialects import find
 from bus.directories import Directories
 from bus.errors import ConfigError
+from bus.events import GATES
 from bus.hookcommand import BUDGET_S, Setup, answer_events, deadline_ms
 from bus.ids import host_name
 from bus.installing import events_for, plan_install
 from bus.installing import installed as installs_of
-from bus.installs import NAMES, Scope, Where
+from bus.installs import NAMES, Call, Scope, Where
 from bus.installs import find as find_program
 from bus.keys import Keys
 from bus.manifest import Plan, apply, read, records
@@ -41,6 +42,9 @@ from bus.spool import drain, hand_over, remove, spool_status
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
+
+
+OPENS: Final = "no longer denies where it fails"
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +173,42 @@ def plan(
 def where_is(home: Path | None = None, project: Path | None = None) -> Where:
     """Whose settings: this user's in this folder, unless others are named."""
     return Where(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
+
+
+def losses(change: Plan, answers: AnswerFile, places: Directories) -> dict[str, str]:
+    """What an install takes from the guards that are installed: by gate, whether its hook goes or no longer fails closed.
+
+    That the hooks would ask another server stands at `server`.
+    """
+    can = find(change.agent).capabilities
+    gates = {name for name, one in can.items() if one.waits and one.type in GATES}
+    found: dict[str, str] = {}
+    for file in change.changes:
+        now = {call.event: call for call in _calls(change.agent, file.path, file.after)}
+        for call in _calls(change.agent, file.path, file.before):
+            if call.event in gates and call.event not in now:
+                found[call.event] = "removed"
+            elif call.closed and not now[call.event].closed:
+                found[call.event] = OPENS
+    with contextlib.suppress(ConfigError):  # nothing is installed, or nothing that a hook command could use
+        there = read_answer_file(places.answer_file(change.agent))
+        policies = {line.name: line.policy for line in answers.events}
+        for line in there.events:
+            if line.policy == "deny" != policies.get(line.name):
+                found.setdefault(line.name, OPENS)
+        if _asks(there) != _asks(answers):
+            found["server"] = "is another one"
+    return found
+
+
+def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[Call]:
+    return find_program(agent).form.calls(path, raw) if raw is not None else ()
+
+
+def _asks(answers: AnswerFile) -> tuple[str | int, ...]:
+    """Which server and fleet its hook commands ask; a name may have another address today."""
+    server = answers.server
+    return (server.kind, server.name or server.address, server.port, server.db, answers.prefix)
 
 
 def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:

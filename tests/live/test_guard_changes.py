@@ -243,6 +243,44 @@ def test_each_verb_that_weakens_refuses_below_an_agent(
     assert run(server.url, lambda links: events(links, keys)) == []
 
 
+@pytest.mark.req("X-09")
+def test_an_install_that_weakens_what_is_installed_needs_a_person(
+    person: Path, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 10, A7: without --fail-closed over entries that fail closed, with fewer gates, or for another server."""
+    (tmp_path / ".claude").mkdir()
+    settings = tmp_path / ".claude" / "settings.json"
+    answers = tmp_path / "home" / "data" / "agents" / "claude"
+    monkeypatch.delenv("FLEETHOOK_TEST_CONFIRMS")
+    assert fleethook("install", "claude", "--fail-closed", "--yes").code == 0, "it only adds"
+    assert fleethook("install", "claude", "--fail-closed", "--yes").code == 0
+    before = (settings.read_bytes(), answers.read_bytes())
+    weaker = {
+        (): ("PreToolUse", "no longer denies where it fails"),
+        ("--fail-closed", "--events", "Stop"): ("PreToolUse", "removed"),
+        ("--scope", "project"): ("PreToolUse", "no longer denies where it fails"),
+    }
+    for words, (event, how) in weaker.items():
+        dry = fleethook("install", "claude", *words, "--dry-run", "--json")
+        assert dry.json["agents"][0]["weakens"][event] == how, words
+        refused = fleethook("install", "claude", *words, "--yes")
+        assert refused.code == 1, words
+        assert "an agent runs it (claude: CLAUDECODE is set)" in refused.err
+    monkeypatch.setenv("FLEETHOOK_SHIM_URL", "redis://127.0.0.1:1/0")
+    assert fleethook("install", "claude", "--fail-closed", "--yes").code == 1, "another server answers otherwise"
+    monkeypatch.delenv("FLEETHOOK_SHIM_URL")
+    assert (settings.read_bytes(), answers.read_bytes()) == before
+    assert not (tmp_path / ".claude" / "settings.local.json").exists()
+    assert run(server.url, lambda links: events(links, keys)) == []
+
+    monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")
+    done = fleethook("install", "claude", "--yes")
+    assert (done.code, "PreToolUse no longer denies where it fails" in done.err) == (0, True), done.err
+    (told,) = run(server.url, lambda links: events(links, keys))
+    assert (told["how"], told["by"], told["agent"]) == ("install claude", getpass.getuser(), "claude")
+    assert {"guard": "claude PreToolUse", "how": "no longer denies where it fails"} in told["losses"]
+
+
 @pytest.mark.req("X-09", "X-07")
 def test_one_command_publishes_the_default_packs(person: Path, server: Server, keys: Keys) -> None:
     """Also below an agent, since it only adds; a second time there is nothing to publish."""

@@ -69,10 +69,17 @@ def install(
             _show_install(fleet, job.report)
     needed = [job for job in jobs if job.needed]
     if needed and not dry_run:
+        weaker = [job for job in needed if job.report["weakens"]]
+        if weaker:
+            names = [job.plan.agent for job in weaker]
+            fleet.require_person(
+                f"install {' '.join(names)}", *(one.path for job in weaker for one in job.plan.changes)
+            )
         if not fleet.confirm("Write this?", yes):
             fleet.say("Nothing was changed.")
             return
         _write(fleet, needed)
+        _report_weaker(fleet, weaker)
         record_host(fleet)
         _warn_of_missing_guard(fleet)
     for job in jobs if not fleet.json and not dry_run else ():
@@ -84,6 +91,16 @@ def install(
         _next_steps(fleet, needed)
     if troubles:
         raise PartlyDone("; ".join(f"{agent} was left out: {error}" for agent, error in troubles.items()))
+
+
+def _report_weaker(fleet: Context, jobs: list[_Job]) -> None:
+    """Announce what these installs took from the guards that were there."""
+    from bus.ids import host_name
+    from workers.cli.guard_reports import report_losses
+
+    for job in jobs:
+        lost = [f"{job.plan.agent} {what}\n{how}" for what, how in job.report["weakens"].items()]
+        report_losses(fleet, f"install {job.plan.agent}", host_name(), lost)
 
 
 def _warn_of_missing_guard(fleet: Context) -> None:
@@ -143,7 +160,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
         "diff": diff(plan), "answer_file": str(path), "answer_file_state": connecting.state_of(path, answers),
         "fail_closed": closed, "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
         "user": server.user, "warnings": [*warnings, *plan.warnings], "steps": list(plan.steps), "applied": False,
-        "backups": [],
+        "backups": [], "weakens": connecting.losses(plan, answers, places),
     }  # fmt: skip
     return _Job(plan, answers, report)
 
@@ -251,7 +268,8 @@ def _show_install(fleet: Context, report: dict[str, Any]) -> None:
     server = f"{report['server']} as {report['user'] or 'nobody in particular'}"
     fleet.say(f"answer file: {report['answer_file']} ({report['answer_file_state']}), server {server}")
     fleet.say(f"without a verdict: {policy}")
-    for warning in report["warnings"]:
+    weakens = [f"{what} {how}" for what, how in report["weakens"].items()]
+    for warning in [*report["warnings"], *([f"this weakens a guard: {', '.join(weakens)}"] if weakens else [])]:
         fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {warning}")
 
 

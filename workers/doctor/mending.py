@@ -25,12 +25,14 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
                 path.chmod(0o600)
         done.append("took back the rights of other users")
     for agent in dict.fromkeys(check.agent for check in found if check.mend == "install"):
-        for one in installed(agent, project=cwd):
+        here = installed(agent, project=cwd)
+        closed = any(one.closed for one in here)  # all of them read the same answer file
+        for one in here:
             events = tuple(name for name in one.commands if name in find(agent).capabilities)
             change = plan(
                 agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
             )
-            connect(change, answers_for(agent, settings, places, closed=one.closed)[0], places)
+            connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {one.path}")
     for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
