@@ -64,9 +64,12 @@ def weakened(before: Mapping[str, Hook], after: Mapping[str, Hook]) -> tuple[Los
     )
 
 
-def file_mark(path: str, digest: str, imported: Iterable[str] = ()) -> str:
-    """What names one state of a hook file for everybody on this host, also where it comes back to what it said before."""
-    times = [_changed_at(name) for name in (path, *imported)]
+def file_mark(path: str, digest: str, imported: Iterable[str] = (), seen: Mapping[str, int] | None = None) -> str:
+    """What names one state of a hook file for everybody on this host, also where it comes back to what it said before.
+
+    `seen` are the times of change (nanoseconds) of the files as they were read; the files may be others by now.
+    """
+    times = [_changed_at(name) if seen is None or name not in seen else seen[name] for name in (path, *imported)]
     return f"{os.path.realpath(path)}\n{digest}\n{max(times)}"
 
 

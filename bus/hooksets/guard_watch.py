@@ -65,7 +65,8 @@ class GuardWatch:
             before = ("", self._hooks_of(layer, path, earlier))
         self._hooks[path], self._unkept[path] = (found.file.digest, now), found.kept
         if before is not None:
-            mark = file_mark(str(path), found.file.digest, (one.path for one in found.file.imports))
+            seen = {one.path: one.stamp[0] for one in reversed(found.sources)}
+            mark = file_mark(str(path), found.file.digest, (one.path for one in found.file.imports), seen)
             self.note(before[1], now, "file", str(path), f"{self._host}\n{mark}")
 
     def note(self, before: Mapping[str, Hook], after: Mapping[str, Hook], how: str, where: str, about: str) -> None:
