@@ -17,7 +17,7 @@ from bus.matching.paths import Links, Place, is_outside, is_whole_project, locat
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import Destroyed, destroyed
 from bus.matching.subcommands import compile_alternative_words, compile_subcommands
-from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family
+from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, same_file
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
@@ -340,22 +340,31 @@ def _both(word: str, place: Place, directory: str, _when: int) -> frozenset[str]
     return frozenset(path for path in both if path is not None)
 
 
-_AT_ROOT: Final = re.compile(rf"{UNSET}/(?:{UNSET}/?)*(?:\.|\*|\.\*)?")
+_AT_ROOT: Final = re.compile(
+    rf"{UNSET}+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
+)
 
 
 def _may_be_root(word: str) -> bool:
-    """Whether a path is `/` or all in it where the variables in it are empty."""
+    """Whether a path is `/`, all in it or a directory of the system there, where the variables in it are empty."""
     return UNSET in word and _AT_ROOT.fullmatch(word) is not None
+
+
+_EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
 
 
 def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
     if where == "own_input":
-        read = {word for word in command.words if word[:1] != "-"} | {
-            to for sign, to in command.redirects if sign == "<"
-        }
-        return any(to in read for sign, to in command.redirects if sign in (">", ">|", "&>"))
+        # Of `git show HEAD:file` the file, as git has it, is read.
+        given = [word.rpartition(":")[2] if command.program == "git" else word for word in command.words]
+        emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
+        if command.program == "tee":
+            return any(same_file(word, one) for one in command.reads for word in given)
+        return any(same_file(word, to) for to in emptied for word in (*given, *command.reads) if word[:1] != "-")
     words = operands(command)
     if where == "unset_variable":
+        if UNSET in command.directory:  # `cd $x; rm -rf *`
+            words += tuple(f"{command.directory}/{word.removeprefix('./')}" for word in words)
         return any(_may_be_root(word) for word in words)
     test = is_outside if where == "outside_project" else is_whole_project
     links: Links = "parents" if command.program in UNLINKING else "all"

@@ -14,10 +14,11 @@ from typing import Final
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.found import Found
+from bus.shell.known_variables import default_variables
 from bus.shell.paths import changed
 from bus.shell.raw import raw_names, without_quotes
 from bus.shell.reader import Reader
-from bus.shell.words import UNKNOWN, UNSET, default_variables
+from bus.shell.words import UNKNOWN, UNSET
 
 __all__ = [
     "MAX_LENGTH",

@@ -27,8 +27,11 @@ def assign(node: Node, scope: Scope) -> tuple[tuple[str, str], ...]:
     # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
     texts = texts or ("",)
     if scope.text(node)[len(key) : len(key) + 2] == "+=":
-        before = scope.variables.get(key, ("",))[: scope.budget.limits.word // len(texts) + 1]
-        texts = tuple(old + new for old in before for new in texts)  # cut below, where they are too many
+        before = scope.variables.get(key, ("",))
+        if value is not None and value.type == "array":
+            texts = tuple(old for old in before if old) + texts
+        else:  # cut below, where they are too many
+            texts = tuple(old + new for old in before[: scope.budget.limits.word // len(texts) + 1] for new in texts)
     elif name.type == "subscript":
         texts = scope.variables.get(key, ()) + texts
     scope.variables[key] = tuple(scope.budget.cut(texts))

@@ -38,7 +38,8 @@ def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The variables of a script or function that was called with these words, its own name first; none without words."""
     rest = words[1:] or ("",)
-    return {str(place): (text,) for place, text in enumerate(words)} | ({"@": rest, "*": rest} if words else {})
+    own = {str(place): (text,) for place, text in enumerate(words)}
+    return {"1": ("",), **own, "@": rest, "*": (" ".join(rest),)} if words else {}
 
 
 def set_parameters(scope: Scope, words: Sequence[str]) -> None:
@@ -46,7 +47,7 @@ def set_parameters(scope: Scope, words: Sequence[str]) -> None:
     for name in [name for name in scope.variables if name.isdigit() and name != "0"]:
         del scope.variables[name]
     scope.variables |= {str(place): (text,) for place, text in enumerate(words[:_MOST], 1)}
-    scope.variables |= {"@": tuple(words) or ("",), "*": tuple(words) or ("",)}
+    scope.variables |= {"@": tuple(words) or ("",), "*": (" ".join(words),)}
 
 
 def _read(args: Sequence[Arg], stdin: Output, scope: Scope) -> None:

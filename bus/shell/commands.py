@@ -51,6 +51,11 @@ class Command(NamedTuple):
         """The targets of its writing redirections."""
         return tuple(target for operator, target in self.redirects if operator in _WRITING)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The files that its standard input, or that of an earlier stage of its pipeline, is read from."""
+        return tuple(target for operator, target in self.redirects if operator == "<")
+
 
 class Commands(NamedTuple):
     """All commands of a line, in reading order; wrappers stand before what they run."""
@@ -105,6 +110,29 @@ def is_family(pattern: str) -> bool:
     return stem != pattern and stem.replace("-", "").replace("_", "").isalnum()
 
 
+_SILENT: Final = re.compile(r"[\s({]*(?::|true|false)?[\s;})]*")
+
+
+def is_silent(source: str) -> bool:
+    """Whether the source of a compound statement runs nothing that could print: `{ :; }`, `( true )`."""
+    return _SILENT.fullmatch(source) is not None
+
+
+def read_own_output(items: list[Command], first: int) -> None:
+    """Note in a pipeline's last command that an earlier stage, from `first` on, reads what it empties: `sort f | uniq > f`."""
+    last = items[-1] if len(items) - first > 1 else None
+    if last is None:
+        return
+    for target in (*last.writes, *(last.words if last.program == "tee" else ())):
+        if any(same_file(target, word) for one in items[first:-1] for word in (*one.words, *one.reads)):
+            items[-1] = last = last._replace(redirects=(*last.redirects, ("<", target)))
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two words are one file as they are written: `./f` and `f`."""
+    return one.removeprefix("./") == other.removeprefix("./")
+
+
 def calls_itself(name: str, items: Sequence[Command], body: bytes) -> bool:
     """Whether a function of this name whose body runs `items` calls itself in a pipe, or more than once in the background."""
     calls = [one for one in items if one.program == name]
@@ -132,7 +160,13 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return _decoded(text) if escapes or "\\n" in text else text
     if program == "printf":
         return _formatted(words[1:] if words[:1] == ("--",) else words)
-    if program in ("cd", "pushd", "popd", "export", "set", "mkdir"):
+    if program in ("cd", "pushd", "popd", "export", "set", "mkdir", ":", "true"):
+        return ""
+    if program in ("locate", "plocate", "mdfind"):
+        return f"/{UNKNOWN}"
+    if program == "printenv" and words == ("HOME",):
+        return "~"
+    if program in ("cat", "head", "tail") and words[-1:] == ("/dev/null",):
         return ""
     if program == "git" and "rev-parse" in words:
         if "--show-toplevel" in words or "--show-superproject-working-tree" in words:

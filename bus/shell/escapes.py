@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-RESERVED: Final = re.compile("[\x00-\x04]")
+RESERVED: Final = re.compile("[\x00-\x05]")
 """Control characters that mark things here; a shell's words hardly ever hold them."""
 _ANSI: Final = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL

@@ -28,7 +28,7 @@ _SKIPPED: Final = {"chmod": 1, "chown": 1, "chgrp": 1}
 
 _CHANGE_ALL: Final = frozenset(
     [
-        "rm", "rmdir", "unlink", "shred", "srm", "trash", "touch", "truncate", "tee", "mkdir", "chmod", "chown",
+        "rm", "rmdir", "unlink", "shred", "srm", "trash", "touch", "truncate", "tee", "sponge", "mkdir", "chmod", "chown",
         "chgrp", "wipefs", "mkfifo",
     ]
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.shell.assignments import assign
 from bus.shell.builtins import Directories, apply_builtin, enter, parameters
-from bus.shell.commands import Command, calls_itself, printed, program_name
+from bus.shell.commands import Command, calls_itself, is_silent, printed, program_name, read_own_output
 from bus.shell.editors import VARIABLES, side_script
 from bus.shell.found import NOTHING, Call, Found, together
 from bus.shell.inner import Arg, Inner
@@ -15,7 +15,8 @@ from bus.shell.own_scripts import scripts_made
 from bus.shell.parsing import syntax_tree
 from bus.shell.prompts import opens_prompt
 from bus.shell.raw import unread_names
-from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_text, read_word, unescaped
+from bus.shell.redirections import read_redirections
+from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_word, unescaped
 from bus.shell.wrappers import inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -23,6 +24,9 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 
 MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
+_CHANGES_DIRECTORY: Final = re.compile(r"\b(?:cd|pushd)\s")
+_MOST_ROUNDS: Final = 8
+"""Values for which the body of a loop is read on its own."""
 _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
 
 
@@ -93,7 +97,7 @@ class Reader:
         if kind in ("if_statement", "case_statement"):
             return self._branches(node, stdin)
         if kind == "for_statement":
-            self._loop(node)
+            self._loop(node, stdin)
         elif kind == "ERROR":
             self._rough(self.scope.text(node))
         elif kind == "list":
@@ -131,7 +135,7 @@ class Reader:
         children = node.named_children
         texts = [self._visit(child, stdin).text for child in children]
         self.scope.variables, self.directory = variables, directory
-        return texts[0] if len(texts) == 1 else None
+        return together(texts)
 
     def _substituted(self, node: Node) -> Output:
         """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
@@ -147,10 +151,13 @@ class Reader:
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
+        first = len(self.found.items)
         for stage in stages:
             if stage.type == "comment":
                 continue
             one = self._visit(stage, output)
+            if self.found.redirected or (self.found.items[-1:] and self.found.items[-1].program == "tee"):
+                read_own_output(self.found.items, first)
             output = Output(one.text, output.programs + one.programs)
         return output.text
 
@@ -162,17 +169,24 @@ class Reader:
 
     def _with_redirects(self, body: Node | None, redirects: list[Node], stdin: Output) -> str | None:
         """Read a statement with redirections; the grammar hangs them on a whole list, but they are its last command's."""
+        text: str | None
         if body is not None and body.type == "command":
             return self._command(body, stdin, redirects)
         if body is not None and body.type in ("pipeline", "list", "negated_command"):
             *before, last = body.named_children
+            first = len(self.found.items)
             for one in before:
                 output = self._visit(one, stdin)
                 stdin = Output(output.text, stdin.programs + output.programs) if body.type == "pipeline" else stdin
-            return self._with_redirects(last, redirects, stdin)
-        text: str | None = None
-        call, argv = self._redirections(redirects, stdin)
-        if body is None or argv or call.redirects:  # `> log rm -rf /`: the grammar takes the command for targets
+            text = self._with_redirects(last, redirects, stdin)
+            if body.type == "pipeline":
+                read_own_output(self.found.items, first)
+            return text
+        text = None
+        call, argv = read_redirections(redirects, stdin, self.scope, self.found)
+        if body is not None and not argv and call.redirects and not is_silent(self.scope.text(body)):
+            self.found.items.append(Command(UNKNOWN, redirects=call.redirects, directory=self.directory))
+        elif body is None or argv or call.redirects:  # `> log rm -rf /`: the grammar takes the command for targets
             text = self._run(argv, call._replace(piped_from=stdin.programs))
         return text if body is None else self._visit(body, call.stdin).text
 
@@ -185,14 +199,20 @@ class Reader:
                 elif child.type in ("command", "list", "redirected_statement", "subshell", "compound_statement"):
                     self._visit(child, NOTHING)
 
-    def _loop(self, node: Node) -> None:
-        """`for x in a b`: in its body x is any of the values."""
+    def _loop(self, node: Node, stdin: Output) -> None:
+        """`for x in a b`: in its body x is any of the values; a body that changes the directory is read for each."""
         name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
         if name is not None:
             texts = [text for value in values for text in read_word(value, self.scope).texts]
             if not values:  # `for x; do …`
                 texts = list(self.scope.variables.get("@", ()))
-            self.scope.variables[self.scope.text(name)] = tuple(self.found.budget.cut(texts)) or (UNKNOWN,)
+            key, texts = self.scope.text(name), list(self.found.budget.cut(texts)) or [UNKNOWN]
+            body, directory = node.child_by_field_name("body"), self.directory
+            if body is not None and len(texts) > 1 and _CHANGES_DIRECTORY.search(self.scope.text(body)):
+                for text in texts[:_MOST_ROUNDS]:
+                    self.scope.variables[key], self.directory = (text,), directory
+                    self._visit(body, stdin)
+            self.scope.variables[key], self.directory = tuple(texts), directory
 
     def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
         """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
@@ -252,56 +272,13 @@ class Reader:
             argv.append(Arg("-"))  # `python3 - <<EOF`: in no node of the tree
         call = Call(stdin)
         if own or redirects:
-            call, more = self._redirections([*own, *redirects], stdin)
+            call, more = read_redirections([*own, *redirects], stdin, self.scope, self.found)
             argv += more
         if argv and argv[0].text == "[":
             argv = []  # it only tests, as `[[` does
-        return self._run(argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs))
-
-    def _redirections(self, nodes: list[Node], stdin: Output) -> tuple[Call, list[Arg]]:
-        """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
-        targets: list[tuple[str, str]] = []
-        argv: list[Arg] = []
-        for node in nodes:
-            if node.type == "file_redirect":
-                operator = next((child.type for child in node.children if not child.is_named), "")
-                words = [read_word(child, self.scope) for child in node.children_by_field_name("destination")]
-                for place, word in enumerate(words):
-                    if place:  # `rm > log -rf /`: the grammar reads on
-                        argv += [Arg(text, word.sources) for text in word.texts]
-                        continue
-                    if operator == "<" and word.sources:
-                        text = self.found.files.texts.get(word.texts[0]) if word.texts else None
-                        stdin = Output(text, word.sources)
-                    elif operator == "<" and word.texts == ("/dev/null",):
-                        stdin = Output("")
-                    targets += [(operator, text) for text in word.texts if not text.isdigit()]
-            elif node.type == "herestring_redirect":
-                word = read_text(node.named_children[-1], self.scope)
-                stdin = Output(word.texts[0] if word.texts else "", word.sources)
-            else:
-                stdin, more, further = self._heredoc(node)
-                argv += more
-                targets += further
-        self.found.redirected |= bool(targets)
-        return Call(stdin=stdin, redirects=tuple(targets)), argv
-
-    def _heredoc(self, node: Node) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
-        stdin, argv, redirects = NOTHING, list[Arg](), list["Node"]()
-        quoted = False
-        for place, child in enumerate(node.children):
-            kind = child.type
-            if kind == "heredoc_start":
-                quoted = any(sign in self.scope.text(child) for sign in "'\"\\")
-            elif kind == "heredoc_body":
-                word = (self.scope.text(child),) if quoted else read_text(child, self.scope).texts
-                stdin = Output(word[0] if word and word[0].strip() else None)
-            elif kind.endswith("_redirect"):
-                redirects.append(child)
-            elif node.field_name_for_child(place) == "argument":
-                argv += [Arg(text) for text in read_word(child, self.scope).texts]
-        call, more = self._redirections(redirects, stdin)
-        return call.stdin, argv + more, call.redirects
+        return self._run(
+            argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs or call.stdin.programs)
+        )
 
     def _run(self, argv: list[Arg], call: Call) -> str | None:
         """Note one command and read what it runs in turn; what it prints, where that can be told."""
@@ -340,7 +317,7 @@ class Reader:
                 self._within(one, call)
                 continue
             if one.script is not None:
-                told = self._nested(one, call)
+                told = self._nested(one, call, own=program == "eval")
                 text = told if program == "eval" else text
             # Text from a program inside a script that is otherwise known is an argument, unless it names what runs.
             partly = one.script is not None and UNKNOWN in one.script
@@ -365,8 +342,8 @@ class Reader:
         if inner.directory:
             self.directory = directory
 
-    def _nested(self, inner: Inner, call: Call) -> str | None:
-        """Read a script that a command runs; what it prints."""
+    def _nested(self, inner: Inner, call: Call, *, own: bool) -> str | None:
+        """Read a script that a command runs; what it prints. Variables that it sets stay where it is our `own` shell's."""
         if self.scripts >= MAX_SCRIPTS:
             self.found.too_deep = True
         if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
@@ -378,7 +355,10 @@ class Reader:
         reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
         # What is not known goes into the nested script as a parameter and comes out unknown again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        return reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
+        printed_text = reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
+        if own:
+            self.scope.variables, self.directory = reader.scope.variables, reader.directory
+        return printed_text
 
     def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> str | None:
         """Read a function's body once more with the arguments of this call; what it prints."""

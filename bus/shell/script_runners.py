@@ -270,6 +270,23 @@ _GIT_PROGRAMS: Final = (
 )
 
 
+_GIT_VALUES: Final = re.compile(
+    r"(?i)core\.(editor|pager|sshcommand|fsmonitor)|sequence\.editor|(filter|diff|merge|difftool|mergetool)\.\S+\.\w+|diff\.external"
+)
+
+
+def _git_setting(args: Sequence[Arg]) -> Iterator[Inner]:
+    """What `git config alias.x 'reset --hard'` and its like make git run later."""
+    given = [arg for arg in args if not arg.text.startswith("-") and arg.text not in ("set", "get", "unset")]
+    if len(given) < 2:
+        return
+    name, (value, sources) = given[0].text, given[1]
+    if name.startswith("alias.") and value and not value.startswith("!"):
+        yield Inner(script=f"git {value}", sources=sources)
+    elif _GIT_VALUES.fullmatch(name):
+        yield from side_script(value, sources)
+
+
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for arg in args:
@@ -278,10 +295,14 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield Inner(script=value, sources=arg.sources)
         elif arg.text.startswith("!") and any(text.startswith("alias.") for text in texts):
             yield Inner(script=arg.text[1:], sources=arg.sources)
+        elif arg.text.startswith("alias.") and "=" in arg.text:
+            yield Inner(script=f"git {arg.text.partition('=')[2]}", sources=arg.sources)
         elif equals == "" and name.lower().startswith(_GIT_PROGRAMS):
             yield from side_script(arg.text.partition("=")[2], arg.sources)
         elif arg.text.startswith("--exec="):
             yield Inner(script=arg.text.removeprefix("--exec="), sources=arg.sources)
+    if "config" in texts[:3]:
+        yield from _git_setting(args[texts.index("config") + 1 :])
     if "foreach" in texts and "submodule" in texts:
         rest = [arg for arg in args[texts.index("foreach") + 1 :] if arg.text not in ("--recursive", "-q", "--quiet")]
         if rest:

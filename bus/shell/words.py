@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -31,35 +31,19 @@ MAX_LENGTH: Final = 64 * 1024
 """Longest text, in characters, that one word may become; a longer one counts as not known."""
 
 _OPEN, _CLOSE, _COMMA = "\x02", "\x03", "\x04"  # unquoted braces, until they are expanded
+_GAP = "\x05"  # white space of an unquoted value, at which the word is cut
 _TO_BRACES: Final = str.maketrans("{},", _OPEN + _CLOSE + _COMMA)
 _FROM_BRACES: Final = str.maketrans(_OPEN + _CLOSE + _COMMA, "{},")
+_BLANK: Final = re.compile(r"\s+")
 _BRACES: Final = re.compile(f"([{_OPEN}{_CLOSE}{_COMMA}])")
 _MAX_BRACES: Final = 32
 """How deep braces may nest."""
 _UNCOUNTED: Final = 1 << 20
 """Far more words than any limit allows; further factors make no difference."""
+_KEY: Final = re.compile(r"^\[[^\]]*\]=")
+"""Before an element of an array that names its place: `([a]=/etc)`."""
 _ESCAPE: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _QUOTED_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
-_KNOWN: Final[dict[str, tuple[str, ...]]] = {
-    "HOME": ("~",),
-    "PWD": (".",),
-    "TMPDIR": ("/tmp",),  # noqa: S108  (a name in what is read)
-    "SHELL": ("/bin/sh",),
-    "BASH": ("/bin/bash",),
-    "0": ("bash",),
-    "XDG_CONFIG_HOME": ("~/.config",),
-    "XDG_DATA_HOME": ("~/.local/share",),
-    "XDG_STATE_HOME": ("~/.local/state",),
-    "XDG_CACHE_HOME": ("~/.cache",),
-    "GOPATH": ("~/go",),
-    "CARGO_HOME": ("~/.cargo",),
-    "NVM_DIR": ("~/.nvm",),
-    "ANDROID_HOME": ("~/Android/Sdk",),
-    "GNUPGHOME": ("~/.gnupg",),
-    "KUBECONFIG": ("~/.kube/config",),
-    "JAVA_HOME": ("/usr/lib/jvm/default",),
-    "VIRTUAL_ENV": (".venv",),
-}
 _PLAIN: Final = frozenset({"", ":?", "?", ":-", "-", ":=", "="})
 """Operators that leave a value that is set as it is."""
 _SPECIAL: Final = frozenset("@*#?$!-_0123456789")
@@ -134,6 +118,8 @@ def read_word(node: Node, scope: Scope) -> Word:
         return Word(tuple(scope.budget.cut(fields)), output.programs)
     pieces, sources = _values(node, scope)
     texts = expand_braces(pieces, scope.budget)
+    if kind == "concatenation" and any(_GAP in text for text in texts):
+        texts = list(scope.budget.cut([field for text in texts for field in text.split(_GAP) if field]))
     return Word(tuple(f"./{text}" for text in texts) if _quoted_tilde(node, scope) else tuple(texts), sources)
 
 
@@ -150,7 +136,7 @@ def read_text(node: Node, scope: Scope) -> Word:
     if node.type == "array":
         words = [read_word(child, scope) for child in node.named_children]
         return Word(
-            tuple(scope.budget.cut([text for word in words for text in word.texts])),
+            tuple(scope.budget.cut([_KEY.sub("", text, count=1) for word in words for text in word.texts])),
             tuple(source for word in words for source in word.sources),
         )
     if node.type == "heredoc_body":
@@ -285,13 +271,21 @@ def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]
         known = output.text is not None
         return ((output.text or "").rstrip("\n") if known else UNKNOWN,), output.programs
     if kind == "concatenation":
-        return _joined([_values(child, scope) for child in node.children], scope)
+        return _joined([_with_gaps(child, scope) for child in node.children], scope)
     if kind == "arithmetic_expansion":
         return (UNKNOWN,), tuple(source for child in node.named_children for source in _values(child, scope)[1])
     if node.child_count and kind != "brace_expression":
         inner = [_values(child, scope) for child in node.named_children]
         return (scope.text(node),), tuple(source for _, sources in inner for source in sources)
     return (scope.text(node).translate(_TO_BRACES),), ()
+
+
+def _with_gaps(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """As `_values`; what an unquoted expansion has between its fields becomes a gap, at which its word is cut."""
+    values, sources = _values(node, scope)
+    if node.type in ("simple_expansion", "expansion") and any(map(_BLANK.search, values)):
+        return tuple(_BLANK.sub(_GAP, value) for value in values), sources
+    return values, sources
 
 
 def _quoted_tilde(node: Node, scope: Scope) -> bool:
@@ -368,7 +362,7 @@ def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ..
     if operator in ("^", "^^", ",", ",,") and values:
         return tuple(apply_operator(value, operator, ()) or "" for value in values), sources
     if operator in (":+", "+"):
-        return (texts[0][0] if texts and values is not None else (UNKNOWN,)), sources
+        return (texts[0][0] if texts and values is not None else (UNSET,)), sources
     if operator == "!" and values:
         return scope.variables.get(values[0], (UNKNOWN,)), sources
     if operator in _PLAIN or (operator in OPERATORS and operands):
@@ -381,8 +375,3 @@ def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ..
         made = [apply_operator(value, operator, patterns) for value in values]
         return tuple(UNKNOWN if text is None else text for text in made), sources
     return (UNKNOWN,), sources
-
-
-def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
-    """The variables that are known without running anything: HOME is written `~`, and PWD `.`."""
-    return {**_KNOWN, **(more or {})}

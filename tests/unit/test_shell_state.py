@@ -24,6 +24,16 @@ def deleted(text: str) -> set[str]:
     ("text", "path"),
     [
         ('set -- /; rm -rf "$1"', "/"),
+        ("for d in build /srv; do (cd $d && rm -rf *); done", "/srv/*"),
+        ("for d in a /opt; do cd $d; rm -rf *; cd -; done", "a/*"),
+        ('cmd=(rm -rf); cmd+=(/etc); "${cmd[@]}"', "/etc"),
+        ('declare -A m=([a]=/etc); rm -rf "${m[a]}"', "/etc"),
+        ('eval "d=/etc"; rm -rf $d', "/etc"),
+        ("rm${IFS}-rf${IFS}/etc", "/etc"),
+        ("a='b /etc'; rm -rf ./$a", "/etc"),
+        ('f() { bash -c "$*"; }; f rm -rf /etc', "/etc"),
+        ('clean() { rm -rf "$1/"*; }; clean', "/*"),
+        ("rm -rf $(printenv HOME)", "~"),
         ("set -- a /etc; shift; rm -rf $1", "/etc"),
         ("set a /etc; rm -rf $2", "/etc"),
         ('set -- /etc /usr; rm -rf "$@"', "/usr"),
@@ -172,3 +182,27 @@ def test_code_from_the_network_by_other_paths(text: str, source: str) -> None:
 )
 def test_a_download_that_nothing_runs(text: str) -> None:
     assert not any(one.code_from for one in commands(text).items)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("sort a | uniq > a", ("a",)),
+        ("cat ./a | tee a", ("a",)),
+        ("cat < a | jq . > a", ("a",)),
+        ("sort a | uniq > b", ()),
+        ("while read l; do echo $l; done < a > b", ("a",)),
+    ],
+)
+def test_a_pipeline_that_empties_what_it_reads(text: str, read: tuple[str, ...]) -> None:
+    assert commands(text).items[-1 if "|" in text else 0].reads == read
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [("{ :; } > a", ""), ("( true ) > a", ""), ("{ echo a; } > a", "\0"), ("for x in 1 2; do echo $x; done > a", "\0")],
+)
+def test_only_a_statement_that_prints_nothing_empties_its_target(text: str, program: str) -> None:
+    assert [one.program for one in commands(text).items if one.writes] == [program]

@@ -1,0 +1,66 @@
+"""What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from bus.shell.found import NOTHING, Call, Found
+from bus.shell.inner import Arg
+from bus.shell.words import Output, Scope, read_text, read_word
+
+if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
+    from tree_sitter import Node
+
+_EMPTY_HEREDOC: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
+
+
+def read_redirections(nodes: list[Node], stdin: Output, scope: Scope, found: Found) -> tuple[Call, list[Arg]]:
+    """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
+    targets: list[tuple[str, str]] = []
+    argv: list[Arg] = []
+    for node in nodes:
+        if node.type == "file_redirect":
+            operator = next((child.type for child in node.children if not child.is_named), "")
+            words = [read_word(child, scope) for child in node.children_by_field_name("destination")]
+            for place, word in enumerate(words):
+                if place:  # `rm > log -rf /`: the grammar reads on
+                    argv += [Arg(text, word.sources) for text in word.texts]
+                    continue
+                if operator == "<" and word.sources:
+                    text = found.files.texts.get(word.texts[0]) if word.texts else None
+                    stdin = Output(text, word.sources)
+                elif operator == "<" and word.texts == ("/dev/null",):
+                    stdin = Output("")
+                elif operator == "<":
+                    stdin = Output(None, ("cat",))  # as `cat file |` gives it
+                targets += [(operator, text) for text in word.texts if not text.isdigit()]
+        elif node.type == "herestring_redirect":
+            word = read_text(node.named_children[-1], scope)
+            stdin = Output(word.texts[0] if word.texts else "", word.sources)
+        else:
+            stdin, more, further = _heredoc(node, scope, found)
+            argv += more
+            targets += further
+    found.redirected |= bool(targets)
+    return Call(stdin=stdin, redirects=tuple(targets)), argv
+
+
+def _heredoc(node: Node, scope: Scope, found: Found) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
+    stdin, argv, redirects = NOTHING, list[Arg](), list["Node"]()
+    if _EMPTY_HEREDOC.fullmatch(scope.text(node)):
+        stdin = Output("")
+    quoted = False
+    for place, child in enumerate(node.children):
+        kind = child.type
+        if kind == "heredoc_start":
+            quoted = any(sign in scope.text(child) for sign in "'\"\\")
+        elif kind == "heredoc_body":
+            word = (scope.text(child),) if quoted else read_text(child, scope).texts
+            stdin = Output(word[0] if word and word[0].strip() else stdin.text)
+        elif kind.endswith("_redirect"):
+            redirects.append(child)
+        elif node.field_name_for_child(place) == "argument":
+            argv += [Arg(text) for text in read_word(child, scope).texts]
+    call, more = read_redirections(redirects, stdin, scope, found)
+    return call.stdin, argv + more, call.redirects
