@@ -20,6 +20,7 @@ from bus.directories import CONFIG_NAMES, Directories, config_file
 from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import LAYERS, Endpoint, Hook, Layer
+from bus.hooksets.candidates import Candidates, CandidatesMemory
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.layers import Layered, guard_hooks, place_entry
@@ -27,15 +28,16 @@ from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.watched_file import WatchedFile
 from bus.ids import host_name
 from bus.keys import Keys
-from bus.matching.arguments import command_of
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
+from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, holds
 from bus.matching.patterns import Index
 from bus.matching.questions import Question
+from bus.matching.rules import seen_call
 from bus.matching.sieve import Sieve
 from bus.proxies import MAY_SAY
-from bus.shell import commands, commands_if_light
+from bus.shell import commands_if_light
 from bus.verdicts import Verdict
 
 __all__ = ["POLL_SECONDS", "HookSet", "Layered", "Watcher"]
@@ -88,61 +90,62 @@ class HookSet:
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self._line_rules = frozenset(hook.id for hook in ordered if hook.rule is not None and hook.rule.commands)
-        self._text_rules = frozenset(
-            hook.id for hook in ordered if hook.rule is not None and (hook.rule.command or hook.rule.content)
-        )
+        self._candidates = CandidatesMemory(self._conditions)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def question(self, event: Event) -> Question | None:
         """What a process that can be killed has to be asked before `blocking`; None where all can be told at once."""
-        found = [hook for hook in self._index.find(event) if hook.blocking]
-        heavy = self._is_heavy(found, event)
-        conditions = [one for hook in found if (one := self._conditions.get(hook.id)) is not None]
-        size = size_of(event.facts()) if conditions else None
-        costly = dict.fromkeys(one.text for one in conditions if size is not None and one.is_costly(size))
+        candidates = self._candidates.of(self._index.find(event))
+        heavy = self._is_heavy(candidates, event)
+        size = size_of(event.facts()) if candidates.conditions else None
+        costly = dict.fromkeys(one.text for one in candidates.conditions if size is not None and one.is_costly(size))
         if not heavy and not costly:
             return None
-        rules = {hook.id: hook.rule for hook in found if hook.rule is not None} if heavy else {}
+        rules = {hook.id: hook.rule for hook in candidates.blocking if hook.rule is not None} if heavy else {}
         return Question(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
 
-    def _is_heavy(self, found: Sequence[Hook], event: Event) -> bool:
+    def _is_heavy(self, candidates: Candidates, event: Event) -> bool:
         """Whether these hooks' rules may take long over the event's command, or over the texts that it carries."""
-        if size_of(event.input).characters > _LONG_TEXT and any(hook.id in self._text_rules for hook in found):
+        if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
             return True
-        if not any(hook.id in self._line_rules for hook in found):
+        if not candidates.read_lines:
             return False  # a patch is a text of that name, too
-        text = command_of(event)
+        text = seen_call(event).text
         try:
             return text is not None and commands_if_light(text) is None
         except Exception:
             log.exception("a command cannot be read here")
             return True
 
-    def blocking(self, event: Event, findings: Findings | None = None) -> list[Hook]:
+    def blocking(self, event: Event, findings: Findings | None = None, disk: Disk | None = None) -> list[Hook]:
         """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`).
 
-        `findings` are what a process found about the event's `question`.
+        `findings` are what a process found about the event's `question`; `disk` is what the event's rules may look up.
         """
-        fitting = self._fitting(event, findings)
-        return [hook for hook in fitting if hook.blocking and self.holds(hook, event, findings=findings)]
+        candidates = self._candidates.of(self._index.find(event))
+        fitting = self._fitting(candidates, event, findings, disk or light_disk())
+        if candidates.unconditional:
+            return list(fitting)
+        return [hook for hook in fitting if self.holds(hook, event, findings=findings)]
 
-    def _fitting(self, event: Event, findings: Findings | None) -> Sequence[Hook]:
-        """Those whose matchers fit; not a rule about programs that the event's command does not run (F-05)."""
-        found = self._index.find(event)
+    def _fitting(self, candidates: Candidates, event: Event, findings: Findings | None, disk: Disk) -> Sequence[Hook]:
+        """The blocking ones whose matchers fit; not a rule about programs that the event's command does not run (F-05)."""
+        found = candidates.blocking
         if findings is not None and findings.rules:
             return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
-        text = command_of(event)
-        if not isinstance(text, str) or not any(hook.id in self._line_rules for hook in found):
+        if not candidates.read_lines:
             return found  # a patch is a text of that name, too, and takes long to be read as a command
+        call = seen_call(event)
+        if call.text is None:
+            return found
         try:
-            line = commands(text)
+            line = call.line
+            if line.unread or line.incomplete:
+                return found
+            return candidates.only(self._sieve.passing(line, call.text, lambda: call.place(disk)))
         except Exception:
             log.exception("event %s: its command cannot be read; each rule fails on it by its own policy", event.id)
             return found
-        if line.unread or line.incomplete:
-            return found
-        return self._sieve.keep(found, line, text)
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.

@@ -45,7 +45,7 @@ class RequestHooks:
         """The blocking hooks that fit `event`, in order."""
         question = self.in_force.question(event)
         findings = await self._find(question) if question is not None else None
-        return self.in_force.blocking(event, findings)
+        return self.in_force.blocking(event, findings, self._disk)
 
     async def fitting_here(self, event: Event) -> list[Hook]:
         """Those of another machine's event that need not run there."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from time import monotonic
 from typing import Final, Literal
 
 import msgspec
@@ -79,6 +78,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A bare shell, REPL or database client that reads what is typed later."""
 
 
+OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
+
 Fits = Callable[[Command, Place], bool]
 
 _ABBREVIATING: Final = frozenset(
@@ -134,13 +135,15 @@ def compile_command_match(match: CommandMatch) -> Fits:
         targets = frozenset(match.destroys)
         checks.append(lambda command, _place: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
     left_out = compile_path_globs(match.paths_except)
+    if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which costs more
+        checks.append(lambda command, _place: empties_own_input(command))
     if match.redirects_to:
         checks.append(_path_check(match.redirects_to, left_out, lambda command: command.writes))
     if match.paths:
         checks.append(_path_check(match.paths, left_out, operands))
     if match.changes:
         checks.append(_path_check(match.changes, left_out, changed))
-    if match.touches:
+    if match.touches and match.touches != OWN_INPUT_ALONE:
         touches = match.touches
         checks.append(lambda command, place: any(_touches(command, place, where, left_out) for where in touches))
     if match.loses:
@@ -325,7 +328,7 @@ def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Com
 
     def fits(command: Command, place: Place) -> bool:
         for word in of(command):
-            for path in _both(word, place, command.directory, int(monotonic())):
+            for path in both_paths(word, place, command.directory):
                 if matches(path, place) and not left_out(path, place):
                     return True
         return False
@@ -333,11 +336,28 @@ def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Com
     return fits
 
 
-@lru_cache(maxsize=256)
-def _both(word: str, place: Place, directory: str, _when: int) -> frozenset[str]:
-    """The real path of a word, and the path as it is written (`/etc` is a link on macOS, `/bin` on Linux); kept a second."""
-    both = (located(word, place, directory), located(word, place, directory, links="none"))
-    return frozenset(path for path in both if path is not None)
+def both_paths(word: str, place: Place, directory: str) -> tuple[str, ...]:
+    """The path of a word as it is written, and its real path where that is another one (`/bin` is a link on Linux)."""
+    written = located(word, place, directory, links="none")
+    if written is None:
+        return ()
+    resolved = located(word, place, directory) if place.here else written
+    return (written,) if resolved is None or resolved == written else (written, resolved)
+
+
+_EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
+
+
+def empties_own_input(command: Command) -> bool:
+    """Whether a command empties what it reads, by a redirection or as `tee`."""
+    if command.program == "tee":
+        return any(same_file(word, one) for one in command.reads for word in command.words)
+    emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
+    if not emptied:
+        return False
+    # Of `git show HEAD:file` the file, as git has it, is read.
+    given = [word.rpartition(":")[2] if command.program == "git" else word for word in command.words]
+    return any(same_file(word, to) for to in emptied for word in (*given, *command.reads) if word[:1] != "-")
 
 
 _AT_ROOT: Final = re.compile(
@@ -350,17 +370,9 @@ def _may_be_root(word: str) -> bool:
     return UNSET in word and _AT_ROOT.fullmatch(word) is not None
 
 
-_EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
-
-
 def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
     if where == "own_input":
-        # Of `git show HEAD:file` the file, as git has it, is read.
-        given = [word.rpartition(":")[2] if command.program == "git" else word for word in command.words]
-        emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
-        if command.program == "tee":
-            return any(same_file(word, one) for one in command.reads for word in given)
-        return any(same_file(word, to) for to in emptied for word in (*given, *command.reads) if word[:1] != "-")
+        return empties_own_input(command)
     words = operands(command)
     if where == "unset_variable":
         if UNSET in command.directory:  # `cd $x; rm -rf *`

@@ -12,6 +12,8 @@ from bus.matching.own_places import ABOVE, OWN, is_above, is_own
 from bus.matching.paths import Place, within
 from bus.matching.regexes import Regex, compile_alternatives, compile_regex
 
+_SIGN: Final = re.compile(r"[*?]")
+
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""
 
@@ -33,24 +35,81 @@ def compile_path_glob(glob: str) -> PathMatcher:
         return lambda path, _place: fits(path)
     if glob == "~" or glob.startswith("~/"):
         regex = _regex("~" + glob[1:].rstrip("/"))
-        return lambda path, place: within(path, place.home) and _fits(regex, "~" + path[len(place.home.rstrip("/")) :])
+        return lambda path, place: within(path, place.home) and _fits(regex, f"~{_below(path, place.home)}")
     if anywhere := _anywhere(glob):
         regex = _compiled(anywhere, glob)
         return lambda path, _place: _fits(regex, path)
     regex = _regex("/" + glob.removeprefix("./").rstrip("/"))
-    return lambda path, place: within(path, place.project) and _fits(regex, path[len(place.project.rstrip("/")) :])
+    return lambda path, place: within(path, place.project) and _fits(regex, _below(path, place.project))
 
 
 def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
-    """A matcher for any of several path patterns; those that need no place are looked for at once."""
-    each = [(compile_path_glob(glob), _anywhere(glob)) for glob in globs]
-    others = tuple(fits for fits, anywhere in each if not anywhere)
-    regexes = compile_alternatives(anywhere for _, anywhere in each if anywhere)
+    """A matcher for any of several path patterns; PatternError names the one that is wrong.
+
+    Most patterns name a folder or file that a fitting path goes through: a path is compared with those whose name it has.
+    """
+    by_name: dict[str, list[str]] = {}
+    for glob in globs:
+        compile_path_glob(glob)
+        by_name.setdefault(_name_in(glob), []).append(glob)
+    nameless = _together(by_name.pop("", ()))
+    named = {name: _together(some) for name, some in by_name.items()}
+    names = frozenset(named)
+    if not names:
+        return nameless
 
     def fits(path: str, place: Place) -> bool:
-        return any(_fits(regex, path) for regex in regexes) or any(matches(path, place) for matches in others)
+        for name in names.intersection(path.split("/")):
+            if named[name](path, place):
+                return True
+        return nameless(path, place)
 
     return fits
+
+
+def _name_in(glob: str) -> str:
+    """The longest name that every fitting path has between two slashes; empty where there is none."""
+    if glob in _OWN:
+        return ""
+    plain, bracket, _ = glob.partition("[")
+    parts = plain.split("/")
+    sure = parts[:-1] if bracket else parts
+    return max((part for part in sure if part not in ("~", ".") and not _SIGN.search(part)), key=len, default="")
+
+
+def _together(globs: Iterable[str]) -> PathMatcher:
+    """A matcher for patterns of which any may fit; those of one kind are looked for at once."""
+    own: list[Callable[[str], bool]] = []
+    by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
+    for glob in globs:
+        if glob in _OWN:
+            own.append(_OWN[glob])
+        elif glob == "~" or glob.startswith("~/"):
+            by_kind["home"].append(_expression("~" + glob[1:].rstrip("/")))
+        elif anywhere := _anywhere(glob):
+            by_kind["anywhere"].append(anywhere)
+        else:
+            by_kind["project"].append(_expression("/" + glob.removeprefix("./").rstrip("/")))
+    anywheres, homes, projects = (compile_alternatives(some) for some in by_kind.values())
+
+    def fits(path: str, place: Place) -> bool:
+        return (
+            _any_fits(anywheres, path)
+            or (bool(homes) and within(path, place.home) and _any_fits(homes, f"~{_below(path, place.home)}"))
+            or (bool(projects) and within(path, place.project) and _any_fits(projects, _below(path, place.project)))
+            or any(matches(path) for matches in own)
+        )
+
+    return fits if own or any(by_kind.values()) else _fits_nothing
+
+
+def _fits_nothing(_path: str, _place: Place) -> bool:
+    return False
+
+
+def _below(path: str, directory: str) -> str:
+    """What of a path is below a directory that it is in, from the `/` on."""
+    return path[len(directory.rstrip("/")) :]
 
 
 @lru_cache(maxsize=4096)
@@ -91,6 +150,13 @@ def _starred(parts: list[str]) -> Callable[[str], bool]:
 
 def _fits(regex: Regex, text: str) -> bool:
     return regex.fullmatch(text) is not None
+
+
+def _any_fits(regexes: Iterable[Regex], text: str) -> bool:
+    for regex in regexes:  # noqa: SIM110  (a generator for `any` takes three times as long, and this runs most)
+        if regex.fullmatch(text) is not None:
+            return True
+    return False
 
 
 def _anywhere(glob: str) -> str:

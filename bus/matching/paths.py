@@ -63,9 +63,13 @@ class Place(NamedTuple):
         return real(path) if self.disk is None else self.disk.real(path, real)
 
 
-def event_place(event: Event) -> Place:
-    """The place of an event; this machine's disk is looked at only for events of this host, or that name none."""
-    return place_of(event.cwd, here=not event.host or event.host == host_name())
+def event_place(event: Event, disk: Disk | None = None) -> Place:
+    """The place of an event; this machine's disk is looked at only for events of this host, or that name none.
+
+    What is looked up from there counts against `disk`.
+    """
+    known = place_of(event.cwd, here=not event.host or event.host == host_name())
+    return known if disk is None else Place(known.directory, known.project, known.home, known.broad, known.here, disk)
 
 
 def place_of(cwd: str, *, here: bool = True) -> Place:

@@ -61,7 +61,7 @@ def compile_alternatives(patterns: Iterable[str]) -> tuple[Regex, ...]:
     for pattern in (*patterns, None):
         if pattern is not None:
             compile_regex(pattern)
-            if sum(map(len, together)) + len(pattern) + 5 * len(together) < MAX_PATTERN:
+            if sum(map(len, together)) + len(pattern) + 5 * len(together) + 5 <= MAX_PATTERN:  # with what joins them
                 together.append(pattern)
                 continue
         if together:

@@ -174,8 +174,8 @@ def _text_step(patterns: tuple[str, ...], unquoted: Callable[[str], str] | None)
     regexes = compile_alternatives(patterns)
 
     def step(event: Event, _disk: Disk | None) -> Match | None:
-        text = _seen(event).text
-        if not isinstance(text, str):
+        text = seen_call(event).text
+        if text is None:
             return None
         if any(regex.search(text) is not None for regex in regexes):
             return Match(text)
@@ -204,7 +204,7 @@ def _path_step(matches: PathMatcher) -> _Step:
     def step(event: Event, disk: Disk | None) -> Match | None:
         place: Place | None = None
         for path in paths_of(event):
-            place = place or event_place(event)._replace(disk=disk)
+            place = place or event_place(event, disk)
             for links in ("none", "all"):
                 found = located(path, place, links=links)
                 if found is not None and matches(found, place):
@@ -216,7 +216,7 @@ def _path_step(matches: PathMatcher) -> _Step:
 
 def _outside(event: Event, disk: Disk | None) -> Match | None:
     for path in paths_of(event):
-        place = event_place(event)._replace(disk=disk)
+        place = event_place(event, disk)
         found = located(path, place)
         if found is not None and is_outside(found, place):
             return Match(path)
@@ -227,16 +227,15 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
     matchers = matchers_by_program(conditions)
 
     def step(event: Event, disk: Disk | None) -> Match | None:
-        seen = _seen(event)
+        seen = seen_call(event)
         text = seen.text
-        if not isinstance(text, str):
+        if text is None:
             return None
-        line = commands(text)
+        line = seen.line
         try:
-            place = seen.place(disk)
             for command in line.items:
                 for fits in matchers(command.program):
-                    if fits(command, place):
+                    if fits(command, seen.place(disk)):
                         return Match(command.line)
         except OverBudget:
             if disk is None or not disk.patient:
@@ -268,15 +267,23 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
     return ("a part of the command could not be read and was not checked",) if line.incomplete else ()
 
 
-class _Seen:
-    """What each rule asks of an event, found once: its command line and its place."""
+class SeenCall:
+    """What all rules ask of one tool call, found once: its command line as text and as commands, and its place."""
 
-    __slots__ = ("_place", "event", "text")
+    __slots__ = ("_line", "_place", "event", "text")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.text = command_of(event)
+        self._line: Commands | None = None
         self._place: Place | None = None
+
+    @property
+    def line(self) -> Commands:
+        """What its command line runs."""
+        if self._line is None:
+            self._line = commands(self.text or "")
+        return self._line
 
     def place(self, disk: Disk | None) -> Place:
         """Where its command runs, with this request's look-ups."""
@@ -286,21 +293,22 @@ class _Seen:
         return known
 
 
-_LAST: Final[list[_Seen]] = []
+_LAST: Final[list[SeenCall]] = []
 """The event that was judged last: all its rules are judged one after the other."""
 
 
-def _seen(event: Event) -> _Seen:
+def seen_call(event: Event) -> SeenCall:
+    """What is known of the call of an event; remembered for the event that was asked about last."""
     for known in _LAST:
         if known.event is event:
             return known
-    _LAST[:] = [made := _Seen(event)]
+    _LAST[:] = [made := SeenCall(event)]
     return made
 
 
 def _place(event: Event, disk: Disk | None) -> Place:
     """The event's place; a tool that names a directory of its own runs there, in the same project."""
-    place = event_place(event)._replace(disk=disk)
+    place = event_place(event, disk)
     own = event.input.get("cwd")
     if isinstance(own, str) and own and (directory := located(own, place)) is not None:
         return place._replace(directory=directory)

@@ -47,6 +47,13 @@ class Command(NamedTuple):
         return shown(" ".join((self.program, *self.words)))
 
     @property
+    def spoken(self) -> str:
+        """The line with its variables before it and its redirections behind it."""
+        before = [f"{name}={value}" for name, value in self.assignments]
+        after = [f"{operator} {target}" for operator, target in self.redirects]
+        return shown(" ".join([*before, *([self.program] if self.program else []), *self.words, *after]))
+
+    @property
     def writes(self) -> tuple[str, ...]:
         """The targets of its writing redirections."""
         return tuple(target for operator, target in self.redirects if operator in _WRITING)
@@ -75,13 +82,7 @@ class Commands(NamedTuple):
     @property
     def text(self) -> str:
         """A line for each command with its variables and redirections, without quotes, what is not known as `$…`."""
-        return "\n".join(shown(_spoken(one)) for one in self.items)
-
-
-def _spoken(command: Command) -> str:
-    before = [f"{name}={value}" for name, value in command.assignments]
-    after = [f"{operator} {target}" for operator, target in command.redirects]
-    return " ".join([*before, *([command.program] if command.program else []), *command.words, *after])
+        return "\n".join([one.spoken for one in self.items])
 
 
 FORK_BOMB: Final = "fork bomb"

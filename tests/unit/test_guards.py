@@ -56,7 +56,7 @@ def test_a_command_that_cannot_be_read_leaves_no_rule_out(monkeypatch: pytest.Mo
     def broken(_text: str) -> Commands:
         raise MemoryError
 
-    monkeypatch.setattr("bus.inforce.commands", broken)
+    monkeypatch.setattr("bus.matching.rules.commands", broken)
     bash = in_force.blocking(Event(type="tool:pre_execute", tool="bash", input={"command": "ls"}))
     assert len(bash) == sum(parse_tool(hook.tool)(["bash"]) for hook in in_force.hooks.values())
 
@@ -65,7 +65,7 @@ def test_a_command_that_cannot_be_read_leaves_no_rule_out(monkeypatch: pytest.Mo
 def test_a_patch_is_not_read_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Codex has its patches in `command`; reading one of 14 KB as shell took 45 ms."""
     in_force = HookSet([Layered("fleet", "1", HookFile(hooks=load_pack("destructive-commands").rules))])
-    monkeypatch.setattr("bus.inforce.commands", pytest.fail)
+    monkeypatch.setattr("bus.matching.rules.commands", pytest.fail)
     patch = Event(type="tool:pre_execute", tool="edit", input={"command": "*** Begin Patch", "paths": ["a.py"]})
     assert {hook.id.partition("_")[2] for hook in in_force.blocking(patch)} == {
         "login-files-edit",

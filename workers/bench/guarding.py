@@ -71,7 +71,7 @@ def _costs(hooks: HookSet, event: Event) -> tuple[float, float, float]:
     commands(line)
     read = time.perf_counter()
     disk = full_disk()
-    for hook in hooks.blocking(event):
+    for hook in hooks.blocking(event, None, disk):
         if hook.rule is not None:
             judge(hook.rule, event, disk)
     return parsed - begin, read - parsed, time.perf_counter() - parsed
