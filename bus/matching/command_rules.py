@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from bus.errors import PatternError
+from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
 from bus.matching.losses import Lost, loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import Destroyed, destroyed
-from bus.matching.subcommands import compile_alternative_words, compile_subcommands
+from bus.matching.subcommands import compile_alternative_words, compile_subcommands, first_words
 from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, same_file
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
@@ -82,17 +83,6 @@ OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
 
 Fits = Callable[[Command, Place], bool]
 
-_ABBREVIATING: Final = frozenset(
-    [
-        "rm", "chmod", "chown", "chgrp", "cp", "mv", "ln", "shred", "truncate", "tee", "install", "mkdir", "rmdir",
-        "touch", "git", "rsync", "userdel", "tar",
-    ]
-)  # fmt: skip
-"""Programs that take any unambiguous beginning of a long option: `--recur`, `--har`."""
-
-_WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge", "--no-force"])
-"""Long options that are also the beginning of a longer one."""
-
 
 @lru_cache(maxsize=4096)
 def compile_command_match(match: CommandMatch) -> Fits:
@@ -118,7 +108,8 @@ def compile_command_match(match: CommandMatch) -> Fits:
         verbs = compile_subcommands(match.subcommand)
         checks.append(lambda command, _place: verbs(command))
     if match.flags_any or match.flags_all or match.flags_none:
-        checks.append(_flag_check(match))
+        flags = compile_flags(match.flags_any, match.flags_all, match.flags_none)
+        checks.append(lambda command, _place: flags(command))
     if match.args:
         patterns = tuple(compile_text_glob(one) for one in match.args)
         checks.append(lambda command, _place: any(fits(shown(word)) for word in command.words for fits in patterns))
@@ -162,22 +153,52 @@ def compile_command_match(match: CommandMatch) -> Fits:
     return fits
 
 
-def matchers_by_program(matches: Sequence[CommandMatch]) -> Callable[[str], tuple[Fits, ...]]:
-    """The predicates that may fit a command of a program, in the order of `matches`; PatternError as for each alone.
+class _Matchers(NamedTuple):
+    """The predicates for commands of one program."""
 
-    A condition on another program's name is left out: a rule may have fifty of them, and a command has one program.
+    by_word: Mapping[str, tuple[Fits, ...]]
+    """Those that ask for a subcommand, by its first word."""
+    others: tuple[Fits, ...]
+
+
+def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
+    """Whether any of `matches` fits a command; PatternError as for each alone.
+
+    A condition on another program or subcommand is not asked: a rule may have fifty, and a command has one of each.
     """
-    each = [(_only_programs(one), compile_command_match(one)) for one in matches]
-    others = tuple(fits for programs, fits in each if programs is None)
-    known = {
-        name: tuple(fits for programs, fits in each if programs is None or name in programs)
-        for programs, _ in each
-        for name in programs or ()
-    }
-    return lambda program: known.get(program, others)
+    by_program: dict[str, list[CommandMatch]] = {}
+    everywhere = [one for one in matches if programs_of(one) is None]
+    for one in matches:
+        for name in programs_of(one) or ():
+            by_program.setdefault(name, list(everywhere)).append(one)
+    others = _matchers(everywhere)
+    known = {name: _matchers(some) for name, some in by_program.items()}
+
+    def fits(command: Command, place: Place) -> bool:
+        matchers = known.get(command.program, others)
+        for check in matchers.others:
+            if check(command, place):
+                return True
+        for word in command.words if matchers.by_word else ():
+            for check in matchers.by_word.get(word, ()):
+                if check(command, place):
+                    return True
+        return False
+
+    return fits
 
 
-def _only_programs(match: CommandMatch) -> frozenset[str] | None:
+def _matchers(matches: Sequence[CommandMatch]) -> _Matchers:
+    by_word: dict[str, tuple[Fits, ...]] = {}
+    for match in matches:
+        for word in first_words(match.subcommand):
+            by_word[word] = (*by_word.get(word, ()), compile_command_match(match))
+    return _Matchers(
+        by_word, tuple(compile_command_match(match) for match in matches if not first_words(match.subcommand))
+    )
+
+
+def programs_of(match: CommandMatch) -> frozenset[str] | None:
     """The names of which a fitting command's program is one; None where they cannot be listed."""
     exact = _exact(match.program)
     return exact if exact and len(exact) == len(set(match.program)) else None
@@ -277,50 +298,6 @@ def _texts(command: Command) -> Iterable[str]:
     yield from (shown(word) for word in command.words)
     if command.stdin is not None:
         yield shown(command.stdin)
-
-
-def _flag_check(match: CommandMatch) -> Fits:
-    every = tuple(tuple(one.split("|")) for one in match.flags_all)
-    some = tuple(name for one in match.flags_any for name in one.split("|"))
-    none = tuple(name for one in match.flags_none for name in one.split("|"))
-    for name in (*some, *none, *(name for one in every for name in one)):
-        if not name.startswith("-") or name.strip("-") == "":
-            raise PatternError(f"{name!r} is not a flag", hint="write e.g. -f or --force, alternatives as -f|--force")
-
-    def fits(command: Command, _place: Place) -> bool:
-        flags = _flags(command.words, command.program in _ABBREVIATING)
-        return (
-            all(any(_has(flags, name) for name in one) for one in every)
-            and (not some or any(_has(flags, name) for name in some))
-            and not any(_has(flags, name) for name in none)
-        )
-
-    return fits
-
-
-class _Flags(msgspec.Struct, frozen=True):
-    names: frozenset[str]
-    beginnings: tuple[str, ...]
-    """Long options that may be shortened."""
-
-
-@lru_cache(maxsize=1024)
-def _flags(words: tuple[str, ...], abbreviated: bool) -> _Flags:
-    names: set[str] = set()
-    for word in words:
-        if word == "--":
-            break
-        if word.startswith("--"):
-            names.add(word.partition("=")[0])
-        elif word.startswith("-") and len(word) > 1:
-            names.add(word.partition("=")[0])
-            names.update(f"-{letter}" for letter in word[1:])
-    long = tuple(name for name in names - _WHOLE if len(name) > 2 and name.startswith("--")) if abbreviated else ()
-    return _Flags(frozenset(names), long)
-
-
-def _has(flags: _Flags, name: str) -> bool:
-    return name in flags.names or (name[:2] == "--" and any(name.startswith(one) for one in flags.beginnings))
 
 
 def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Command], tuple[str, ...]]) -> Fits:

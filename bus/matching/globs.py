@@ -17,7 +17,10 @@ _SIGN: Final = re.compile(r"[*?]")
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""
 
-_OWN: Final[dict[str, Callable[[str], bool]]] = {OWN: is_own, ABOVE: is_above}
+_OWN: Final[dict[str, PathMatcher]] = {
+    OWN: lambda path, place: is_own(path, place.own),
+    ABOVE: lambda path, place: is_above(path, place.own),
+}
 
 
 @lru_cache(maxsize=4096)
@@ -31,8 +34,7 @@ def compile_path_glob(glob: str) -> PathMatcher:
     if not glob or "\0" in glob:
         raise PatternError(f"path pattern {glob!r} is empty or holds a NUL")
     if glob in _OWN:
-        fits = _OWN[glob]
-        return lambda path, _place: fits(path)
+        return _OWN[glob]
     if glob == "~" or glob.startswith("~/"):
         regex = _regex("~" + glob[1:].rstrip("/"))
         return lambda path, place: within(path, place.home) and _fits(regex, f"~{_below(path, place.home)}")
@@ -79,7 +81,7 @@ def _name_in(glob: str) -> str:
 
 def _together(globs: Iterable[str]) -> PathMatcher:
     """A matcher for patterns of which any may fit; those of one kind are looked for at once."""
-    own: list[Callable[[str], bool]] = []
+    own: list[PathMatcher] = []
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
     for glob in globs:
         if glob in _OWN:
@@ -97,10 +99,17 @@ def _together(globs: Iterable[str]) -> PathMatcher:
             _any_fits(anywheres, path)
             or (bool(homes) and within(path, place.home) and _any_fits(homes, f"~{_below(path, place.home)}"))
             or (bool(projects) and within(path, place.project) and _any_fits(projects, _below(path, place.project)))
-            or any(matches(path) for matches in own)
+            or _any_matches(own, path, place)
         )
 
     return fits if own or any(by_kind.values()) else _fits_nothing
+
+
+def _any_matches(matchers: Iterable[PathMatcher], path: str, place: Place) -> bool:
+    for matches in matchers:  # noqa: SIM110  (as in `_any_fits`)
+        if matches(path, place):
+            return True
+    return False
 
 
 def _fits_nothing(_path: str, _place: Place) -> bool:

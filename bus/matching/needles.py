@@ -22,15 +22,18 @@ Needles: TypeAlias = frozenset[str]
 NOTHING: Final[Needles] = frozenset()
 
 
-def needles_of(patterns: Iterable[str]) -> Needles:
-    """Of which texts a lower-cased ASCII text holds one at least wherever any of `patterns` (RE2) is found in it."""
-    each = [_needles(pattern) for pattern in patterns]
+def needles_of(patterns: Iterable[str], known: Needles = NOTHING) -> Needles:
+    """Of which texts a lower-cased ASCII text holds one at least wherever any of `patterns` (RE2) is found in it.
+
+    Words that are `known` to be in the text are no use.
+    """
+    each = [_needles(pattern, known) for pattern in patterns]
     found = NOTHING.union(*each)
     return found if each and all(each) and len(found) <= _MOST else NOTHING
 
 
 @lru_cache(maxsize=4096)
-def _needles(pattern: str) -> Needles:
+def _needles(pattern: str, known: Needles) -> Needles:
     if _ONLY_RE2.search(pattern):
         return NOTHING
     try:
@@ -39,10 +42,10 @@ def _needles(pattern: str) -> Needles:
             parsed = _PARSER.parse(pattern)
     except (re.error, Warning, OverflowError, RecursionError):
         return NOTHING
-    return _required(parsed)
+    return _required(parsed, known)
 
 
-def _required(sequence: Iterable[Any]) -> Needles:
+def _required(sequence: Iterable[Any], known: Needles) -> Needles:
     """The best of what each part of a sequence requires: the longest, and of equal ones the fewest."""
     found: list[Needles] = []
     literal = ""
@@ -50,25 +53,27 @@ def _required(sequence: Iterable[Any]) -> Needles:
         if name == "LITERAL":
             literal += chr(value)
             continue
-        found.append(_literal(literal))
+        found.append(_literal(literal, known))
         literal = ""
-        found.append(_part(name, value))
-    found.append(_literal(literal))
+        found.append(_part(name, value, known))
+    found.append(_literal(literal, known))
     return max(found, key=_worth)
 
 
-def _literal(text: str) -> Needles:
-    return frozenset([text.lower()]) if len(text) >= _SHORTEST and text.isascii() else NOTHING
+def _literal(text: str, known: Needles) -> Needles:
+    lowered = text.lower()
+    useful = len(text) >= _SHORTEST and text.isascii() and lowered.strip() not in known
+    return frozenset([lowered]) if useful else NOTHING
 
 
-def _part(name: str, value: Sequence[Any]) -> Needles:
+def _part(name: str, value: Sequence[Any], known: Needles) -> Needles:
     if name == "SUBPATTERN":
-        return _required(value[-1])
+        return _required(value[-1], known)
     if name == "BRANCH":
-        each = [_required(one) for one in value[1]]
+        each = [_required(one, known) for one in value[1]]
         return NOTHING.union(*each) if all(each) else NOTHING
     if name in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0:
-        return _required(value[2])
+        return _required(value[2], known)
     return NOTHING
 
 

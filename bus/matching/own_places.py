@@ -25,14 +25,14 @@ def own_places() -> frozenset[str]:
     return _own_places(os.environ.get("FLEETHOOK_HOME"), int(monotonic()) // _KEEP_SECONDS)
 
 
-def is_own(path: str) -> bool:
+def is_own(path: str, places: frozenset[str]) -> bool:
     """Whether an absolute path is one of these places or below one."""
-    return f"{path}/".startswith(_prefixes(own_places()))
+    return f"{path}/".startswith(_prefixes(places))
 
 
-def is_above(path: str) -> bool:
+def is_above(path: str, places: frozenset[str]) -> bool:
     """Whether an absolute path is a folder above one of these places, short of the root."""
-    return path in _above(own_places())
+    return path in _above(places)
 
 
 @lru_cache(maxsize=8)

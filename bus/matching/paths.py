@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 from bus.events import Event
 from bus.ids import host_name
 from bus.matching.disk import Disk
+from bus.matching.own_places import own_places
 from bus.shell.words import CONTAINER_DATA, PROJECT, is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
@@ -55,6 +56,8 @@ class Place(NamedTuple):
     """The project is `/`, the home directory or above it, so lying inside it says little."""
     here: bool = True
     """It is on this machine, so links may be resolved on its disk; elsewhere the paths' texts alone count."""
+    own: frozenset[str] = frozenset()
+    """Fleethook's own places on this machine."""
     disk: Disk | None = None
     """What is left of the request's look-ups on that disk; None for any number."""
 
@@ -69,7 +72,7 @@ def event_place(event: Event, disk: Disk | None = None) -> Place:
     What is looked up from there counts against `disk`.
     """
     known = place_of(event.cwd, here=not event.host or event.host == host_name())
-    return known if disk is None else Place(known.directory, known.project, known.home, known.broad, known.here, disk)
+    return known if disk is None else Place(*known[:-1], disk)
 
 
 def place_of(cwd: str, *, here: bool = True) -> Place:
@@ -77,11 +80,11 @@ def place_of(cwd: str, *, here: bool = True) -> Place:
 
     Where the event is from `here` it is looked up on this machine's disk, and remembered for a few seconds.
     """
-    return _place_of(_posix(cwd), here and cwd[1:2] != ":", int(monotonic()) // _REMEMBER_SECONDS)
+    return _place_of(_posix(cwd), here and cwd[1:2] != ":", own_places(), int(monotonic()) // _REMEMBER_SECONDS)
 
 
 @lru_cache(maxsize=512)
-def _place_of(cwd: str, here: bool, _when: int) -> Place:
+def _place_of(cwd: str, here: bool, own_places: frozenset[str], _when: int) -> Place:
     directory = _NOWHERE if not cwd.startswith("/") else real(cwd) if here else os.path.normpath(cwd)
     match = _HOME.match(directory)
     if here:
@@ -96,7 +99,7 @@ def _place_of(cwd: str, here: bool, _when: int) -> Place:
             project = above
             break
         above = os.path.dirname(above)
-    return Place(directory, project, home, project == "/" or within(home, project), here)
+    return Place(directory, project, home, project == "/" or within(home, project), here, own_places)
 
 
 def _posix(path: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from bus.errors import OverBudget
 from bus.events import Event
 from bus.matching.arguments import command_of, paths_of, texts_of
-from bus.matching.command_rules import CommandMatch, finder_of, marks_of, matchers_by_program
+from bus.matching.command_rules import CommandMatch, command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
@@ -224,7 +224,7 @@ def _outside(event: Event, disk: Disk | None) -> Match | None:
 
 
 def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[[frozenset[str]], str], ...]) -> _Step:
-    matchers = matchers_by_program(conditions)
+    fits = command_matcher(conditions)
 
     def step(event: Event, disk: Disk | None) -> Match | None:
         seen = seen_call(event)
@@ -233,10 +233,10 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
             return None
         line = seen.line
         try:
+            place = seen.place(disk)
             for command in line.items:
-                for fits in matchers(command.program):
-                    if fits(command, seen.place(disk)):
-                        return Match(command.line)
+                if fits(command, place):
+                    return Match(command.line)
         except OverBudget:
             if disk is None or not disk.patient:
                 raise  # to be checked again by one who has more time

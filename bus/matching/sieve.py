@@ -7,43 +7,104 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
-from bus.matching.command_rules import OWN_INPUT_ALONE, CommandMatch, both_paths, empties_own_input, marks_of
+from bus.matching.command_rules import (
+    OWN_INPUT_ALONE,
+    CommandMatch,
+    both_paths,
+    empties_own_input,
+    marks_of,
+    programs_of,
+)
+from bus.matching.flags import flag_names, flags_of
 from bus.matching.globs import compile_path_globs, longest_literal
 from bus.matching.needles import Needles, needles_of
 from bus.matching.paths import Place
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.rules import Rule, marks
-from bus.matching.subcommands import first_words
+from bus.matching.statements import WORTH
+from bus.matching.subcommands import first_words, subcommand_texts
 from bus.shell import without_quotes
 from bus.shell.commands import CHANGES, Command, Commands
-from bus.shell.paths import changed
+from bus.shell.paths import changed, operands
 
-_FLAG: Final = frozenset([" -"])
 _FEW: Final = 32
 """Short texts that are found sooner one by one than by an expression for all of them."""
 
-_PROTECTED: Final = "changes a path that some rule asks for"
+_GIVEN: Final = "is given a path that some rule asks for"
+_CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
-"""Marks that a line gets here, and only where it changes files: they take a look at paths."""
+"""Marks that a line gets here, and only where a rule asks: they take a look at paths."""
+
+_STAR: Final = "[*]"
 
 
 class _Need(NamedTuple):
-    """What a line has to hold for one of a rule's conditions to fit."""
+    """What a line has to hold for one of a rule's conditions to fit; of each set it has one, empty where any will do."""
 
     rule: str
-    mark: str
-    """One more mark that it has; empty where any will do."""
+    marks: tuple[str, ...]
+    """More marks, of which it has every one."""
     words: frozenset[str]
-    """Of which it has one; empty where any will do."""
+    args: frozenset[str]
+    flags: tuple[frozenset[str], ...]
     texts: tuple[Needles, ...]
-    """Of each of these one is in its commands, lower-cased."""
+    """Are in its commands, lower-cased."""
 
-    def fits(self, lines: str) -> bool:
-        """Whether its texts are in the commands."""
-        for one in self.texts:  # noqa: SIM110  (a generator for `all` takes three times as long, and this runs most)
-            if not _holds(lines, one):
+    def fits(self, seen: _Seen) -> bool:
+        """Whether the line has all of it."""
+        if self.args and self.args.isdisjoint(seen.words):
+            return False
+        for flags in self.flags:
+            if flags.isdisjoint(seen.flags):
                 return False
-        return True
+        for texts in self.texts:
+            if not seen.holds(texts):
+                return False
+        return all(seen.has(mark) for mark in self.marks) if self.marks else True
+
+
+class _Seen:
+    """What rules ask of a line, each found when the first one asks."""
+
+    __slots__ = ("_find", "_flags", "_held", "_marks", "_words", "line", "lines")
+
+    def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], bool]) -> None:
+        self.line = line
+        self.lines = _lines(line.items, text)
+        self._find = find
+        self._marks: dict[str, bool] = {}
+        self._held: dict[Needles, bool] = {}
+        self._words: frozenset[str] | None = None
+        self._flags: frozenset[str] | None = None
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every argument."""
+        if self._words is None:
+            self._words = frozenset([word for command in self.line.items for word in command.words])
+        return self._words
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Every option, also each letter of `-rf`."""
+        if self._flags is None:
+            each = [flags_of(one).names for one in self.line.items if one.words]
+            self._flags = each[0] if len(each) == 1 else frozenset[str]().union(*each)
+        return self._flags
+
+    def holds(self, texts: Needles) -> bool:
+        """Whether one of these texts is in it; many rules ask for the same ones."""
+        known = self._held.get(texts)
+        if known is None:
+            known = self._held[texts] = _holds(self.lines, texts)
+        return known
+
+    def has(self, mark: str) -> bool:
+        """Whether the line has a mark."""
+        known = self._marks.get(mark)
+        if known is None:
+            known = self._marks[mark] = self._find(mark, self.line)
+        return known
 
 
 class _ByMark(NamedTuple):
@@ -52,12 +113,12 @@ class _ByMark(NamedTuple):
     sure: frozenset[str]
     """The rules that its mark alone lets through."""
     by_word: dict[str, tuple[_Need, ...]]
-    marked: tuple[_Need, ...]
-    """Those that ask for no word, but for one more mark."""
     others: tuple[_Need, ...]
-    """Those that ask for texts alone."""
+    """Those that ask for no word."""
+    texted: tuple[_Need, ...]
+    """Of the others, those that ask first for a text, where these are many."""
     any_text: tuple[Regex, ...]
-    """Finds a text that any of the others asks for; empty where these are few."""
+    """Finds a text that any of the texted ones asks for."""
 
 
 class Sieve:
@@ -65,119 +126,130 @@ class Sieve:
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         marked = [name for name, rule in rules.items() if marks(rule)]
-        self._unmarked = frozenset(rules).difference(marked)
+        texts = {name: found for name, rule in rules.items() if (found := needles_of(rule.command))}
+        unmarked = frozenset(rules).difference(marked)
+        self._always = unmarked.difference(texts)
+        self._unmarked = tuple(
+            _Need(name, (), frozenset(), frozenset(), (), (texts[name],))
+            for name in sorted(unmarked.intersection(texts))
+        )
         needs: dict[str, list[_Need]] = {}
-        paths: dict[str, None] = {}
+        changed_paths: dict[str, None] = {}
+        given_paths: dict[str, None] = {}
         for name in marked:
             for condition in rules[name].commands:
-                need = _Need(name, _further_mark(condition), first_words(condition.subcommand), _texts_of(condition))
-                if need.mark == _PROTECTED:
-                    paths.update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
+                need = _need(name, condition, texts.get(name))
+                if _CHANGED in need.marks:
+                    changed_paths.update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
+                if _GIVEN in need.marks:
+                    given_paths.update(dict.fromkeys(condition.paths))
                 for mark in marks_of(condition):
                     needs.setdefault(mark, []).append(need)
         self._by_mark = {mark: _by_mark(some) for mark, some in needs.items()}
-        self._is_protected = compile_path_globs(paths)
-        self._texts = {name: found for name, rule in rules.items() if (found := needles_of(rule.command))}
-        """By rule, what the event's own text has to hold."""
+        self._paths = {
+            _CHANGED: (changed, compile_path_globs(changed_paths)),
+            _GIVEN: (operands, compile_path_globs(given_paths)),
+        }
 
     def passing(self, line: Commands, text: str, place: Callable[[], Place] | None = None) -> set[str]:
         """The rules that may fit `text`, which was read as `line` as a whole; `place` says where it runs."""
-        found = set(self._unmarked)
-        further: frozenset[str] | None = None
-        words: frozenset[str] | None = None
-        lines = _lines(line.items, text)
+        found = set(self._always)
+        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, place))
+        for need in self._unmarked:
+            if need.fits(seen):
+                found.add(need.rule)
         for mark in line.marks:
             known = self._by_mark.get(mark)
             if known is None:
                 continue
             found |= known.sure
-            if further is None:
-                further = self._further(line, place) if CHANGES in line.marks else frozenset()
-            needs = [need for need in known.marked if need.mark in further] if further else []
+            needs = known.others
             if known.by_word:
-                words = _words(line.items) if words is None else words
-                for word in words.intersection(known.by_word):
-                    needs += [need for need in known.by_word[word] if not need.mark or need.mark in further]
-            if known.others and (not known.any_text or _may_hold(lines, known.any_text)):
-                needs += known.others
-            found.update([need.rule for need in needs if need.rule not in found and need.fits(lines)])
-        return self._with_texts(found, lines)
+                for word in seen.words.intersection(known.by_word):
+                    needs += known.by_word[word]
+            if known.texted and _may_hold(seen.lines, known.any_text):
+                needs += known.texted
+            for need in needs:
+                if need.rule not in found and need.fits(seen):
+                    found.add(need.rule)
+        return found
 
-    def _with_texts(self, rules: Iterable[str], text: str) -> set[str]:
-        """Those of the rules that ask for no text, or for one that is in the event's own."""
-        held: dict[Needles, bool] = {}  # many rules ask for the same texts
-        kept: set[str] = set()
-        for name in rules:
-            needles = self._texts.get(name)
-            if needles is not None:
-                if needles not in held:
-                    held[needles] = _holds(text, needles)
-                if not held[needles]:
-                    continue
-            kept.add(name)
-        return kept
-
-    def _further(self, line: Commands, place: Callable[[], Place] | None) -> frozenset[str]:
-        """The marks that take a look at the paths that a line changes; in doubt it has them."""
-        found: set[str] = {CHANGES}
-        if any(empties_own_input(command) for command in line.items):
-            found.add(_OWN_INPUT)
+    def _has(self, mark: str, line: Commands, place: Callable[[], Place] | None) -> bool:
+        """Whether a line has a mark that takes a look at paths; in doubt it has it."""
+        if mark == _OWN_INPUT:
+            return any(empties_own_input(command) for command in line.items)
+        if mark not in self._paths:
+            return mark in line.marks
+        if mark == _CHANGED and CHANGES not in line.marks:
+            return False
+        paths_of, matches = self._paths[mark]
         try:
-            if place is None or self._changes_protected(line, place()):
-                found.add(_PROTECTED)
+            where = place() if place is not None else None
+            return where is None or any(
+                matches(path, where)
+                for command in line.items
+                for word in paths_of(command)
+                for path in both_paths(word, where, command.directory)
+            )
         except OverBudget:
-            found.add(_PROTECTED)
-        return frozenset(found)
-
-    def _changes_protected(self, line: Commands, place: Place) -> bool:
-        return any(
-            self._is_protected(path, place)
-            for command in line.items
-            for word in changed(command)
-            for path in both_paths(word, place, command.directory)
-        )
+            return True
 
 
-def _further_mark(match: CommandMatch) -> str:
-    """A mark that a line has to have beside one of `marks_of(match)`."""
-    if match.touches == OWN_INPUT_ALONE:
-        return _OWN_INPUT
-    if match.changes or match.redirects_to:
-        return _PROTECTED
-    return CHANGES if match.loses == ("contents",) else ""
+def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
+    """What `match` asks for; `own_texts` is what its rule looks for in the whole text."""
+    own_input = match.touches == OWN_INPUT_ALONE
+    more = {
+        _OWN_INPUT: own_input,
+        CHANGES: match.loses == ("contents",),
+        _CHANGED: not own_input and bool(match.changes or match.redirects_to),
+        _GIVEN: not own_input and bool(match.paths),
+    }
+    exact, args = _args(match.args)
+    known = frozenset(match.program) | first_words(match.subcommand)
+    texts = (
+        subcommand_texts(match.subcommand),
+        needles_of(match.line, known),
+        needles_of(match.text),
+        WORTH if match.destroys else frozenset[str](),
+        args,
+        own_texts,
+    )
+    return _Need(
+        rule,
+        tuple(mark for mark, asked in more.items() if asked),
+        first_words(match.subcommand),
+        exact,
+        flag_names(programs_of(match) or frozenset(), match.flags_any, match.flags_all),
+        tuple(one for one in texts if one),
+    )
+
+
+def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
+    """Of which arguments a line has one, or else of which texts; both are empty where neither can be said."""
+    plain = [glob.replace(_STAR, "*") for glob in globs if not any(sign in glob.replace(_STAR, "") for sign in "*?[…")]
+    if len(plain) == len(globs):
+        return frozenset(plain), frozenset()
+    texts = frozenset(longest_literal(glob) for glob in globs)
+    return frozenset(), texts if all(texts) else frozenset()
 
 
 def _by_mark(needs: Sequence[_Need]) -> _ByMark:
-    sure = frozenset(need.rule for need in needs if not need.mark and not need.words and not need.texts)
+    sure = frozenset(need.rule for need in needs if not any(need[1:]))
     by_word: dict[str, tuple[_Need, ...]] = {}
     for need in needs:
         for word in need.words if need.rule not in sure else ():
             by_word[word] = (*by_word.get(word, ()), need)
     rest = [need for need in needs if not need.words and need.rule not in sure]
-    others = tuple(need for need in rest if not need.mark)
-    texts = sorted(frozenset[str]().union(*(need.texts[0] for need in others)))
-    any_text = compile_alternatives(map(re.escape, texts)) if len(texts) > _FEW else ()
-    return _ByMark(sure, by_word, tuple(need for need in rest if need.mark), others, any_text)
+    texted = tuple(need for need in rest if need.texts and not need.args and not need.flags)
+    texts = sorted(frozenset[str]().union(*(need.texts[0] for need in texted)))
+    if len(texts) <= _FEW:
+        return _ByMark(sure, by_word, tuple(rest), (), ())
+    others = tuple(need for need in rest if need not in texted)
+    return _ByMark(sure, by_word, others, texted, compile_alternatives(map(re.escape, texts)))
 
 
 def _may_hold(text: str, regexes: Iterable[Regex]) -> bool:
     return not text.isascii() or any(regex.search(text) is not None for regex in regexes)
-
-
-def _texts_of(match: CommandMatch) -> tuple[Needles, ...]:
-    """What a command's line has to hold for `match` to fit, beside its subcommand."""
-    args = frozenset(map(longest_literal, match.args))
-    found = (
-        needles_of(match.line),
-        needles_of(match.text),
-        args if all(args) else frozenset[str](),
-        _FLAG if match.flags_any or match.flags_all else frozenset[str](),
-    )
-    return tuple(one for one in found if one)
-
-
-def _words(items: Iterable[Command]) -> frozenset[str]:
-    return frozenset([word for command in items for word in command.words])
 
 
 def _lines(items: Iterable[Command], text: str) -> str:

@@ -11,7 +11,9 @@ Destroyed = Literal["database", "table", "column", "rows", "values"]
 """`rows` by TRUNCATE, or by DELETE without WHERE; `values` by UPDATE without WHERE."""
 
 _MAX_LENGTH: Final = 64 * 1024
-_WORTH: Final = re.compile(r"drop|truncate|delete|update", re.IGNORECASE)
+WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])
+"""The words, lower-cased, of which a text that destroys anything has one."""
+_WORTH: Final = re.compile("|".join(sorted(WORTH)), re.IGNORECASE)
 _OPTION: Final = re.compile(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
 _IGNORED: Final = re.compile(
     r"""(?:(?<=\s)|\A)--[^\n]*|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`""", re.DOTALL

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from bus.matching.globs import compile_text_glob
+from bus.matching.globs import compile_text_glob, longest_literal
 from bus.shell.commands import Command
 
 _VALUES: Final[dict[str, frozenset[str]]] = {
@@ -46,6 +46,25 @@ def first_words(texts: tuple[str, ...]) -> frozenset[str]:
     """The words of which a command has one wherever it is any of the subcommands `texts`; empty where they cannot be listed."""
     listed = texts and not any(_GLOB.search(text.split()[0]) for text in texts)
     return frozenset(word for text in texts for word in text.split()[0].split("|")) if listed else frozenset()
+
+
+def subcommand_texts(texts: tuple[str, ...]) -> frozenset[str]:
+    """The texts, lower-cased, of which a command line has one wherever it is any of these subcommands, beside `first_words`.
+
+    Empty where they cannot be listed.
+    """
+    first = 1 if first_words(texts) else 0
+    each = [max(map(_literals, text.split()[first:]), key=_worth, default=frozenset[str]()) for text in texts]
+    return frozenset[str]().union(*each) if all(each) else frozenset()
+
+
+def _literals(word: str) -> frozenset[str]:
+    found = frozenset(map(longest_literal, word.split("|")))
+    return found if all(len(one) > 1 for one in found) else frozenset()
+
+
+def _worth(found: frozenset[str]) -> int:
+    return min(map(len, found), default=0)
 
 
 def compile_alternative_words(word: str) -> Callable[[str], bool]:

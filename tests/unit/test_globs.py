@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import PatternError
 from bus.guards import load_pack, packs
-from bus.matching.command_rules import CommandMatch, compile_command_match, marks_of, matchers_by_program
+from bus.matching.command_rules import CommandMatch, command_matcher, compile_command_match, marks_of
 from bus.matching.globs import compile_path_glob, compile_path_globs, compile_text_glob
 from bus.matching.paths import place_of
 from bus.matching.regexes import compile_alternatives, compile_regex
@@ -66,10 +66,10 @@ def test_conditions_grouped_by_program_fit_the_same_commands() -> None:
     for rule in (hook.rule for name in packs() for hook in load_pack(name).rules):
         if rule is None or not rule.commands:
             continue
-        grouped, each = matchers_by_program(rule.commands), [compile_command_match(one) for one in rule.commands]
+        grouped, each = command_matcher(rule.commands), [compile_command_match(one) for one in rule.commands]
         for command in read[::7]:
             alone = any(fits(command, PLACE) for fits in each)
-            assert any(fits(command, PLACE) for fits in grouped(command.program)) == alone, command.line
+            assert grouped(command, PLACE) == alone, command.line
 
 
 def test_alternatives_find_what_each_finds_and_name_the_wrong_one() -> None:

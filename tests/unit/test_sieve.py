@@ -4,36 +4,57 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus.config.contents import HookFile
 from bus.config.format import GuardSettings
+from bus.events import Event
 from bus.guards import DEFAULT_PACKS
 from bus.guards.corpus import read_corpus
 from bus.inforce import HookSet, Layered
-from bus.matching.command_rules import CommandMatch
+from bus.matching.command_rules import CommandMatch, compile_command_match
 from bus.matching.needles import needles_of
 from bus.matching.regexes import compile_regex
-from bus.matching.rules import Rule, judge
+from bus.matching.rules import Rule, judge, seen_call
 from bus.matching.sieve import Sieve
 from bus.shell import commands
 from tests.unit.test_rules import bash
 
-CORPORA = sorted(Path("tests/corpora/development").glob("*.jsonl"))
+CORPORA = [
+    path for part in ("development", "fleethook-itself") for path in sorted(Path("tests/corpora", part).glob("*.jsonl"))
+]
+ELSEWHERE, HERE = "corpus.invalid", ""
+ANY_COMMAND = CommandMatch(program_none=("no program has this name",))
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("path", CORPORA, ids=lambda path: path.stem)
-def test_what_is_left_out_does_not_fit(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "host"),
+    [(path, host) for path in CORPORA for host in (ELSEWHERE, HERE) if host == ELSEWHERE or "itself" in str(path)],
+    ids=lambda one: one.stem if isinstance(one, Path) else one or "here",
+)
+def test_the_same_rules_fit_as_by_a_walk_over_all_of_them(path: Path, host: str) -> None:
     hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
-    rules = {hook.id: hook.rule for hook in hooks.hooks.values() if hook.rule is not None}
-    lines, problems = read_corpus(path.read_bytes(), path.name)
+    lines, problems = read_corpus(path.read_bytes(), path.name, host=host)
     assert not problems
     for line in lines:
-        found = hooks._index.find(line.event)
-        kept = {hook.id for hook in hooks.blocking(line.event)}
-        lost = [hook.id for hook in found if hook.id not in kept and judge(rules[hook.id], line.event) is not None]
-        assert not lost, line.call
+        found = [hook for hook in hooks._index.find(line.event) if hooks.holds(hook, line.event)]
+        walked = {hook.id for hook in found if hook.rule is not None and fits_by_walk(hook.rule, line.event)}
+        kept = hooks.blocking(line.event)
+        assert {hook.id for hook in kept if hook.rule and judge(hook.rule, line.event)} == walked, line.call
+
+
+def fits_by_walk(rule: Rule, event: Event) -> bool:
+    """Whether a rule fits, with each of its conditions asked of each command."""
+    call = seen_call(event)
+    if not rule.commands or call.text is None or call.line.unread:
+        return judge(rule, event) is not None
+    place = call.place(None)
+    matches = [compile_command_match(one) for one in rule.commands]
+    if not any(fits(command, place) for command in call.line.items for fits in matches):
+        return False
+    return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 
 
 @pytest.mark.req("X-09")
