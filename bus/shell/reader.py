@@ -1,4 +1,4 @@
-"""How a script is read: its statements in order, the variables and directories it sets, the scripts within it."""
+"""How a script is read: its statements in order, as the syntax tree or a line of plain words has them."""
 
 from __future__ import annotations
 
@@ -6,63 +6,48 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from bus.shell.assignments import assign
-from bus.shell.builtins import Directories, apply_builtin, enter, parameters
-from bus.shell.commands import Command, calls_itself, is_silent, printed, program_name, read_own_output
-from bus.shell.editors import VARIABLES, side_script
-from bus.shell.found import NOTHING, Call, Found, together
-from bus.shell.inner import Arg, Inner
-from bus.shell.own_scripts import scripts_made
+from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
+from bus.shell.found import NOTHING, Call, together
+from bus.shell.inner import Arg
 from bus.shell.parsing import syntax_tree
-from bus.shell.prompts import opens_prompt
+from bus.shell.plain import plain_statements
 from bus.shell.raw import unread_names
 from bus.shell.redirections import read_redirections
-from bus.shell.words import UNKNOWN, UNSET, Output, Scope, bare_words, clean, read_word, unescaped
-from bus.shell.wrappers import inner_calls
+from bus.shell.state import Shell
+from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_word, unescaped
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
-MAX_SCRIPTS: Final = 8
-"""How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
 _CHANGES_DIRECTORY: Final = re.compile(r"\b(?:cd|pushd)\s")
 _MOST_ROUNDS: Final = 8
 """Values for which the body of a loop is read on its own."""
 _ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
 
 
-class Reader:
-    """Reads one script: its source, the variables known so far, and the directory it has changed to."""
-
-    def __init__(self, found: Found, variables: dict[str, tuple[str, ...]], directory: str, scripts: int = 0) -> None:
-        self.found = found
-        self.directory = directory
-        self.scripts = scripts
-        self.directories = Directories()
-        self.feeding: tuple[tuple[str, ...], Node | None] = ((), None)
-        """The programs before the command whose words are being read, and its name."""
-        self.inside: tuple[str, ...] = ()
-        """The functions whose bodies are being read, innermost last."""
-        self.made: set[str] = set()
-        """The variables that it has set for whoever calls it."""
-        self.scope = Scope(b"", variables, self._substituted, found.budget)
+class Reader(Shell):
+    """Reads one script, and changes what the shell knows as it goes."""
 
     def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> str | None:
         """Read `text` as a whole script, whose standard input is `stdin`; what it prints, where that can be told."""
         self.scripts = scripts
-        self.scope.source = clean(text).encode("utf-8", "replace")
+        text = clean(text)
+        if (statements := plain_statements(text)) is not None:
+            return self.run_plain(statements, stdin)
+        self.scope.source = text.encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:
-            self._rough(clean(text))
+            self._rough(text)
             self.found.budget.stop("it takes too long to be parsed")
             return None
         root = tree.root_node
         if root.has_error:
             self.found.incomplete = True
             self.found.unread |= unread_names(root, self.scope.source)
-        texts = [self._visit(one, stdin).text for one in (root.named_children if root.type == "program" else (root,))]
+        texts = [self.visit(one, stdin).text for one in (root.named_children if root.type == "program" else (root,))]
         return texts[0] if len(texts) == 1 else None
 
-    def _visit(self, node: Node, stdin: Output) -> Output:
+    def visit(self, node: Node, stdin: Output) -> Output:
         """Read a statement; what it prints, where that can be told, and what it runs."""
         if not self.found.may_go_on():
             return NOTHING
@@ -72,11 +57,7 @@ class Reader:
             text = self._statement(node, stdin)
         finally:
             self.found.depth -= 1
-        made = self.found.items[first:]
-        programs = tuple([one.program for one in made])
-        if self.found.reads_files:
-            programs += tuple(name for one in made for name in self.found.files.read_by(one))
-        return Output(text, programs)
+        return Output(text, self.programs_from(first))
 
     def _statement(self, node: Node, stdin: Output) -> str | None:
         kind = node.type
@@ -102,26 +83,23 @@ class Reader:
             self._rough(self.scope.text(node))
         elif kind == "list":
             return self._list(node.named_children, stdin)
-        return together([self._visit(child, stdin).text for child in node.named_children])
+        return together([self.visit(child, stdin).text for child in node.named_children])
 
     def _list(self, children: list[Node], stdin: Output) -> str | None:
         """`a && b || c`: what comes later may not run, so a variable that it sets may also keep its value."""
-        texts = [self._visit(child, stdin).text for child in children[:1]]
+        texts = [self.visit(child, stdin).text for child in children[:1]]
         for child in children[1:]:
             before = self.scope.variables
             self.scope.variables = dict(before)
-            texts.append(self._visit(child, stdin).text)
-            for name, values in self.scope.variables.items():
-                old = before.get(name)
-                if old is not None and old != values and name not in ("@", "*", "OLDPWD") and not name.isdigit():
-                    self.scope.variables[name] = tuple(dict.fromkeys((*old, *values)))[:64]
+            texts.append(self.visit(child, stdin).text)
+            self.may_keep(before)
         return together(texts)
 
     def _branches(self, node: Node, stdin: Output) -> str | None:
         """Read every branch; after it a variable may have the value of any."""
         before, found = dict(self.scope.variables), dict[str, tuple[str, ...]]()
         for child in node.named_children:
-            self._visit(child, stdin)
+            self.visit(child, stdin)
             for name, values in self.scope.variables.items():
                 if values != before.get(name):
                     found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))[:64]
@@ -133,21 +111,21 @@ class Reader:
         """Read what runs in a process of its own: its variables and its directory end with it."""
         variables, directory = dict(self.scope.variables), self.directory
         children = node.named_children
-        texts = [self._visit(child, stdin).text for child in children]
+        texts = [self.visit(child, stdin).text for child in children]
         self.scope.variables, self.directory = variables, directory
         return together(texts)
 
-    def _substituted(self, node: Node) -> Output:
+    def substituted(self, node: Node) -> Output:
         """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
         sign = self.scope.source[node.start_byte : node.start_byte + 1]
         if sign == b"<":  # `<(…)` is the name of a file
-            output = self._visit(node, NOTHING)
+            output = self.visit(node, NOTHING)
             return Output(self.found.files.keep(output.text), output.programs)
         if sign != b">":
-            return self._visit(node, NOTHING)
+            return self.visit(node, NOTHING)
         programs, name = self.feeding
         own = (program_name(self.scope.text(name)),) if name is not None else ()
-        return self._visit(node, Output(None, programs + own))
+        return self.visit(node, Output(None, programs + own))
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
@@ -155,9 +133,8 @@ class Reader:
         for stage in stages:
             if stage.type == "comment":
                 continue
-            one = self._visit(stage, output)
-            if self.found.redirected or (self.found.items[-1:] and self.found.items[-1].program == "tee"):
-                read_own_output(self.found.items, first)
+            one = self.visit(stage, output)
+            self.note_own_output(first)
             output = Output(one.text, output.programs + one.programs)
         return output.text
 
@@ -176,7 +153,7 @@ class Reader:
             *before, last = body.named_children
             first = len(self.found.items)
             for one in before:
-                output = self._visit(one, stdin)
+                output = self.visit(one, stdin)
                 stdin = Output(output.text, stdin.programs + output.programs) if body.type == "pipeline" else stdin
             text = self._with_redirects(last, redirects, stdin)
             if body.type == "pipeline":
@@ -187,8 +164,8 @@ class Reader:
         if body is not None and not argv and call.redirects and not is_silent(self.scope.text(body)):
             self.found.items.append(Command(UNKNOWN, redirects=call.redirects, directory=self.directory))
         elif body is None or argv or call.redirects:  # `> log rm -rf /`: the grammar takes the command for targets
-            text = self._run(argv, call._replace(piped_from=stdin.programs))
-        return text if body is None else self._visit(body, call.stdin).text
+            text = self.run(argv, call._replace(piped_from=stdin.programs))
+        return text if body is None else self.visit(body, call.stdin).text
 
     def _after_heredoc(self, redirects: list[Node], output: Output) -> None:
         """What stands behind `<<EOF` on its line hangs below the heredoc in the tree: `<<EOF | bash`, `<<EOF && rm`."""
@@ -197,7 +174,7 @@ class Reader:
                 if child.type == "pipeline":
                     self._pipeline(child.named_children, output)
                 elif child.type in ("command", "list", "redirected_statement", "subshell", "compound_statement"):
-                    self._visit(child, NOTHING)
+                    self.visit(child, NOTHING)
 
     def _loop(self, node: Node, stdin: Output) -> None:
         """`for x in a b`: in its body x is any of the values; a body that changes the directory is read for each."""
@@ -211,7 +188,7 @@ class Reader:
             if body is not None and len(texts) > 1 and _CHANGES_DIRECTORY.search(self.scope.text(body)):
                 for text in texts[:_MOST_ROUNDS]:
                     self.scope.variables[key], self.directory = (text,), directory
-                    self._visit(body, stdin)
+                    self.visit(body, stdin)
             self.scope.variables[key], self.directory = tuple(texts), directory
 
     def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
@@ -231,7 +208,7 @@ class Reader:
         self.inside = (*before, key)
         first = len(self.found.items)
         variables, directory = dict(self.scope.variables), self.directory
-        self._visit(body, NOTHING)
+        self.visit(body, NOTHING)
         self.scope.variables, self.directory, self.inside = variables, directory, before
         if calls_itself(key.lower(), self.found.items[first:], self.scope.source[body.start_byte : body.end_byte]):
             self.found.items.append(Command(key.lower(), depth=self.scripts, fork_bomb=True))
@@ -242,7 +219,7 @@ class Reader:
             if not self.found.may_go_on():
                 return
             if words := bare_words(part[0], self.found.budget):
-                self._run([Arg(word) for word in words], Call())
+                self.run([Arg(word) for word in words], Call())
 
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
         self.feeding = (stdin.programs, node.child_by_field_name("name"))
@@ -263,7 +240,7 @@ class Reader:
                 own.append(child)
                 continue
             if kind in ("subshell", "compound_statement"):  # `time (rm x)`
-                self._visit(child, stdin)
+                self.visit(child, stdin)
             if kind in ("subshell", "compound_statement") or (not child.is_named and kind not in ("==", "=~", "=")):
                 continue
             word = read_word(child.children[0] if kind == "command_name" else child, self.scope)
@@ -276,105 +253,6 @@ class Reader:
             argv += more
         if argv and argv[0].text == "[":
             argv = []  # it only tests, as `[[` does
-        return self._run(
+        return self.run(
             argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs or call.stdin.programs)
         )
-
-    def _run(self, argv: list[Arg], call: Call) -> str | None:
-        """Note one command and read what it runs in turn; what it prints, where that can be told."""
-        if not self.found.may_go_on() or not self.found.budget.take_command(len(argv)):
-            return None
-        if not argv:
-            if call.redirects:
-                self.found.items.append(
-                    Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts)
-                )
-            return None
-        program = program_name(argv[0].text)
-        args = argv[1:]
-        words = tuple([arg.text for arg in args])
-        inner = list(inner_calls(program, args, call.stdin))
-        place = len(self.found.items)
-        prompt = opens_prompt(program, args) and not call.reads
-        about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)
-        self.found.items.append(about)
-        text = self.directory if program == "pwd" else printed(program, words, call.stdin)
-        for name, value in call.assignments:
-            inner += side_script(value) if name in VARIABLES else ()
-        if program in ("cd", "pushd", "popd"):
-            self._change_directory(program, words)
-        elif program == "alias":
-            self.found.aliases |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
-        else:
-            apply_builtin(program, args, call.stdin, text, self.scope)
-        inner += scripts_made(self.found, about, argv[0].text, self.inside)
-        self.found.files.note(about, text)
-        self.found.depth += 1
-        code_from: list[str] = []
-        for one in inner:
-            first = len(self.found.items)
-            if one.argv:
-                self._within(one, call)
-                continue
-            if one.script is not None:
-                told = self._nested(one, call, own=program == "eval")
-                text = told if program == "eval" else text
-            # Text from a program inside a script that is otherwise known is an argument, unless it names what runs.
-            partly = one.script is not None and UNKNOWN in one.script
-            if not partly or any(below.program == UNKNOWN for below in self.found.items[first:]):
-                code_from += one.sources
-        if code_from:
-            code = tuple(dict.fromkeys(code_from))
-            self.found.items[place] = self.found.items[place]._replace(code_from=code)
-        if argv[0].text in self.found.functions and argv[0].text not in self.inside:
-            text = self._called(argv[0].text, words, call.stdin)
-        self.found.depth -= 1
-        return text
-
-    def _within(self, inner: Inner, call: Call) -> None:
-        """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
-        directory = self.directory
-        if inner.directory:
-            self.directory = enter(self.directory, inner.directory)
-        if inner.assignments:
-            call = call._replace(assignments=(*call.assignments, *inner.assignments))
-        self._run(list(inner.argv), call)
-        if inner.directory:
-            self.directory = directory
-
-    def _nested(self, inner: Inner, call: Call, *, own: bool) -> str | None:
-        """Read a script that a command runs; what it prints. Variables that it sets stay where it is our `own` shell's."""
-        if self.scripts >= MAX_SCRIPTS:
-            self.found.too_deep = True
-        if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
-            return None
-        variables = dict(self.scope.variables) | {name: (value,) for name, value in call.assignments}
-        variables |= parameters(inner.parameters)
-        directory = enter(self.directory, inner.directory) if inner.directory else self.directory
-        reader = Reader(self.found, variables, "~" if inner.remote else directory)
-        reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
-        # What is not known goes into the nested script as a parameter and comes out unknown again.
-        text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
-        printed_text = reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
-        if own:
-            self.scope.variables, self.directory = reader.scope.variables, reader.directory
-        return printed_text
-
-    def _called(self, name: str, words: tuple[str, ...], stdin: Output) -> str | None:
-        """Read a function's body once more with the arguments of this call; what it prints."""
-        source, body = self.found.functions[name]
-        own = Reader(self.found, dict(self.scope.variables), self.directory, self.scripts)
-        own.scope.source, own.inside = source, (*self.inside, name)
-        own.scope.variables |= parameters((name, *words))
-        text = own._visit(body, stdin).text
-        self.directory = own.directory
-        self.scope.variables |= {key: own.scope.variables[key] for key in own.made if key in own.scope.variables}
-        self.made |= own.made
-        return text
-
-    def _change_directory(self, program: str, words: tuple[str, ...]) -> None:
-        now = self.directory
-        back = self.directories.change(program, words, now)
-        target = next((word for word in words if not word.startswith("-")), "~")
-        self.directory = enter(self.directory, target) if back is None else back
-        self.scope.variables["OLDPWD"] = (now,)
