@@ -176,7 +176,7 @@ class Bus(AgentFace):
 
         A repeated id joins the running evaluation or gets the kept verdict, so adding twice evaluates once.
         """
-        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event), *self._folder(event))
+        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event))
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
         added, lost = False, 0
         while (left := deadline - time.monotonic()) > 0:
@@ -210,12 +210,11 @@ class Bus(AgentFace):
         fields: tuple[str | bytes, ...] = (
             "id", event.id, "source", event.source, "event", event.type, "host", event.host, "body", encode_event(event),
         )  # fmt: skip
+        if event.host == self._host:
+            fields += folder_fields(event_folder(event.cwd))
         if self.on_failure != "allow":
             fields += ("policy", self.on_failure)
         return (*fields, "parent", event.parent) if event.parent else fields
-
-    def _folder(self, event: Event) -> tuple[str, ...]:
-        return folder_fields(event_folder(event.cwd)) if event.host == self._host else ()
 
     async def _report(self, event: Event, why: str) -> None:
         """Say on the stream that this program fell back: what was recorded and what the program did may differ."""

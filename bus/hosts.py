@@ -57,6 +57,8 @@ class HostState(NamedTuple):
     """Whether `fleethook worker host` runs there."""
     records: tuple[bytes, ...]
     """By user, what is recorded of the blocking hooks that only this host has (`hooksets/host_hooks.py`)."""
+    background: tuple[bytes, ...] = ()
+    """The same of those that run in the background."""
 
 
 class Hosts:
@@ -78,12 +80,13 @@ class Hosts:
             if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
                 self._known.clear()
             with self._links.link() as link:
-                alive, records = await link.exchange(
-                    [("EXISTS", self._keys("alive", role(host))), ("HVALS", self._keys("host", host))]
-                )
+                alive, *records = await link.exchange(
+                    [("EXISTS", self._keys("alive", role(host))), ("HVALS", self._keys("host", host)),
+                     ("HVALS", self._keys("background", host))]
+                )  # fmt: skip
             there = checked(alive, f"looking for host {host}") == 1
-            # An error: an ACL that is older than this key (docs/upgrade.md: workers come before the ACL).
-            state = HostState(there, () if isinstance(records, Exception) else tuple(records))
+            # An error: an ACL that is older than these keys (docs/upgrade.md: workers come before the ACL).
+            state = HostState(there, *[() if isinstance(rows, Exception) else tuple(rows) for rows in records])
             known = self._known[host] = (now, state)
         return known[1]
 

@@ -38,6 +38,8 @@ LATER_MS: Final = DAY
 NOTE_MS: Final = 6_000
 """How long the note that hooks still run is good: longer than it takes others to take over from a dead evaluator."""
 DONE_MS: Final = 7 * DAY
+HOST_EVENTS_MS: Final = 2 * DONE_MS
+"""Longer than an event is kept for a host that is away: what is over that becomes a dead letter, and does not just end."""
 DEAD_MS: Final = 30 * DAY
 FAILING_MS: Final = 10 * DAY
 """Twice the time after which an endpoint that does nothing but fail is disabled, by its default."""
@@ -84,7 +86,9 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last said so"),
     Key("sealed", "zset", MINUTE, "carriers", "status", "which key of a sealed secret is missing on which host for which endpoint, by the time when that was seen last"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
-    Key("events:*", "stream", DONE_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks"),
+    Key("background:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "dispatcher", "by user: what of the hooks that one host alone has runs in the background"),
+    Key("kept", "zset", "members leave when nothing is kept for them", "dispatcher", "chores, status", "hosts for which there are events in `events:*`, by time"),
+    Key("events:*", "stream", HOST_EVENTS_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks; kept while its worker is away"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
     Key("told:*", "hash", DAY, "evaluators", "evaluators", "what a session's user has been told of content that is not in force"),

@@ -197,6 +197,7 @@ def answer_call(
     """
     said = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
+    about += folder_fields(request.folder)
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", said]
     report: list[str | bytes] = []
     place = _FIELDS_FROM + len(fields) - 1

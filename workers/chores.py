@@ -11,6 +11,7 @@ from bus.keys import SENT_MS, Keys
 from bus.streams import call, checked, server_now
 from workers.bounds import bound_dead_letters, bound_deliveries
 from workers.deadletters import sweep
+from workers.kept_events import give_up_overdue
 
 log = logging.getLogger("fleethook.chores")
 
@@ -32,6 +33,9 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
         "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000))
         + await bound_deliveries(links, keys, settings),
     }
+    done["events for hosts that are away"] = await give_up_overdue(
+        links, keys, now, int(settings.deliveries_keep * 1000)
+    )
     with links.link() as link:
         (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
     done["sent ids"] = int(checked(sent, "tidying sent ids"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -44,21 +44,41 @@ def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> C
     """The script call that keeps an unworkable entry; `acknowledge` names the group that lets go of it, if any."""
     short = entry.stream.rpartition(":")[2]
     name = f"{short}-{entry.id}"
-    body = entry.fields.get(b"body", b"")
-    # Redacted before it is kept: a dead letter outlives the streams' retention. The margin keeps a secret whole that
-    # stands at the cut.
-    shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
-    fields: list[str | bytes | int] = [
-        "kind", "entry", "stream", short, "entry", entry.id, "reason", reason,
-        "event", entry.fields.get(b"id", b""), "source", entry.fields.get(b"source", b""), "bytes", len(body),
-        "body", shown.encode("utf-8", "replace"),
-    ]  # fmt: skip
+    fields = _letter(entry, short, reason)
     now = int(time.time() * 1000)
     return Call(
         "bury",
         (keys("deadletter", name), keys("dead"), entry.stream),
         (acknowledge, entry.id, now, DEAD_MS, name, *fields),
     )
+
+
+def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str], reason: str, group: str) -> Call:
+    """The script call that gives up an event that was kept for a host, in `entry` of that host's stream.
+
+    `about` are fields more of its dead letter.
+    """
+    name = f"kept-{event.id}"  # no host's name: one with a dot would look like a delivery's
+    fields = [*_letter(event, "events", reason), *(part for pair in about.items() for part in pair)]
+    now = int(time.time() * 1000)
+    return Call(
+        "overdue",
+        (entry.stream, keys("deadletter", name), keys("dead")),
+        (group, entry.id, now, DEAD_MS, name, *fields),
+    )
+
+
+def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
+    """What is kept of an entry."""
+    body = entry.fields.get(b"body", b"")
+    # Redacted before it is kept: a dead letter outlives the streams' retention. The margin keeps a secret whole that
+    # stands at the cut.
+    shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
+    return [
+        "kind", "entry", "stream", stream, "entry", entry.id, "reason", reason,
+        "event", entry.fields.get(b"id", b""), "source", entry.fields.get(b"source", b""), "bytes", len(body),
+        "body", shown.encode("utf-8", "replace"),
+    ]  # fmt: skip
 
 
 async def dead_letters(

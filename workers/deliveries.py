@@ -17,7 +17,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Hook
 from bus.ids import delivery_id
 from bus.inforce import HookSet
-from bus.keys import DONE_MS, Keys
+from bus.keys import HOST_EVENTS_MS, Keys
 from bus.pacing import parse_rate
 from bus.phases import Phases
 from bus.redaction import redact_text, redact_url
@@ -200,7 +200,7 @@ def dispatch_call(
             body,
             event.parent if event else "",
             host,
-            DONE_MS,
+            HOST_EVENTS_MS,
             *about,
             *flat_args,
         ),

@@ -15,14 +15,17 @@ from typing import Final
 from bus.codec import decode_verdict
 from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
+from bus.event_folder import EventFolder
 from bus.events import Event, EventType
 from bus.hooksets.guard_changes import list_spooled
+from bus.hooksets.host_hooks import KnownRecords
 from bus.hosts import Hosts
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import HEARTBEAT_MS, Keys
 from bus.requests import read_event, read_request
 from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
+from bus.verdicts import Verdict
 from workers.bounds import Relief
 from workers.bulk import waiting
 from workers.carrier import GROUP as CARRIERS
@@ -91,7 +94,7 @@ class Dispatcher:
         )  # fmt: skip
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
-        self._hosts = Hosts(links, keys)
+        self._hosts, self._records = Hosts(links, keys), KnownRecords()
         self._repairs = Repairs(links, keys, self.name)
         self._relief = Relief(links, keys)
         self._did: dict[str, float] = {}
@@ -248,7 +251,8 @@ class Dispatcher:
         if entry.delivered > MOST_DELIVERIES:
             return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
         try:
-            event = read_event(read_request(entry, self._keys))
+            request = read_request(entry, self._keys)
+            event = read_event(request)
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
         except DecodeError as error:
             if b"verdict" in entry.fields:
@@ -268,10 +272,10 @@ class Dispatcher:
             deliveries = [one for one in deliveries if one not in looped]
         if len(self._targets) < _MOST_TARGETS:
             self._targets.update(one.target for one in deliveries)
-        remote = event.host not in {"", self._host} and await self._hosts.alive(event.host)
-        if not (deliveries or remote):
+        for_host = await self._is_for_host(event, verdict, request.folder)
+        if not (deliveries or for_host):
             return None
-        host = self._keys("events", event.host) if remote else ""
+        host = self._keys("events", event.host) if for_host else ""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
 
     async def _list_change(self, event: Event) -> None:
@@ -279,6 +283,16 @@ class Dispatcher:
             await list_spooled(self._links, self._keys, event)
         except DecodeError as error:
             log.warning("%s", error)
+
+    async def _is_for_host(self, event: Event, verdict: Verdict | None, folder: EventFolder) -> bool:
+        """Whether the event's own machine has it to dispatch, too: its worker runs, or hooks in its own files wait for that."""
+        if event.host in {"", self._host}:
+            return False
+        state = await self._hosts.state(event.host)
+        known = None if state.alive else self._records.read(state.background)
+        return state.alive or (
+            known is not None and await asyncio.to_thread(known.has_background, event, verdict, folder)
+        )
 
     async def _wake(self) -> bool:
         """Move what is due back to the carriers; whether anything was. Notes when the next one is."""

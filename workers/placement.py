@@ -14,7 +14,7 @@ from bus.errors import FleethookError
 from bus.event_folder import EventFolder
 from bus.events import Event
 from bus.hooks import Hook
-from bus.hooksets.host_hooks import HostHooks, read_record
+from bus.hooksets.host_hooks import KnownRecords
 from bus.hosts import Hosts, HostState
 from bus.ids import host_name
 from bus.keys import Keys
@@ -25,15 +25,13 @@ from workers.clock import ServerClock
 _LEAST_SECONDS: Final = 2.0
 """A host is asked for at least so long where slow hooks of the fleet have used the budget up."""
 
-_MOST_RECORDS: Final = 1_000
-
 
 class Placement:
     """Splits the hooks of an event of another machine, and asks that machine for its part."""
 
     def __init__(self, links: Links, keys: Keys) -> None:
         self._hosts, self._own = Hosts(links, keys), host_name()
-        self._recorded: dict[tuple[bytes, ...], HostHooks | None] = {}
+        self._recorded = KnownRecords()
 
     def is_remote(self, event: Event) -> bool:
         """Whether the event happened on another machine."""
@@ -81,13 +79,7 @@ class Placement:
 
     def _recorded_hooks(self, state: HostState, event: Event, folder: EventFolder) -> list[Hook]:
         """One hook for each group of hooks that only that machine has and that fit the event."""
-        if not state.records:
-            return []
-        if state.records not in self._recorded:
-            if len(self._recorded) >= _MOST_RECORDS:
-                self._recorded.clear()
-            self._recorded[state.records] = read_record(state.records)
-        recorded = self._recorded[state.records]
+        recorded = self._recorded.read(state.records)
         return [] if recorded is None else recorded.fitting(event, folder)
 
 

@@ -23,6 +23,7 @@ from bus.keys import Keys
 from bus.redaction import redact_url
 from bus.spool import spool_status, spools
 from bus.streams import checked, flat
+from workers.kept_events import KeptEvents, kept_events
 from workers.missing_keys import MissingKeyUse, missing_keys
 from workers.repairs import Repair, read_repairs
 
@@ -115,6 +116,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Which keys of sealed secrets deliveries wait for."""
     hosts: tuple[KnownHost, ...] = ()
     """Every host that has blocking hooks of its own."""
+    kept: tuple[KeptEvents, ...] = ()
+    """What waits for hosts whose worker is away."""
 
 
 async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places: Directories) -> Status:
@@ -135,7 +138,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
         problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
         weakened=tuple(await read_changes(links, keys, 3)),
         hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
-        missing_keys=tuple(await missing_keys(links, keys)),
+        kept=tuple(await kept_events(links, keys)), missing_keys=tuple(await missing_keys(links, keys)),
         unguarded=await _unguarded(links, keys, settings, places),
     )  # fmt: skip
 

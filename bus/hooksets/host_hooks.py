@@ -1,5 +1,6 @@
-"""The blocking hooks that one host alone has: recorded in Redis, so that a host whose worker is away is known to have them.
+"""The hooks that one host alone has: recorded in Redis, so that a host whose worker is away is known to have them.
 
+The blocking ones fall to their failure policies then, and the events of the others are kept (`workers/kept_events.py`).
 Only what tells whether a hook fits an event, and its failure policy: neither commands nor URLs. The record stays while the
 worker is away, and goes when the host has no such hooks any more or a person forgets it (`fleethook hosts forget`).
 """
@@ -11,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,7 +33,7 @@ from bus.hosts import role
 from bus.inforce import POLL_SECONDS, HookSet, Watcher
 from bus.keys import Keys
 from bus.streams import checked, flat
-from bus.verdicts import Policy
+from bus.verdicts import Policy, Verdict
 
 log = logging.getLogger("fleethook.hosts")
 
@@ -40,12 +41,13 @@ _AGAIN_SECONDS: Final = 5.0
 """A record is written again so often: a server that was emptied has it back soon."""
 
 _MOST_GROUPS: Final = 1_000
+_MOST_RECORDS: Final = 1_000
 _OWN_FIELDS: Final = ("event", "matchers", "if", "itself")
 """What of a hook's `own` its dialect needs to tell whether it fits an event."""
 
 
 class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Blocking hooks of one host that fit the same events and share a failure policy."""
+    """Hooks of one host that fit the same events and share a failure policy."""
 
     id: str
     """Of the first of them."""
@@ -60,19 +62,29 @@ class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dialect: str = NATIVE
     own: dict[str, Any] = msgspec.field(default_factory=dict)
     count: int = 1
+    blocking: bool = True
 
     @property
     def hook(self) -> Hook:
-        """A hook that fits the same events and runs nothing."""
+        """A hook that fits the same events and does nothing; rules are never recorded as what runs in the background."""
         text = "" if self.count == 1 else f"and {self.count - 1} more like it"
         return Hook(
             id=self.id, on=self.on, tool=self.tool, when=self.when, on_failure=self.on_failure, dialect=self.dialect,
-            own=self.own, layer=self.layer, origin=self.origin, description=text,
+            own=self.own, layer=self.layer, origin=self.origin, description=text, blocking=self.blocking,
+            command=":",
         )  # fmt: skip
 
 
+class OwnHooks(NamedTuple):
+    """The hooks in force of one user's file and trusted projects."""
+
+    blocking: list[HookGroup]
+    background: list[HookGroup]
+    """What runs where nobody waits, or is told: hooks and endpoints."""
+
+
 class HostHooks:
-    """What is recorded of one host, compiled: which of its own blocking hooks fit an event."""
+    """What is recorded of one host, compiled: which of its own hooks fit an event."""
 
     def __init__(self, groups: Sequence[HookGroup]) -> None:
         self.groups = tuple(groups)
@@ -95,14 +107,17 @@ class HostHooks:
         `folder` is where its hook command ran, as its own machine knows it. Where the event names another one, that may
         be the same by another name or not: the projects of both count.
         """
+        return [hook for one in self._around(event, folder) for hook in one.blocking(event)]
+
+    def has_background(self, event: Event, verdict: Verdict | None, folder: EventFolder = NOT_SAID) -> bool:
+        """Whether a hook that fits would run in the background; may take long."""
+        return any(one.background(event, verdict) for one in self._around(event, folder))
+
+    def _around(self, event: Event, folder: EventFolder) -> list[HookSet]:
+        """The hooks of the user, and of the projects around an event."""
         named = os.path.normpath(event.cwd) if os.path.isabs(event.cwd) else folder.path
         projects = (self._project(path, folder.repository) for path in (folder.path, named))
-        return [
-            hook
-            for one in dict.fromkeys(["", *projects])
-            if one in self._sets
-            for hook in self._sets[one].blocking(event)
-        ]
+        return [self._sets[one] for one in dict.fromkeys(["", *projects]) if one in self._sets]
 
     def _project(self, path: str, repository: str) -> str:
         """The nearest recorded project around a folder; none where that lies in a repository of its own within it."""
@@ -135,6 +150,25 @@ def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
     )  # fmt: skip
 
 
+def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
+    """What of one file may run in the background: its hooks (rules only decide), and its endpoints."""
+    compiled = HookSet([Layered(layer, file.digest[:8], file)])
+    hooks = [hook for hook in compiled.hooks.values() if hook.kind != "rule" and hook.id not in compiled.endpoints]
+    return _merged(
+        [
+            HookGroup(
+                id=hook.id, on=hook.on, layer=layer, folder=folder, tool=hook.tool, when=hook.when, dialect=hook.dialect,
+                own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own}, blocking=hook.blocking,
+            )
+            for hook in hooks
+        ]
+        + [
+            HookGroup(id=one.id, on=one.events, layer=layer, folder=folder, tool=one.tool, when=one.when, blocking=False)
+            for one in compiled.endpoints.values()
+        ]
+    )  # fmt: skip
+
+
 def _merged(groups: Iterable[HookGroup]) -> list[HookGroup]:
     found: dict[bytes, HookGroup] = {}
     for group in groups:
@@ -153,33 +187,40 @@ def _bounded(groups: list[HookGroup]) -> list[HookGroup]:
     return groups
 
 
-def own_hooks(
-    user_file: Path | None, trust_file: Path, last_good: Path | None
-) -> tuple[list[HookGroup], tuple[Source, ...]]:
-    """The blocking hooks in force of this user's file and trusted projects, and what has to change before they are others.
+def own_hooks(user_file: Path | None, trust_file: Path, last_good: Path | None) -> tuple[OwnHooks, tuple[Source, ...]]:
+    """The hooks in force of this user's file and trusted projects, and what has to change before they are others.
 
     ConfigError where a file cannot be read now and never could.
     """
     sources = [Source(str(trust_file), stamp(trust_file))]
-    groups: list[HookGroup] = []
+    own = OwnHooks([], [])
     if user_file is not None:
         found = file_in_force(user_file, "user", last_good)
         sources += found.sources
-        groups += group_hooks("user", "", found.file)
+        _add(own, "user", "", found.file)
     for entry in listed(trust_file):
         project = project_in_force(Path(entry.path), trust_file, last_good)
         sources += project.sources
-        groups += group_hooks("project", os.path.dirname(entry.path), project.file)
-    return _bounded(groups), tuple(sources)
+        _add(own, "project", os.path.dirname(entry.path), project.file)
+    return OwnHooks(*map(_bounded, own)), tuple(sources)
 
 
-def record_commands(keys: Keys, host: str, groups: Sequence[HookGroup]) -> list[Command]:
+def _add(own: OwnHooks, layer: Layer, folder: str, file: HookFile) -> None:
+    own.blocking.extend(group_hooks(layer, folder, file))
+    own.background.extend(group_background(layer, folder, file))
+
+
+def record_commands(keys: Keys, host: str, own: OwnHooks) -> list[Command]:
     """Say which hooks this user has on `host`; nothing of it stays where there are none."""
-    name, owner = keys("host", host), str(os.getuid())
-    if not groups:
-        return [("HDEL", name, owner)]
-    record = pack([msgspec.to_builtins(group) for group in groups])
-    return [("HSET", name, owner, record), ("ZADD", keys("hosts"), time.time_ns() // 10**6, host)]
+    commands: list[Command] = []
+    owner = str(os.getuid())
+    # Two keys: workers of an older version take all that the first one has for blocking hooks.
+    for name, groups in ((keys("host", host), own.blocking), (keys("background", host), own.background)):
+        record = pack([msgspec.to_builtins(group) for group in groups])
+        commands.append(("HSET", name, owner, record) if groups else ("HDEL", name, owner))
+    if own.blocking:
+        commands.append(("ZADD", keys("hosts"), time.time_ns() // 10**6, host))
+    return commands
 
 
 def read_record(fields: Iterable[bytes]) -> HostHooks | None:
@@ -194,13 +235,30 @@ def read_record(fields: Iterable[bytes]) -> HostHooks | None:
     return HostHooks(groups) if groups else None
 
 
+class KnownRecords:
+    """Records as they were read last: whoever works for many hosts compiles each only when it changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], HostHooks | None] = {}
+
+    def read(self, records: tuple[bytes, ...]) -> HostHooks | None:
+        """As `read_record`."""
+        if not records:
+            return None
+        if records not in self._known:
+            if len(self._known) >= _MOST_RECORDS:
+                self._known.clear()
+            self._known[records] = read_record(records)
+        return self._known[records]
+
+
 class HostRecorder:
     """Keeps the record of this host's own hooks up to date, for one process that watches its files."""
 
     def __init__(self, links: Links, keys: Keys, watcher: Watcher) -> None:
         self._links, self._keys, self._watcher = links, keys, watcher
         self._sources: tuple[Source, ...] | None = None
-        self._groups: list[HookGroup] = []
+        self._own = OwnHooks([], [])
         self._looked = self._said = 0.0
         self._new = False
 
@@ -212,10 +270,10 @@ class HostRecorder:
         self._looked = now
         if self._sources is None or any(source.changed() for source in self._sources):
             self._look()
-        if not self._new and (not self._groups or now - self._said < _AGAIN_SECONDS):
+        if not self._new and (not any(self._own) or now - self._said < _AGAIN_SECONDS):
             return
         with self._links.link() as link:
-            replies = await link.exchange(record_commands(self._keys, self._watcher.host, self._groups))
+            replies = await link.exchange(record_commands(self._keys, self._watcher.host, self._own))
         refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
         if refused is not None:  # an ACL that is older than these keys: the worker goes on without them
             log.error("this host's hooks cannot be recorded: %s; renew the ACL (`fleethook acl`)", refused)
@@ -224,12 +282,12 @@ class HostRecorder:
     def _look(self) -> None:
         watcher = self._watcher
         try:
-            groups, self._sources = own_hooks(watcher.user_file, watcher.trust_file, watcher.last_good)
+            own, self._sources = own_hooks(watcher.user_file, watcher.trust_file, watcher.last_good)
         except ConfigError as error:  # the watcher shows it; what is recorded stays
             log.warning("which hooks this host has cannot be told: %s", error)
             return
-        self._new = self._new or groups != self._groups or not self._said
-        self._groups = groups
+        self._new = self._new or own != self._own or not self._said
+        self._own = own
 
 
 class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,13 +345,13 @@ async def known_hosts(links: Links, keys: Keys, here: tuple[str, Directories] | 
 
 async def _unrecorded(links: Links, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
     try:
-        groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+        hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:  # shown as what it is elsewhere
         return []
     with links.link() as link:
         (alive,) = await link.exchange([("EXISTS", keys("alive", role(host)))])
-    own = HostHooks(groups)
-    return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if groups else []
+    own = HostHooks(hooks.blocking)
+    return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if own.count else []
 
 
 async def record_now(links: Links, keys: Keys, places: Directories, host: str) -> KnownHost | None:
@@ -301,9 +359,9 @@ async def record_now(links: Links, keys: Keys, places: Directories, host: str) -
 
     Raises ConfigError and Unreachable. For commands that change what is in force: no worker may run here.
     """
-    groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+    own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     with links.link() as link:
-        for reply in await link.exchange(record_commands(keys, host, groups)):
+        for reply in await link.exchange(record_commands(keys, host, own)):
             checked(reply, "recording this host's hooks")
     return next((one for one in await known_hosts(links, keys) if one.host == host), None)
 
@@ -311,6 +369,8 @@ async def record_now(links: Links, keys: Keys, places: Directories, host: str) -
 async def forget_host(links: Links, keys: Keys, host: str) -> bool:
     """Remove what is recorded of a host; whether there was anything."""
     with links.link() as link:
-        replies = await link.exchange([("DEL", keys("host", host)), ("ZREM", keys("hosts"), host)])
+        replies = await link.exchange(
+            [("DEL", keys("host", host), keys("background", host)), ("ZREM", keys("hosts"), host)]
+        )
     counts = [int(checked(reply, f"forgetting host {host}")) for reply in replies]
     return sum(counts) > 0

@@ -50,6 +50,7 @@ end
 if ARGV[8] ~= '' and ARGV[8] ~= '-' then
   redis.call('XADD', ARGV[8], '*', 'data', ARGV[6])
   redis.call('PEXPIRE', ARGV[8], ARGV[9])
+  redis.call('ZADD', prefix .. 'kept', 'NX', at, string.sub(ARGV[8], #prefix + 8))  -- after `events:`
 end
 if ARGV[8] ~= '-' then redis.call('HINCRBY', KEYS[4], 'events', 1) end
 return #owed

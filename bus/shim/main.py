@@ -217,7 +217,7 @@ class Call:
 
     def ask(self, link: Link, reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
         """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
-        last = [b"body", self.body, *parent()]
+        last = [*folder(), b"body", self.body, *parent()]
         if self.publish:
             link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *self.fields, *last))
             link.read()
@@ -227,7 +227,7 @@ class Call:
         seconds = 0.001 if self.waits else max(0.001, self.soft - now)
         wait = [b"reply", reply, b"budget", b"%d" % max(1, (self.soft - now) * 1000)]
         wait += [b"patience", b"%d" % ((self.hard - now) * 1000)] if more else []
-        fields = [*self.fields[:2], *wait, *self.fields[2:], *folder(), *last]
+        fields = [*self.fields[:2], *wait, *self.fields[2:], *last]
         link.send(
             pack(b"EXISTS", self.plan.prefix + b"alive:evaluator"),
             *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *fields)]),

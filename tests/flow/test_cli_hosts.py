@@ -11,8 +11,11 @@ from bus.connections import Links
 from bus.ids import host_name
 from bus.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
+from tests.support.delivering import dispatching, publish, turn_end
 from tests.support.running import HOST, bash, evaluating, put, verdict
 from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.kept_events import kept_events
 
 pytestmark = pytest.mark.req("X-10")
 
@@ -66,6 +69,32 @@ def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_
     assert "has ever run on" in status, "its files have hooks that the fleet does not know of"
     fleethook("hooks", "untrust")
     assert "has ever run on" not in fleethook("status").out
+
+
+def test_what_waits_for_a_host_is_shown_and_given_up_when_the_host_is_forgotten(
+    project: Path, server: Server, keys: Keys
+) -> None:
+    logs = {"id": "logs", "on": "turn:end", "command": "true", "blocking": False}
+    (project / "fleethook.yaml").write_text(json.dumps({"hooks": [logs]}))
+    fleethook("hooks", "trust", "--yes")
+    here = host_name()
+
+    async def end_turn(links: Links) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FLEETHOOK_HOST", HOST)
+            async with dispatching(server.url, keys):
+                await publish(links, keys, turn_end(host=here, cwd=str(project)))
+                await until(lambda: kept_events(links, keys), "it is kept")
+
+    run(server.url, end_turn)
+    assert f"1 event waits for `fleethook worker host` on {here!r}" in fleethook("status").out
+    (kept,) = fleethook("status", "--json").json["kept"]
+    assert (kept["host"], kept["events"]) == (here, 1)
+    forgotten = fleethook("hosts", "forget", here, "--yes", "--json")
+    assert (forgotten.code, forgotten.json["events"]) == (0, 1), forgotten.err
+    assert fleethook("status", "--json").json["kept"] == []
+    (letter,) = fleethook("dead", "list", "--json").lines
+    assert "was forgotten while this event waited" in letter["reason"]
 
 
 def test_a_host_whose_worker_runs_is_not_forgotten(project: Path, server: Server, keys: Keys) -> None:

@@ -94,7 +94,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
 def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: World) -> None:
     assert world.hook(b'{"a":1}', "PostToolUse") == QUIET
     (event,) = world.entries("events")
-    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"body"]
+    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"folder", b"repository", b"body"]
     assert decode_body(event[b"body"]) == b'{"a":1}'
 
 

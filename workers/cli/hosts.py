@@ -45,25 +45,33 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
     from bus.errors import FleethookError, NotFound
     from bus.hooksets.host_hooks import forget_host, known_hosts
     from workers.cli.guard_reports import report_losses
+    from workers.kept_events import give_up, kept_events
 
     keys = fleet.keys()
     known = next((one for one in fleet.run(lambda links: known_hosts(links, keys)) if one.host == name), None)
-    if known is None:
+    waiting = sum(one.events for one in fleet.run(lambda links: kept_events(links, keys)) if one.host == name)
+    if known is None and not waiting:
         raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows those that are")
-    if known.alive:
+    if known is not None and known.alive:
         raise FleethookError(
             f"`fleethook worker host` runs on {name!r} and would record its hooks again; stop it first"
         )
     fleet.require_person("hosts forget", published=True)
-    if not fleet.confirm(f"Forget the {known.hooks} blocking hooks of {name}?", yes):
+    hooks = 0 if known is None else known.hooks
+    events = f", and give up {waiting} events that wait for it" if waiting else ""
+    if not fleet.confirm(f"Forget the {hooks} blocking hooks of {name}{events}?", yes):
         fleet.say("nothing was forgotten")
         return
     fleet.run(lambda links: forget_host(links, keys, name))
-    report_losses(fleet, "hosts forget", name, [f"{known.hooks} hooks of host {name}\nforgotten"])
+    given_up = fleet.run(
+        lambda links: give_up(links, keys, name, f"host {name!r} was forgotten while this event waited for it")
+    )
+    if hooks:
+        report_losses(fleet, "hosts forget", name, [f"{hooks} hooks of host {name}\nforgotten"])
     if fleet.json:
-        fleet.data({"host": name, "forgotten": True, "hooks": known.hooks})
+        fleet.data({"host": name, "forgotten": True, "hooks": hooks, "events": given_up})
     else:
-        fleet.data(f"{name} is forgotten: its {known.hooks} hooks count for nothing until its worker runs again")
+        fleet.data(f"{name} is forgotten: its {hooks} hooks count for nothing until its worker runs again")
 
 
 def record_host(fleet: Context) -> None:
@@ -83,10 +91,10 @@ def record_host(fleet: Context) -> None:
         )
     except FleethookError:
         try:
-            groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+            own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+            count = HostHooks(own.blocking).count
         except FleethookError:  # whoever reads the file says it
-            groups = []
-        count = HostHooks(groups).count
+            count = 0
         text = (
             f"the fleet does not know of the {count} blocking hooks of this host; once a `fleethook worker host` runs here, "
             "it does"

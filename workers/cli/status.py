@@ -145,6 +145,8 @@ def _show(
     for host in found.hosts if found is not None else ():
         if not host.alive:
             fleet.data(fleet.style(f"host        {plain(host.text, 600)}", "yellow"))
+    for kept in found.kept if found is not None else ():
+        fleet.data(fleet.style(f"waiting     since {when(kept.ms)}: {plain(kept.text, 600)}", "yellow"))
     for refused in rejected:
         fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
     for problem in found.problems if found is not None else ():

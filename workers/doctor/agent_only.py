@@ -50,10 +50,10 @@ async def fleet_checks(links: Links, keys: Keys, places: Directories) -> list[Ch
 def _own_hooks(places: Directories) -> list[Check]:
     """Hooks of this machine's own files: an evaluator elsewhere cannot read them."""
     try:
-        groups, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+        own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:
         return []  # said already
-    count = HostHooks(groups).count
+    count = HostHooks(own.blocking).count
     if not count:
         return []
     text = f"{count} blocking hooks of this user's and projects' files are asked by nobody: no `fleethook worker host` runs"
