@@ -18,6 +18,7 @@ from rq.exceptions import StopRequested
 from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
+from rq.worker_registration import register
 
 from bus.config.settings import Settings
 from bus.connections import Links, sync_client, unreachable_text
@@ -167,6 +168,11 @@ class _Stoppable(SimpleWorker):
                 bus.ping()
             _ready.set()
             _PROCESS[0].say_ready()
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:  # noqa: ANN401 - RQ's own types
+        """Say that it lives, also to a server that came back without its data: else nobody finds it there."""
+        super().heartbeat(timeout, pipeline)
+        register(self, pipeline)
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:  # noqa: ANN401 - RQ's own types
         """Say why a job failed."""

@@ -137,6 +137,21 @@ async def _empty(one: Queue) -> bool:
     )
 
 
+async def test_a_worker_is_found_again_on_a_server_that_lost_its_data(
+    server: Server, links: Links, keys: Keys, on: Callable[[str], Queue], tmp_path: Path
+) -> None:
+    """B12: it was missing in `status` until its next start."""
+    name = f"rq:workers:{on(CHORES).name}"
+    with rq_process(CHORES, keys, server.url, tmp_path):
+        (worker,) = await do(links, "SMEMBERS", name)
+        await do(links, "DEL", name, worker, "rq:workers")
+
+        async def found() -> bool:
+            return bool(await do(links, "SMEMBERS", name) == [worker] and await do(links, "EXISTS", worker))
+
+        await until(found, "it is there again")
+
+
 @pytest.mark.req("B-05")
 async def test_a_carrier_job_beats_drains_at_sigterm_and_ends_its_job(
     server: Server, keys: Keys, links: Links, on: Callable[[str], Queue], tmp_path: Path

@@ -167,7 +167,15 @@ class Context:
         """The bus's URL for a role; it holds a password and must not be shown. Unreachable where there is no server."""
         from bus.server import bus_url
 
-        return bus_url(self.settings(), role, self.directories())
+        try:
+            return bus_url(self.settings(), role, self.directories())
+        except Unreachable:
+            from workers.connecting import agent_only_url
+
+            if not agent_only_url(self.settings(), self.directories()):
+                raise
+            text = "this machine has agents only: run this where the fleet's workers are, or set FLEETHOOK_REDIS_URL"
+            raise Unreachable(f"{text}; `fleethook doctor` looks at this machine") from None
 
     def run(self, work: Callable[[Links], Awaitable[T]], role: Role = "admin") -> T:
         """The result of `work` on an event loop, with links to the bus that are closed after it."""
