@@ -16,6 +16,7 @@ from bus.keys import DECLARED
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((*ROOT.glob("bus/**/*.py"), *ROOT.glob("workers/**/*.py")))
 MOST_LINES = 400
+MOST_FILES = 25
 
 # Each outside thing is known by one module (or folder); everybody else goes through it.
 KNOWN_BY = {
@@ -88,6 +89,14 @@ def test_a_file_answers_one_question_in_few_lines() -> None:
     """At most 400 lines a file."""
     long = {name_of(path): n for path in SOURCES if (n := path.read_text(encoding="utf-8").count("\n")) > MOST_LINES}
     assert long == {}
+
+
+@pytest.mark.parametrize("folder", ["bus/shell"])
+def test_a_folder_can_be_read_as_a_list(folder: str) -> None:
+    """At most 25 code files in a folder."""
+    files = sorted(path.name for path in (ROOT / folder).glob("*.py"))
+    assert files
+    assert len(files) <= MOST_FILES, files
 
 
 @pytest.mark.parametrize("thing", sorted(KNOWN_BY))

@@ -220,7 +220,7 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
 
 
 def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
-    """Which of the raw names of a line (`bus.shell.raw`) is a program that `match` looks for; empty where none is.
+    """Which of the raw names of a line (`bus.shell.parsing`) is a program that `match` looks for; empty where none is.
 
     Where it looks for what runs a program's output, the line has to name both; where it asks for a subcommand, an
     argument or a text, some word of those has to be there too: `git` alone says little.

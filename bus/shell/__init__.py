@@ -13,10 +13,10 @@ from typing import Final
 
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
+from bus.shell.expansions import default_variables
 from bus.shell.found import Found
-from bus.shell.known_variables import default_variables
+from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
-from bus.shell.raw import raw_names, without_quotes
 from bus.shell.reader import Reader
 from bus.shell.words import UNKNOWN, UNSET
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bus.shell.batches import find_roots, found_below
-from bus.shell.escapes import ansi_c
+from bus.shell.expansions import ansi_c
 from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, Output, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
@@ -77,7 +77,7 @@ class Commands(NamedTuple):
     stopped: str = ""
     """Why reading stopped before the end, in words that follow "the command": "it runs more than 2000 commands"."""
     unread: frozenset[str] = frozenset()
-    """The raw names (`bus.shell.raw`) in what was not read; of the whole line where reading stopped before the end."""
+    """The raw names (`bus.shell.parsing`) in what was not read; of the whole line where reading stopped before the end."""
 
     @property
     def text(self) -> str:

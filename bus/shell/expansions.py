@@ -1,11 +1,81 @@
-"""What the operators of `${x…}` make of a known value: `${x%/}`, `${x##*/}`, `${x/a/b}`, `${x:1}`, `${x^^}`."""
+"""What variables, operators and escapes stand for: `$HOME`, `${x%/}`, `${x/a/b}`, `$'\\x72'`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import translate
 from typing import Final
+
+_KNOWN: Final[dict[str, tuple[str, ...]]] = {
+    "HOME": ("~",),
+    "PWD": (".",),
+    "TMPDIR": ("/tmp",),  # noqa: S108  (a name in what is read)
+    "SHELL": ("/bin/sh",),
+    "BASH": ("/bin/bash",),
+    "0": ("bash",),
+    "XDG_CONFIG_HOME": ("~/.config",),
+    "XDG_DATA_HOME": ("~/.local/share",),
+    "XDG_STATE_HOME": ("~/.local/state",),
+    "XDG_CACHE_HOME": ("~/.cache",),
+    "GOPATH": ("~/go",),
+    "CARGO_HOME": ("~/.cargo",),
+    "NVM_DIR": ("~/.nvm",),
+    "ANDROID_HOME": ("~/Android/Sdk",),
+    "GNUPGHOME": ("~/.gnupg",),
+    "KUBECONFIG": ("~/.kube/config",),
+    "JAVA_HOME": ("/usr/lib/jvm/default",),
+    "VIRTUAL_ENV": (".venv",),
+    "GOROOT": ("/usr/local/go",),
+    "RUSTUP_HOME": ("~/.rustup",),
+    "PYENV_ROOT": ("~/.pyenv",),
+    "CONDA_PREFIX": ("~/miniconda3",),
+    "IFS": (" \t\n",),
+}
+
+
+def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
+    """The variables that are known without running anything: HOME is written `~`, and PWD `.`."""
+    return {**_KNOWN, **(more or {})}
+
+
+RESERVED: Final = re.compile("[\x00-\x05]")
+"""Control characters that mark things here; a shell's words hardly ever hold them."""
+_ANSI: Final = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
+_ANSI_NAMES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
+
+
+def ansi_c(text: str) -> str:
+    r"""What `$'…'` holds: `\x72` and its like decoded."""
+
+    def decoded(match: re.Match[str]) -> str:
+        x, u, big, octal, control, other = match.groups()
+        if x or u or big:
+            return _character(int(x or u or big, 16))
+        if octal:
+            return chr(int(octal, 8) & 0xFF)
+        if control:
+            return chr(ord(control) & 0x1F)
+        return _ANSI_NAMES.get(other, other if other in "\\'\"?" else f"\\{other}")
+
+    return RESERVED.sub("", _ANSI.sub(decoded, text))
+
+
+def _character(number: int) -> str:
+    return chr(number) if number < 0x110000 else "\ufffd"
+
 
 _LONGEST: Final = 1024
 """Characters of a value and of a pattern; longer ones are not worked out."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from bus.shell.assignments import assign
+from bus.shell.builtins import assign
 from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
 from bus.shell.found import NOTHING, Call, together
 from bus.shell.inner import Arg
-from bus.shell.parsing import syntax_tree
+from bus.shell.parsing import syntax_tree, unread_names
 from bus.shell.plain import plain_statements
-from bus.shell.raw import unread_names
 from bus.shell.redirections import read_redirections
 from bus.shell.state import Shell
 from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_word, unescaped

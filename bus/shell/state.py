@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 from bus.shell.builtins import Directories, apply_builtin, enter, parameters
 from bus.shell.commands import Command, printed, program_name, read_own_output
 from bus.shell.editors import VARIABLES, side_script
-from bus.shell.found import NOTHING, Call, Found, together
+from bus.shell.found import NOTHING, Call, Found, scripts_made, together
 from bus.shell.inner import Arg, Inner
-from bus.shell.own_scripts import scripts_made
+from bus.shell.interpreters import opens_prompt
 from bus.shell.plain import Stage, Statement
-from bus.shell.prompts import opens_prompt
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope
 from bus.shell.wrappers import inner_calls
 

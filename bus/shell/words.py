@@ -9,8 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from bus.shell.budget import Budget
-from bus.shell.escapes import RESERVED, ansi_c
-from bus.shell.expansions import OPERATORS, apply_operator
+from bus.shell.expansions import OPERATORS, RESERVED, ansi_c, apply_operator
 
 if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
     from tree_sitter import Node

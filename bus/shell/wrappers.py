@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from bus.shell.batches import BATCHES
-from bus.shell.containers import CONTAINERS
 from bus.shell.editors import EDITORS
-from bus.shell.hosts import HOSTS
+from bus.shell.elsewhere import CONTAINERS, HOSTS, POWERSHELL
 from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
-from bus.shell.windows import POWERSHELL
 from bus.shell.words import Output
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
