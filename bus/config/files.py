@@ -73,6 +73,22 @@ def read_as_known(path: Path | str) -> bool:
     return instead is not None and os.path.realpath(path) in instead
 
 
+def known_text(name: str) -> str | None:
+    """The text that stands for something else than a file, where it is read as it was at another time."""
+    instead = _instead.get()
+    text = instead.get(name) if instead is not None else None
+    if text is not None:
+        note_text(name, text)
+    return text
+
+
+def note_text(name: str, text: str) -> None:
+    """Collect a text (`reading_as`) that stands for something else than a file."""
+    texts = _texts.get()
+    if texts is not None:
+        texts[name] = text
+
+
 def is_gone(path: Path | str) -> bool:
     """Whether nothing is there; what cannot be looked at, since a folder above is closed, is not gone."""
     try:

@@ -175,7 +175,8 @@ class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         str,
         Meta(
             pattern="^[0-9a-f]{64}" + END,
-            description="The content that you accepted: another one is not in force. `hooks import --to user` writes it.",
+            description="The content that you accepted, of a folder that of every file that is read: another one is not in "
+            "force. `hooks import --to user` writes it.",
         ),
     ] = ""
     scripts: Annotated[

@@ -6,7 +6,6 @@ What is missing or broken is a problem with its place, and the rest loads. Each 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,11 +17,10 @@ import msgspec
 
 from bus.addresses import AddressPolicy, check_address, never, parse_target
 from bus.config.contents import HookFile, Imported, matcher_checks
-from bus.config.documents import Document, Plain, Source, Stamp, gathering, read_file, stamp
+from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
 from bus.config.files import is_gone, read_as_known
 from bus.config.format import ID_PATTERN, ImportEntry
-from bus.config.named_files import named_files
-from bus.config.pins import script_digest
+from bus.config.pinned_imports import check_alone, content_digest, keep_folder, kept_folder, with_pins
 from bus.config.validation import convert
 from bus.config.whose import file_in, whose
 from bus.dialects.hooking import find_hooks
@@ -141,6 +139,11 @@ def _read(
     for folder, found in _folders(place):
         files.setdefault(folder, found)
     files.setdefault(str(place), stamp(place))
+    kept = kept_folder(place, layer) if entry.sha256 else None
+    if kept is not None:
+        entries: list[Hook | Endpoint] = [*kept.hooks, *kept.endpoints]
+        system: str = entry.dialect or (entries[0].dialect if entries else "")
+        return kept, Imported(str(place), origin, system, guessed=not entry.dialect, sections=kept.sections)
     if is_gone(place) and not read_as_known(place):
         if entry.sha256:
             raise _not_accepted(place, "the file that you accepted is gone")
@@ -156,7 +159,7 @@ def _read(
             real = os.path.realpath(target)
             _once(real, origin, trail)
             ours = dialect == NATIVE
-            if entry.sha256 and text_digest(target) != entry.sha256:
+            if entry.sha256 and not place.is_dir() and content_digest(place) != entry.sha256:
                 raise _not_accepted(place, "its content is not the one that you accepted")
             file = (
                 native(target, layer, trail.below(real)) if ours
@@ -164,11 +167,17 @@ def _read(
                 else read_guessed(target, layer, dialect)
             )  # fmt: skip
             if entry.sha256:
-                _alone(file, read, real)
-                file = _pinned(file, target, entry.scripts)
+                names = [*read, *(source.path for source in file.sources)]
+                if place.is_dir() and content_digest(place, names) != entry.sha256:
+                    raise _not_accepted(place, "its content is not the one that you accepted")
+                check_alone(file, names, place)
+                file = with_pins(_with_unique_ids(file, entry.path), place, entry.scripts)
+                keep_folder(place, file)
         except (_ImportRefused, NotAccepted):
             raise
         except ConfigError as error:
+            if entry.sha256 and place.is_dir():
+                raise _not_accepted(place, f"it cannot be read as you accepted it: {error}") from error
             error.source, error.unread = error.source or str(place), True
             raise
         finally:
@@ -176,57 +185,8 @@ def _read(
                 files.setdefault(os.path.abspath(name), seen)
     for source in file.sources:
         files.setdefault(*source)
-    return file, Imported(str(target), origin, dialect, guessed=not entry.dialect, sections=file.sections)
-
-
-def text_digest(path: Path) -> str:
-    """What a pinned import's `sha256` is: of the file's text, as UTF-8. ConfigError: it cannot be read."""
-    return hashlib.sha256(read_file(path).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def scripts_digest(file: HookFile, path: Path) -> str:
-    """What a pinned import's `scripts` is: of the files that its commands name; empty where there is none."""
-    digests = {name: digest for hook in file.hooks for name, digest in _pins(hook, path).items() if digest}
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest() if digests else ""
-
-
-def _pins(hook: Hook, path: Path) -> dict[str, str]:
-    return {name: script_digest(name) for name in named_files(hook, repository(path) or str(path.parent))}
-
-
-def _pinned(file: HookFile, path: Path, scripts: str) -> HookFile:
-    """The hooks with the scripts that they name pinned; where these are not the accepted ones, none of them is run."""
-    same = scripts_digest(file, path) == scripts
-    hooks = []
-    for hook in file.hooks:
-        pins = _pins(hook, path) if hook.command else {}
-        if not same:
-            pins = {name: "not the accepted one" for name, digest in pins.items() if digest} or dict.fromkeys(
-                pins, "gone"
-            )
-        hooks.append(msgspec.structs.replace(hook, pins=pins))
-    return replace(file, hooks=tuple(hooks)).sealed()
-
-
-def _alone(file: HookFile, read: Iterable[str], real: str) -> None:
-    """Raise ConfigError where a pinned file brings others with it, whose content nobody has accepted."""
-    others = sorted(name for name in read if os.path.realpath(name) != real and os.path.isfile(name))
-    if file.imports or others:
-        what = others[0] if others else file.imports[0].path
-        raise ConfigError(
-            f"it brings {what} with it, which is not pinned", hint="import it into the project's own file"
-        )
-
-
-def repository(path: Path) -> str:
-    """The root of the repository that a file lies in, by its real path; empty where it is in none, or in the home's own."""
-    home = os.path.realpath(os.path.expanduser("~"))
-    for folder in Path(os.path.realpath(path)).parents:
-        if str(folder) == home:
-            return ""
-        if os.path.lexists(folder / ".git"):
-            return str(folder)
-    return ""
+    read_from = place if entry.sha256 else target
+    return file, Imported(str(read_from), origin, dialect, guessed=not entry.dialect, sections=file.sections)
 
 
 def _not_accepted(place: Path, what: str) -> NotAccepted:
@@ -370,6 +330,13 @@ def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowe
                 "" if never(target) else f'; add `network: {{allow: ["{place}:{target.port}"]}}` to your fleethook.yaml'
             )
             yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}{hint}"
+
+
+def _with_unique_ids(file: HookFile, path: str) -> HookFile:
+    ids: set[str] = set()
+    hooks = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.hooks)
+    endpoints = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.endpoints)
+    return replace(file, hooks=hooks, endpoints=endpoints)
 
 
 def _unique(wanted: str, ids: set[str], path: str) -> str:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from bus.config.documents import gathering
 from bus.config.files import Source, is_gone, reading_as, stamp
 from bus.config.hookfile import HookFile, load_hook_file
+from bus.config.pinned_imports import folder_name
 from bus.errors import ConfigError, NotAccepted
 from bus.hooks import Layer
 from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, read_kept, write_kept
@@ -162,6 +163,8 @@ def _load(path: Path, layer: Layer) -> HookFile:
 def _errors(file: HookFile, texts: Mapping[str, str], copies: Mapping[str, Copy]) -> dict[str, list[ConfigError]]:
     """By real path: what is wrong with each file; that it became empty is an error of a file that held something."""
     found = _by_file(file.problems)
+    for name in [one for one in found if folder_name(one) in copies]:
+        found[folder_name(name)] = found.pop(name)
     for name, copy in copies.items():
         if name in texts and _blank(texts[name]) and not _blank(copy.text):
             hint = "remove the file, or write `hooks: []`, where it is to hold none"

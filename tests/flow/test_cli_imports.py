@@ -353,5 +353,70 @@ def test_a_repositorys_file_in_the_users_layer_is_pinned_by_its_content(home: Pa
     assert f"{script} changed since" in outcome()
     assert fleethook("hooks", "import", str(forge), "--to", "user", "--yes").code == 0
     assert outcome() == ""
-    put(other / "plugins" / "memory" / ".claude-plugin" / "plugin.json", MEMORY)
-    assert fleethook("hooks", "import", str(other / "plugins"), "--to", "user", "--yes").code == 4
+
+
+@pytest.mark.req("X-10", "X-08")
+def test_a_repositorys_plugin_folder_in_the_users_layer_is_pinned_by_all_of_it(home: Path, user_file: Path) -> None:
+    """Issue 10, B5: every file that is read or run; what was accepted stays in force, also when the folder is gone."""
+    plugin = home / "other" / "plugins" / "memory"
+    (home / "other" / ".git").mkdir(parents=True)
+    manifest = put(plugin / ".claude-plugin" / "plugin.json", MEMORY)
+    hooks = put(plugin / "hooks" / "hooks.json", HOOKS)
+    script = put(plugin / "check.sh", "#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    taken = ("hooks", "import", str(plugin), "--to", "user", "--yes")
+    assert fleethook(*taken).code == 0
+    assert (user_file.read_text().count("sha256: "), user_file.read_text().count("scripts: ")) == (1, 1)
+    assert fleethook(*taken).err.endswith("nothing to change\n")
+    trial = ("hooks", "test", "tool:pre_execute:bash", "--set", "command=ls", "--run", "--json")
+
+    def commands() -> list[str]:
+        return [hook["command"] for hook in fleethook("hooks", "list", "--json").json["hooks"]]
+
+    def outcome() -> str:
+        return str(fleethook(*trial).json["verdict"]["parts"][0].get("fallback", ""))
+
+    accepted = [str(script)]
+    assert commands() == accepted
+    assert outcome() == ""
+    worse = json.loads(json.dumps(HOOKS).replace("check.sh", "worse.sh"))
+    for path, content in ((hooks, worse), (hooks, "{"), (manifest, {**MEMORY, "hooks": "./more.json"})):
+        before = path.read_text()
+        put(path, content)
+        assert commands() == accepted, content
+        assert outcome() == "", content
+        assert "the one that you accepted" in fleethook("status").out or "as you accepted it" in fleethook("status").out
+        put(path, before)
+        assert "accepted" not in fleethook("status").out
+    plugin.rename(plugin.with_name("away"))
+    assert commands() == accepted, "not even without it"
+    assert "is gone" in outcome(), "its script is"
+    plugin.with_name("away").rename(plugin)
+    put(script, "#!/bin/sh\n# another one\nexit 0\n")
+    assert f"{script} changed since" in outcome()
+    assert fleethook("hooks", "import", str(hooks), "--to", "user", "--yes").code == 0, "which is the whole folder"
+    assert outcome() == ""
+    assert user_file.read_text().count("path: ") == 1
+    put(hooks, worse)
+    assert commands() == accepted
+    assert fleethook(*taken).code == 0
+    assert commands() == [str(plugin / "worse.sh")]
+
+
+@pytest.mark.req("X-08")
+@pytest.mark.parametrize("dialect", ["pigo", "gobby", "forge"])
+def test_a_repositorys_folder_of_any_system_can_be_pinned(dialect: str, home: Path, user_file: Path) -> None:
+    folder = home / "other" / "tools"
+    (home / "other" / ".git").mkdir(parents=True)
+    name, content = {
+        "pigo": ("config.json", PIGO), "gobby": ("config.yaml", GOBBY.read_text()),
+        "forge": ("hooks.json", FORGE),
+    }[dialect]  # fmt: skip
+    file = put(folder / name, content)
+    done = fleethook("hooks", "import", str(folder), "--to", "user", "--yes", "--as", dialect)
+    assert done.code in {0, 5}, (done.out, done.err)
+    listed = fleethook("hooks", "list", "--json").json["hooks"]
+    assert listed
+    file.write_text("{}\n")
+    assert fleethook("hooks", "list", "--json").json["hooks"] == listed
+    assert "the one that you accepted" in fleethook("status").out

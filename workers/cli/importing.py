@@ -45,7 +45,7 @@ def import_hooks(
     The files stay where they are and what they are: a fleethook.yaml names them, and a change of them is in force within
     a second. Every hook is shown as it was understood, and every line that was not.
     What is in a repository goes to that project's file, which asks for your trust; `--to user` lets it run in every folder,
-    pinned by its content: a changed file is not in force before you import it again.
+    pinned by its content: a changed file or folder is not in force before you import it again.
     Where entries are left out: exit code 1, or 5 once the rest is imported.
     """
     from bus.config.hookfile import load_foreign
@@ -55,6 +55,7 @@ def import_hooks(
         return
     place = Path(os.path.abspath(path))
     into = _target(fleet, place, "" if target is None else str(target))
+    place = _pinned_folder(place, into) or place
     read, said = load_foreign(place, "user", dialect)
     pin = _pin(fleet, place, into, read)
     entry, changes, text, more = _edit(place, into, said, dialect, pin)
@@ -110,7 +111,7 @@ def _show(fleet: Context, read: HookFile, said: Imported) -> None:
 
 def _target(fleet: Context, place: Path, to: str) -> Path:
     """The file that is to import: that of the project for what is in a repository or a project, else the user's."""
-    from bus.config.importing import repository
+    from bus.config.pinned_imports import repository
     from bus.config.trust import project_file
     from bus.directories import config_file
     from bus.errors import ConfigError
@@ -137,12 +138,23 @@ def _target(fleet: Context, place: Path, to: str) -> Path:
     return project
 
 
+def _pinned_folder(place: Path, into: Path) -> Path | None:
+    """The folder that is imported and pinned already, where `place` lies in one: it is accepted as a whole."""
+    from bus.config.documents import loads, read_file
+    from bus.config.importing import place_of
+
+    document = loads(read_file(into), file=str(into)).value if into.exists() else None
+    entries = document.get("import") if isinstance(document, dict) else None
+    pinned = [one for one in entries or () if isinstance(one, dict) and one.get("sha256")]
+    folders = [place_of(str(one.get("path", "")), str(into)) for one in pinned]
+    return next((one for one in folders if one.is_dir() and place.is_relative_to(one)), None)
+
+
 def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
-    """What pins a repository's file in the user's own by its content; nothing elsewhere."""
-    from bus.config.importing import repository, scripts_digest, text_digest
+    """What pins a repository's file or folder in the user's own by its content; nothing elsewhere."""
+    from bus.config.pinned_imports import content_digest, repository, scripts_digest
     from bus.config.trust import project_file
     from bus.directories import config_file
-    from bus.errors import ConfigError
 
     user = config_file(fleet.directories().config)
     if (
@@ -151,11 +163,11 @@ def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, s
         or repository(into) == repository(place)
     ):
         return {}
-    if place.is_dir():
-        text = "a folder of a repository cannot be pinned in your own file"
-        raise ConfigError(text, file=str(place), hint="import it into the project's file: --to project")
     scripts = scripts_digest(read, place)
-    return {"sha256": text_digest(place), **({"scripts": scripts} if scripts else {})}
+    return {
+        "sha256": content_digest(place, [source.path for source in read.sources]),
+        **({"scripts": scripts} if scripts else {}),
+    }
 
 
 def _accept(fleet: Context, into: Path) -> None:
