@@ -134,6 +134,8 @@ def _line(program: Sequence[str], verbs: Sequence[str], command: str, given: Map
 
 def _git(verbs: Sequence[str], command: str) -> tuple[list[str], str]:
     """The subcommand first: `force_push` is `push --force`, `reset` with the mode `hard` is `reset --hard`."""
+    if "working" in verbs:
+        return [], ""  # where the server itself is to work
     if "discard" in verbs:
         return ["restore", "."], ""
     flags = [f"--{word}" for word in verbs if word in _FLAGS or word == "delete"]

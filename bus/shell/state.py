@@ -13,7 +13,7 @@ from bus.shell.inner import Arg, Inner
 from bus.shell.interpreters import opens_prompt
 from bus.shell.plain import Stage, Statement
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope
-from bus.shell.wrappers import inner_calls
+from bus.shell.wrappers import init_script, inner_calls
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -118,6 +118,8 @@ class Shell(ABC):
         args = argv[1:]
         words = tuple([arg.text for arg in args])
         inner = list(inner_calls(program, args, call.stdin))
+        if ".d/" in argv[0].text:
+            inner += init_script(argv)
         place = len(self.found.items)
         prompt = opens_prompt(program, args) and not call.reads
         about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)

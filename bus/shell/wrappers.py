@@ -262,3 +262,12 @@ def _split_string(args: Sequence[Arg]) -> Iterator[Inner]:
             attached = text.partition("S")[2].lstrip("=")
             yield script_of([*([arg._replace(text=attached)] if attached else []), *args[place + 1 :]])
             return
+
+
+_INIT_SCRIPT: Final = re.compile(r"/(?:usr/local/)?etc/(?:rc\.d/init\.d|init\.d|rc\.d)/([^/]+)")
+
+
+def init_script(argv: Sequence[Arg]) -> Iterator[Inner]:
+    """What an init script does as a command: `/etc/init.d/nginx stop` is `service nginx stop`."""
+    if found := _INIT_SCRIPT.fullmatch(argv[0].text):
+        yield Inner((Arg("service"), Arg(found[1]), *argv[1:]))
