@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from functools import lru_cache
 
 
 def event_id(now_ms: int | None = None) -> str:
@@ -32,7 +33,13 @@ def webhook_id(delivery: str) -> str:
 
 def host_name() -> str:
     """This machine's name as events carry it; `FLEETHOOK_HOST` overrides it (containers have random names)."""
-    return os.environ.get("FLEETHOOK_HOST") or socket.gethostname()
+    return os.environ.get("FLEETHOOK_HOST") or _machine_name()
+
+
+@lru_cache(maxsize=1)
+def _machine_name() -> str:
+    """Asked once: a process keeps the name that it began with, as its workers' heartbeats do."""
+    return socket.gethostname()
 
 
 def connection_name(worker: str) -> str:

@@ -18,7 +18,7 @@ from bus.matching.command_rules import (
 from bus.matching.flags import flag_names, flags_of
 from bus.matching.globs import compile_path_globs, longest_literal
 from bus.matching.needles import Needles, needles_of
-from bus.matching.paths import Place
+from bus.matching.paths import Place, place_of
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
@@ -35,7 +35,10 @@ _CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
 """Marks that a line gets here, and only where a rule asks: they take a look at paths."""
 
+_NULL: Final = "/dev/null"
 _STAR: Final = "[*]"
+_WIDE: Final = re.compile(r"[~/.]*[*?][~/.*?]*")
+"""A path pattern that fits most paths, such as `/**`; a look for one would let most lines through."""
 
 
 class _Need(NamedTuple):
@@ -60,7 +63,7 @@ class _Need(NamedTuple):
         for texts in self.texts:
             if not seen.holds(texts):
                 return False
-        return all(seen.has(mark) for mark in self.marks) if self.marks else True
+        return not self.marks or seen.has(self.marks)
 
 
 class _Seen:
@@ -72,7 +75,7 @@ class _Seen:
         self.line = line
         self.lines = _lines(line.items, text)
         self._find = find
-        self._marks: dict[str, bool] = {}
+        self._marks: dict[tuple[str, ...], bool] = {}
         self._held: dict[Needles, bool] = {}
         self._words: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
@@ -99,11 +102,13 @@ class _Seen:
             known = self._held[texts] = _holds(self.lines, texts)
         return known
 
-    def has(self, mark: str) -> bool:
-        """Whether the line has a mark."""
-        known = self._marks.get(mark)
+    def has(self, marks: tuple[str, ...]) -> bool:
+        """Whether the line has every one of these marks."""
+        known = self._marks.get(marks)
         if known is None:
-            known = self._marks[mark] = self._find(mark, self.line)
+            *others, last = marks
+            known = (not others or self.has(tuple(others))) and self._find(last, self.line)
+            self._marks[marks] = known
         return known
 
 
@@ -113,10 +118,11 @@ class _ByMark(NamedTuple):
     sure: frozenset[str]
     """The rules that its mark alone lets through."""
     by_word: dict[str, tuple[_Need, ...]]
+    by_marks: tuple[tuple[tuple[str, ...], frozenset[str]], ...]
+    """The rules that further marks let through: a look at paths is taken once for all of them."""
     others: tuple[_Need, ...]
-    """Those that ask for no word."""
     texted: tuple[_Need, ...]
-    """Of the others, those that ask first for a text, where these are many."""
+    """Those that ask for texts alone, where these are many."""
     any_text: tuple[Regex, ...]
     """Finds a text that any of the texted ones asks for."""
 
@@ -150,6 +156,8 @@ class Sieve:
             _CHANGED: (changed, compile_path_globs(changed_paths)),
             _GIVEN: (operands, compile_path_globs(given_paths)),
         }
+        self._asks_for_null = any(matches(_NULL, place_of("/", here=False)) for _, matches in self._paths.values())
+        """Whether some rule asks for `/dev/null`, which most redirections name."""
 
     def passing(self, line: Commands, text: str, place: Callable[[], Place] | None = None) -> set[str]:
         """The rules that may fit `text`, which was read as `line` as a whole; `place` says where it runs."""
@@ -163,15 +171,14 @@ class Sieve:
             if known is None:
                 continue
             found |= known.sure
-            needs = known.others
-            if known.by_word:
-                for word in seen.words.intersection(known.by_word):
-                    needs += known.by_word[word]
+            for further, rules in known.by_marks:
+                if not rules <= found and seen.has(further):
+                    found |= rules
+            _add_fitting(known.others, seen, found)
+            for word in seen.words.intersection(known.by_word) if known.by_word else ():
+                _add_fitting(known.by_word[word], seen, found)
             if known.texted and _may_hold(seen.lines, known.any_text):
-                needs += known.texted
-            for need in needs:
-                if need.rule not in found and need.fits(seen):
-                    found.add(need.rule)
+                _add_fitting(known.texted, seen, found)
         return found
 
     def _has(self, mark: str, line: Commands, place: Callable[[], Place] | None) -> bool:
@@ -189,20 +196,28 @@ class Sieve:
                 matches(path, where)
                 for command in line.items
                 for word in paths_of(command)
+                if word != _NULL or self._asks_for_null
                 for path in both_paths(word, where, command.directory)
             )
         except OverBudget:
             return True
 
 
+def _add_fitting(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:
+    for need in needs:
+        if need.rule not in found and need.fits(seen):
+            found.add(need.rule)
+
+
 def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
     """What `match` asks for; `own_texts` is what its rule looks for in the whole text."""
     own_input = match.touches == OWN_INPUT_ALONE
+    changes = (*match.changes, *match.redirects_to)
     more = {
         _OWN_INPUT: own_input,
-        CHANGES: match.loses == ("contents",),
-        _CHANGED: not own_input and bool(match.changes or match.redirects_to),
-        _GIVEN: not own_input and bool(match.paths),
+        CHANGES: bool(changes) or match.loses == ("contents",),
+        _CHANGED: bool(changes) and not own_input and not any(map(_WIDE.fullmatch, changes)),
+        _GIVEN: bool(match.paths) and not own_input and not any(map(_WIDE.fullmatch, match.paths)),
     }
     exact, args = _args(match.args)
     known = frozenset(match.program) | first_words(match.subcommand)
@@ -240,12 +255,17 @@ def _by_mark(needs: Sequence[_Need]) -> _ByMark:
         for word in need.words if need.rule not in sure else ():
             by_word[word] = (*by_word.get(word, ()), need)
     rest = [need for need in needs if not need.words and need.rule not in sure]
-    texted = tuple(need for need in rest if need.texts and not need.args and not need.flags)
+    texted = tuple(need for need in rest if need.texts and not (need.marks or need.args or need.flags))
     texts = sorted(frozenset[str]().union(*(need.texts[0] for need in texted)))
     if len(texts) <= _FEW:
-        return _ByMark(sure, by_word, tuple(rest), (), ())
-    others = tuple(need for need in rest if need not in texted)
-    return _ByMark(sure, by_word, others, texted, compile_alternatives(map(re.escape, texts)))
+        texted = ()
+    bare = [need for need in rest if not (need.args or need.flags or need.texts)]
+    by_marks: dict[tuple[str, ...], frozenset[str]] = {}
+    for need in bare:
+        by_marks[need.marks] = by_marks.get(need.marks, frozenset()) | {need.rule}
+    others = tuple(need for need in rest if need not in texted and need not in bare)
+    any_text = compile_alternatives(map(re.escape, texts)) if texted else ()
+    return _ByMark(sure, by_word, tuple(by_marks.items()), others, texted, any_text)
 
 
 def _may_hold(text: str, regexes: Iterable[Regex]) -> bool:

@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.guards import DEFAULT_PACKS, load_pack
 from bus.guards.corpus import read_corpus
 from bus.inforce import HookSet, Layered
+from bus.matching.arguments import command_of
 from bus.matching.disk import full_disk
 from bus.matching.rules import check_rule, judge
 from bus.shell import commands
@@ -63,7 +64,7 @@ def _round(hooks: HookSet, events: Sequence[Event]) -> tuple[float, float, float
 
 def _costs(hooks: HookSet, event: Event) -> tuple[float, float, float]:
     """Seconds to parse a line, to read it, and to read and judge it; the engine around the rules does not count."""
-    line = str(event.input["command"])
+    line = command_of(event) or ""
     source = line.encode()
     begin = time.perf_counter()
     syntax_tree(source)
