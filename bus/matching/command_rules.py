@@ -81,7 +81,9 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
 
-Fits = Callable[[Command, Place], bool]
+Where = Callable[[], Place]
+"""Where a command runs; asked by those conditions alone that look at paths, since most do not."""
+Fits = Callable[[Command, Where], bool]
 
 
 @lru_cache(maxsize=4096)
@@ -92,42 +94,42 @@ def compile_command_match(match: CommandMatch) -> Fits:
         checks.append(_program(match.program))
     if match.program_none:
         other = _program(match.program_none)
-        checks.append(lambda command, place: not other(command, place))
+        checks.append(lambda command, where: not other(command, where))
     if match.sets:
         variables = tuple(compile_text_glob(one) for one in match.sets)
-        checks.append(lambda command, _place: any(fits(one) for one in _variables(command) for fits in variables))
+        checks.append(lambda command, _where: any(fits(one) for one in _variables(command) for fits in variables))
     if match.fork_bomb:
-        checks.append(lambda command, _place: command.fork_bomb)
+        checks.append(lambda command, _where: command.fork_bomb)
     if match.prompt:
-        checks.append(lambda command, _place: command.prompt)
+        checks.append(lambda command, _where: command.prompt)
     if match.piped_from:
         checks.append(_sources(match.piped_from, lambda command: command.piped_from))
     if match.code_from:
         checks.append(_sources(match.code_from, lambda command: command.code_from))
     if match.subcommand:
         verbs = compile_subcommands(match.subcommand)
-        checks.append(lambda command, _place: verbs(command))
+        checks.append(lambda command, _where: verbs(command))
     if match.flags_any or match.flags_all or match.flags_none:
         flags = compile_flags(match.flags_any, match.flags_all, match.flags_none)
-        checks.append(lambda command, _place: flags(command))
+        checks.append(lambda command, _where: flags(command))
     if match.args:
         patterns = tuple(compile_text_glob(one) for one in match.args)
-        checks.append(lambda command, _place: any(fits(shown(word)) for word in command.words for fits in patterns))
+        checks.append(lambda command, _where: any(fits(shown(word)) for word in command.words for fits in patterns))
     if match.args_none:
         absent = tuple(compile_text_glob(one) for one in match.args_none)
-        checks.append(lambda command, _place: not any(fits(shown(word)) for word in command.words for fits in absent))
+        checks.append(lambda command, _where: not any(fits(shown(word)) for word in command.words for fits in absent))
     if match.line:
         regexes = compile_alternatives(match.line)
-        checks.append(lambda command, _place: _line_fits(regexes, command.line))
+        checks.append(lambda command, _where: _line_fits(regexes, command.line))
     if match.text:
         texts = compile_alternatives(match.text)
-        checks.append(lambda command, _place: any(_line_fits(texts, one) for one in _texts(command)))
+        checks.append(lambda command, _where: any(_line_fits(texts, one) for one in _texts(command)))
     if match.destroys:
         targets = frozenset(match.destroys)
-        checks.append(lambda command, _place: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
+        checks.append(lambda command, _where: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
     left_out = compile_path_globs(match.paths_except)
     if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which costs more
-        checks.append(lambda command, _place: empties_own_input(command))
+        checks.append(lambda command, _where: empties_own_input(command))
     if match.redirects_to:
         checks.append(_path_check(match.redirects_to, left_out, lambda command: command.writes))
     if match.paths:
@@ -136,17 +138,17 @@ def compile_command_match(match: CommandMatch) -> Fits:
         checks.append(_path_check(match.changes, left_out, changed))
     if match.touches and match.touches != OWN_INPUT_ALONE:
         touches = match.touches
-        checks.append(lambda command, place: any(_touches(command, place, where, left_out) for where in touches))
+        checks.append(lambda command, where: any(_touches(command, where(), one, left_out) for one in touches))
     if match.loses:
         lost = match.loses
-        checks.append(lambda command, place: any(loses(one, command, place) for one in lost))
+        checks.append(lambda command, where: any(loses(one, command, where()) for one in lost))
     if not checks:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
     asked = tuple(checks)
 
-    def fits(command: Command, place: Place) -> bool:
+    def fits(command: Command, where: Where) -> bool:
         for check in asked:  # noqa: SIM110  (a generator for `all` takes three times as long, and this runs most)
-            if not check(command, place):
+            if not check(command, where):
                 return False
         return True
 
@@ -174,14 +176,14 @@ def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
     others = _matchers(everywhere)
     known = {name: _matchers(some) for name, some in by_program.items()}
 
-    def fits(command: Command, place: Place) -> bool:
+    def fits(command: Command, where: Where) -> bool:
         matchers = known.get(command.program, others)
         for check in matchers.others:
-            if check(command, place):
+            if check(command, where):
                 return True
         for word in command.words if matchers.by_word else ():
             for check in matchers.by_word.get(word, ()):
-                if check(command, place):
+                if check(command, where):
                     return True
         return False
 
@@ -276,8 +278,8 @@ def _program(names: tuple[str, ...]) -> Fits:
     exact = _exact(names)
     globs = tuple(compile_text_glob(name) for name in names if name not in exact)
     if not globs:
-        return lambda command, _place: command.program in exact
-    return lambda command, _place: command.program in exact or any(fits(command.program) for fits in globs)
+        return lambda command, _where: command.program in exact
+    return lambda command, _where: command.program in exact or any(fits(command.program) for fits in globs)
 
 
 def _variables(command: Command) -> Iterable[str]:
@@ -286,7 +288,7 @@ def _variables(command: Command) -> Iterable[str]:
 
 def _sources(names: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:
     wanted = frozenset(names)
-    return lambda command, _place: not wanted.isdisjoint(of(command))
+    return lambda command, _where: not wanted.isdisjoint(of(command))
 
 
 def _line_fits(regexes: Iterable[Regex], line: str) -> bool:
@@ -303,8 +305,12 @@ def _texts(command: Command) -> Iterable[str]:
 def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Command], tuple[str, ...]]) -> Fits:
     matches = compile_path_globs(globs)
 
-    def fits(command: Command, place: Place) -> bool:
-        for word in of(command):
+    def fits(command: Command, where: Where) -> bool:
+        words = of(command)
+        if not words:
+            return False
+        place = where()
+        for word in words:
             for path in both_paths(word, place, command.directory):
                 if matches(path, place) and not left_out(path, place):
                     return True

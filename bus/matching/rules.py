@@ -233,9 +233,8 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
             return None
         line = seen.line
         try:
-            place = seen.place(disk)
             for command in line.items:
-                if fits(command, place):
+                if fits(command, lambda: seen.place(disk)):
                     return Match(command.line)
         except OverBudget:
             if disk is None or not disk.patient:

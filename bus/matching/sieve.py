@@ -10,6 +10,7 @@ from bus.errors import OverBudget
 from bus.matching.command_rules import (
     OWN_INPUT_ALONE,
     CommandMatch,
+    Where,
     both_paths,
     empties_own_input,
     marks_of,
@@ -18,7 +19,7 @@ from bus.matching.command_rules import (
 from bus.matching.flags import flag_names, flags_of
 from bus.matching.globs import compile_path_globs, longest_literal
 from bus.matching.needles import Needles, needles_of
-from bus.matching.paths import Place, place_of
+from bus.matching.paths import place_of
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
@@ -159,10 +160,10 @@ class Sieve:
         self._asks_for_null = any(matches(_NULL, place_of("/", here=False)) for _, matches in self._paths.values())
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
-    def passing(self, line: Commands, text: str, place: Callable[[], Place] | None = None) -> set[str]:
-        """The rules that may fit `text`, which was read as `line` as a whole; `place` says where it runs."""
+    def passing(self, line: Commands, text: str, where: Where | None = None) -> set[str]:
+        """The rules that may fit `text`, which was read as `line` as a whole; `where` says where it runs."""
         found = set(self._always)
-        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, place))
+        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, where))
         for need in self._unmarked:
             if need.fits(seen):
                 found.add(need.rule)
@@ -181,7 +182,7 @@ class Sieve:
                 _add_fitting(known.texted, seen, found)
         return found
 
-    def _has(self, mark: str, line: Commands, place: Callable[[], Place] | None) -> bool:
+    def _has(self, mark: str, line: Commands, where: Where | None) -> bool:
         """Whether a line has a mark that takes a look at paths; in doubt it has it."""
         if mark == _OWN_INPUT:
             return any(empties_own_input(command) for command in line.items)
@@ -191,13 +192,13 @@ class Sieve:
             return False
         paths_of, matches = self._paths[mark]
         try:
-            where = place() if place is not None else None
-            return where is None or any(
-                matches(path, where)
+            place = where() if where is not None else None
+            return place is None or any(
+                matches(path, place)
                 for command in line.items
                 for word in paths_of(command)
                 if word != _NULL or self._asks_for_null
-                for path in both_paths(word, where, command.directory)
+                for path in both_paths(word, place, command.directory)
             )
         except OverBudget:
             return True

@@ -68,8 +68,8 @@ def test_conditions_grouped_by_program_fit_the_same_commands() -> None:
             continue
         grouped, each = command_matcher(rule.commands), [compile_command_match(one) for one in rule.commands]
         for command in read[::7]:
-            alone = any(fits(command, PLACE) for fits in each)
-            assert grouped(command, PLACE) == alone, command.line
+            alone = any(fits(command, lambda: PLACE) for fits in each)
+            assert grouped(command, lambda: PLACE) == alone, command.line
 
 
 def test_alternatives_find_what_each_finds_and_name_the_wrong_one() -> None:
@@ -95,7 +95,7 @@ def test_a_family_of_programs_is_told_from_the_marks_of_a_command() -> None:
         ("ls", False),
     ):
         line = commands(text)
-        fits = any(compile_command_match(match)(command, PLACE) for command in line.items)
+        fits = any(compile_command_match(match)(command, lambda: PLACE) for command in line.items)
         assert not fits or marked
         assert marks_of(match).isdisjoint(line.marks) is not marked, text
     assert marks_of(CommandMatch(program=("python3*", "perl"))) == frozenset()

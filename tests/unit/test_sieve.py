@@ -50,9 +50,8 @@ def fits_by_walk(rule: Rule, event: Event) -> bool:
     call = seen_call(event)
     if not rule.commands or call.text is None or call.line.unread:
         return judge(rule, event) is not None
-    place = call.place(None)
     matches = [compile_command_match(one) for one in rule.commands]
-    if not any(fits(command, place) for command in call.line.items for fits in matches):
+    if not any(fits(command, lambda: call.place(None)) for command in call.line.items for fits in matches):
         return False
     return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 
