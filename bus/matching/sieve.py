@@ -136,10 +136,10 @@ class Sieve:
         texts = {name: found for name, rule in rules.items() if (found := needles_of(rule.command))}
         unmarked = frozenset(rules).difference(marked)
         self._always = unmarked.difference(texts)
-        self._unmarked = tuple(
-            _Need(name, (), frozenset(), frozenset(), (), (texts[name],))
-            for name in sorted(unmarked.intersection(texts))
-        )
+        self._by_texts: dict[Needles, frozenset[str]] = {}
+        """The rules that ask for no mark, by the texts of which each asks for one."""
+        for name in unmarked.intersection(texts):
+            self._by_texts[texts[name]] = self._by_texts.get(texts[name], frozenset()) | {name}
         needs: dict[str, list[_Need]] = {}
         changed_paths: dict[str, None] = {}
         given_paths: dict[str, None] = {}
@@ -164,9 +164,9 @@ class Sieve:
         """The rules that may fit `text`, which was read as `line` as a whole; `where` says where it runs."""
         found = set(self._always)
         seen = _Seen(line, text, lambda mark, line: self._has(mark, line, where))
-        for need in self._unmarked:
-            if need.fits(seen):
-                found.add(need.rule)
+        for texts, rules in self._by_texts.items():
+            if seen.holds(texts):
+                found |= rules
         for mark in line.marks:
             known = self._by_mark.get(mark)
             if known is None:
