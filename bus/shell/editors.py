@@ -1,12 +1,18 @@
-"""Programs that run a command on the side: editors, pagers, debuggers, `sed e`, `nc -e`, and the variables that name such."""
+"""Programs that run a command on the side: editors, pagers, debuggers, `sed e`, `nc -e`, the variables that name such.
+
+Also clients and tools with commands of their own for it (psql's `\\!`, sqlite3's `.shell`, `cmake -E rm`), and interpreters of
+which no functions are listed.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.scanned_code import other_calls, scanned_calls
 from bus.shell.words import Output
 
 _SPAWNED: Final = re.compile(r"(?:^|[;\n{\[]\s*)(?:spawn|exec|system)\s+(?:-\S+\s+)*([^;\n\]}]+)")
@@ -17,7 +23,15 @@ _SED: Final = re.compile(r"(?:^|[;\n{])\s*(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]
 _SIDE: Final = re.compile(
     r"^:?(?:silent!?\s+)?(?:!|r(?:ead)?\s*!|w(?:rite)?\s*!|call\s+system\(|exe(?:cute)?\s+['\"]!)\s*(.+)"
 )
+_VIM_DELETE: Final = re.compile(r"""\bdelete\(\s*['"]([^'"]+)['"](?:\s*,\s*['"](\w+)['"])?""")
 _SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
+
+_ESCAPED: Final = re.compile(r"(?im)(?:^|;)\s*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
+_CMAKE: Final = {
+    "rm": ("rm",), "remove": ("rm",), "remove_directory": ("rm", "-r"), "rename": ("mv",), "copy": ("cp",), "env": ("env",),
+    "time": ("time",),
+}  # fmt: skip
+_CODE: Final = frozenset({"-e", "-E", "-c", "--eval", "-eval", "--evaluate", "--command", "runner", "-s"})
 
 VARIABLES: Final = frozenset(
     ["EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_SSH_COMMAND",
@@ -38,6 +52,9 @@ def _vim(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         text = arg.text[1:] if arg.text.startswith("+") else ""
         if arg.text in ("-c", "--cmd") and place + 1 < len(args):
             text = args[place + 1].text
+        yield from scanned_calls("lua", text) if text.lstrip(":").startswith("lua ") else ()
+        for path, flags in _VIM_DELETE.findall(text):
+            yield Inner(argv=(Arg("rm"), *((Arg("-r"),) if "r" in flags else ()), Arg(path)))
         if match := _SIDE.match(text):
             yield Inner(script=match[1].rstrip(")'\"") if "system(" in text else match[1], sources=arg.sources)
 
@@ -106,6 +123,31 @@ def _socat(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                 yield Inner(sources=("nc",))
 
 
+def _database(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """The commands that a database's client hands to a shell."""
+    for text in (*(arg.text for arg in args), stdin.text or ""):
+        for match in _ESCAPED.finditer(text):
+            yield Inner(script=match[1] or match[2])
+
+
+def _mongosh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    for text in (*(arg.text for arg in args), stdin.text or ""):
+        if "(" in text:
+            yield from scanned_calls("mongosh", text)
+
+
+def _cmake(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    if len(args) > 2 and args[0].text == "-E" and args[1].text in _CMAKE:
+        yield Inner(argv=(*map(Arg, _CMAKE[args[1].text]), *args[2:]))
+
+
+def _other(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """An interpreter whose functions are not known one by one."""
+    given = [after for arg, after in pairwise(args) if arg.text in _CODE]
+    for text in (*(arg.text for arg in given), stdin.text or ""):
+        yield from other_calls(text)
+
+
 EDITORS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(["vim", "vi", "nvim", "ex", "view", "gvim", "vimdiff"], _vim),
     **dict.fromkeys(["emacs", "emacsclient"], _emacs),
@@ -115,5 +157,13 @@ EDITORS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(["man", "less", "more"], _pager),
     **dict.fromkeys(["nc", "ncat", "netcat"], _netcat),
     "socat": _socat,
-}
+    **dict.fromkeys(["psql", "mysql", "mariadb", "sqlite3"], _database),
+    "mongosh": _mongosh,
+    "cmake": _cmake,
+    **dict.fromkeys(
+        ["groovy", "kotlin", "scala", "scala-cli", "jshell", "erl", "ghc", "tclsh", "guile", "racket", "sbcl", "clojure", "clj",
+         "bb", "swift", "mix", "rails", "go"],
+        _other,
+    ),
+}  # fmt: skip
 """By program."""

@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
-from bus.shell.inner import Arg, Inner, Unwrap, names, read_options
+from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.python_code import python_calls
 from bus.shell.scanned_code import scanned_calls
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import UNKNOWN, UNSET, Output
 
 _INTERPRETER: Final = re.compile(
-    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|php|luajit|lua|osascript)[\d.]*(?:\.exe)?"
+    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex)[\d.]*(?:\.exe)?"
 )
 _CODE: Final = {
     "python": "c", "pypy": "c", "ipython": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "bun": "ep",
     "tsx": "ep", "php": "rBRE", "lua": "e", "luajit": "e", "osascript": "e", "deno": "",
+    "ts-node": "ep", "jython": "c", "jruby": "e", "julia": "eE", "rscript": "e", "r": "e", "elixir": "e", "iex": "e",
 }  # fmt: skip
 """By language, the letters of the options whose value is code; they may end a cluster (`perl -lne`)."""
 _LONG: Final = names("--eval --print --run -eval")
@@ -34,6 +35,7 @@ _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
 """Stand for what is not known while code is parsed, which refuses control characters."""
 
 
+_PYTHONS: Final = frozenset({"python", "pypy", "ipython", "jython"})
 _EMPTIED: Final = re.compile(
     r"""(?<!as )\bopen\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode=)?['"]wb?['"]\s*\)\s*(?:\.close\(\)|\.truncate\(|;|$)"""
 )
@@ -53,11 +55,14 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
     place = 0
     if language == "deno":
         if args[:1] and args[0].text == "eval":
-            yield from _code(language, args[1:2])
+            yield from _code(language, [arg for arg in args[1:] if not arg.text.startswith("-")][:1])
         elif len(args) > 1 and args[0].text == "run" and args[-1].text == "-":
             yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
         elif args:
             yield Inner(sources=tuple(source for arg in args for source in arg.sources))
+        return
+    if language == "bun" and args[:1] and args[0].text == "exec":
+        yield script_of(args[1:2])
         return
     if language == "bun" and args[:1] and args[0].text == "x":
         yield Inner(argv=tuple(args[1:]))
@@ -68,7 +73,7 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
         if text in _STDIN:
             yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
             return
-        if text == "-m" and language in ("python", "pypy"):
+        if text == "-m" and language in _PYTHONS:
             if args[place:]:
                 yield Inner(argv=tuple(args[place:]))
             return
@@ -78,10 +83,12 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
             return
         name, equals, value = text.partition("=")
         if name in _LONG or (text[1:2] != "-" and text[-1] in letters and text[:2] not in values):
-            yield from _code(language, [Arg(value, sources)] if equals else args[place : place + 1])
+            after = place if equals else place + 1
+            operands = [arg.text for arg in args[after:] if arg.text != "--"]
+            yield from _code(language, [Arg(value, sources)] if equals else args[place : place + 1], operands)
             found = True
-            place += 0 if equals else 1
-            if language in ("python", "pypy", "ipython"):
+            place = after
+            if language in _PYTHONS:
                 return
         elif text[1:2] in letters and text[1:2] and text[1:2] != "-" and len(text) > 2:
             yield from _code(language, [Arg(text[2:], sources)])  # `-e'code'`
@@ -92,22 +99,24 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
         yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
 
 
-def _code(language: str, given: Sequence[Arg]) -> Iterator[Inner]:
+def _code(language: str, given: Sequence[Arg], operands: Sequence[str] = ()) -> Iterator[Inner]:
     """What a text of code runs; its own sources are the programs that wrote the text."""
     for text, sources in given:
         yield Inner(sources=sources)
         held = text
         for sign, stand_in in _HELD.items():
             held = held.replace(sign, stand_in)
-        if language in ("python", "pypy", "ipython"):
+        if language in _PYTHONS:
+            if language == "ipython" and held.startswith("!"):
+                yield Inner(script=text[1:])
             for match in _EMPTIED.finditer(held):
                 yield Inner(argv=(Arg("truncate"), Arg("-s"), Arg("0"), Arg(_released(match[1]))))
             try:
-                calls = list(python_calls(held))
+                calls = list(python_calls(held, operands))
             except SyntaxError:
                 calls = []
         else:
-            calls = list(scanned_calls(language, held))
+            calls = list(scanned_calls(language, held, operands))
         for one in calls:
             yield one._replace(
                 argv=tuple(Arg(_released(arg.text)) for arg in one.argv),

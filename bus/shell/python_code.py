@@ -13,6 +13,23 @@ from itertools import islice
 from typing import Final
 
 from bus.shell.inner import Arg, Inner
+from bus.shell.python_functions import (
+    BELOW,
+    COMMANDS,
+    DECODERS,
+    EXECS,
+    FETCHERS,
+    HOMES,
+    JOINS,
+    KNOWN,
+    METHODS,
+    SAME,
+    SERVICES,
+    SHELLS,
+    SPAWNS,
+    TWO,
+    UNCHANGED,
+)
 from bus.shell.words import UNKNOWN
 
 _MOST: Final = 64
@@ -24,88 +41,24 @@ _LONGEST_TEXT: Final = 8 * 1024
 _NETWORK: Final = "curl"
 """What stands for code from the network, whichever library fetches it."""
 
-_FETCHERS: Final = frozenset(
-    {"urlopen", "urllib.request.urlopen", "urllib2.urlopen", "urllib.urlopen", "requests.get", "requests.post"}
-    | {"httpx.get", "requests.request", "urllib.request.urlretrieve", "socket.socket.recv", "requests.Session"}
-)
-_DECODERS: Final = frozenset(
-    {"base64.b64decode", "base64.b32decode", "bytes.fromhex", "codecs.decode", "zlib.decompress"}
-)
-_COMMANDS: Final[dict[str, tuple[str, ...]]] = {
-    "os.remove": ("rm",),
-    "os.unlink": ("rm",),
-    "os.rmdir": ("rmdir",),
-    "os.removedirs": ("rmdir",),
-    "shutil.rmtree": ("rm", "-r"),
-    "send2trash.send2trash": ("rm", "-r"),
-    "shutil.move": ("mv",),
-    "os.rename": ("mv",),
-    "os.renames": ("mv",),
-    "os.replace": ("mv",),
-    "shutil.copy": ("cp",),
-    "shutil.copy2": ("cp",),
-    "shutil.copyfile": ("cp",),
-    "shutil.copytree": ("cp", "-r"),
-    "os.symlink": ("ln", "-s"),
-    "os.link": ("ln",),
-    "os.truncate": ("truncate", "-s", "0"),
-    "os.mkdir": ("mkdir",),
-    "os.makedirs": ("mkdir", "-p"),
-    "distutils.dir_util.remove_tree": ("rm", "-r"),
-}
-"""Functions whose arguments are those of a command."""
-_TWO: Final = frozenset({"mv", "cp", "ln"})
-_METHODS: Final[dict[str, tuple[str, ...]]] = {
-    "unlink": ("rm",),
-    "rmdir": ("rmdir",),
-    "rmtree": ("rm", "-r"),
-    "removedirs_p": ("rmdir",),
-    "write_text": ("tee",),
-    "write_bytes": ("tee",),
-    "touch": ("touch",),
-}
-"""Methods of a path, and what they do to it."""
-_SHELLS: Final = frozenset(
-    {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"}
-    | {"asyncio.create_subprocess_shell", "pexpect.spawn", "pexpect.run", "popen2.popen2"}
-)
-_SPAWNS: Final = frozenset(
-    {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen"}
-    | {"asyncio.create_subprocess_exec", "pty.spawn", "sh.Command"}
-)
-_EXECS: Final = frozenset(
-    f"os.{kind}{form}" for kind in ("exec", "spawn") for form in ("v", "ve", "vp", "l", "le", "lp")
-)
-_SERVICES: Final[dict[str, tuple[str, ...]]] = {
-    "flushall": ("redis-cli", "FLUSHALL"),
-    "flushdb": ("redis-cli", "FLUSHDB"),
-    "drop_database": ("mongosh", "--eval", "db.dropDatabase()"),
-}
-_JOINS: Final = frozenset({"os.path.join", "posixpath.join"})
-_SAME: Final = frozenset(
-    {"str", "Path", "pathlib.Path", "pathlib.PosixPath", "PurePath", "os.fspath", "os.path.abspath", "os.path.realpath"}
-    | {"os.path.expanduser", "os.path.normpath", "os.path.expandvars", "bytes", "shlex.quote"}
-)
-_HOMES: Final = frozenset({"Path.home", "pathlib.Path.home"})
-_KNOWN: Final = {*_COMMANDS, *_SHELLS, *_SPAWNS, *_EXECS, *_FETCHERS, "pathlib.Path"}
-_BELOW: Final = frozenset({"os.listdir", "os.scandir", "os.walk"})
 
-
-def python_calls(code: str) -> Iterator[Inner]:
-    """What `code` deletes, writes and runs; raises SyntaxError where it is not Python, or too long to be looked at."""
+def python_calls(code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
+    """What `code`, given these operands, deletes, writes and runs; SyntaxError where it is not Python, or too long."""
     if len(code) > _LONGEST:
         raise SyntaxError("too long to be looked at")
     try:
         tree = ast.parse(code)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from error
-    yield from islice(_Code().calls(tree), _MOST)
+    yield from islice(_Code(operands).calls(tree), _MOST)
 
 
 class _Code:
     """What is known while one text is read from its beginning to its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, operands: Sequence[str] = ()) -> None:
+        self.operands = operands
+        """`sys.argv` without the first."""
         self.names: dict[str, str] = {}
         """Names of modules and functions, as imported."""
         self.values: dict[str, list[str]] = {}
@@ -118,6 +71,7 @@ class _Code:
         """Modules of which all names are imported."""
 
     def calls(self, tree: ast.AST) -> Iterator[Inner]:
+        self._bind_parameters(tree)
         nodes = 0
         left: list[ast.AST] = [tree]
         while left:
@@ -130,7 +84,30 @@ class _Code:
                 self._note(one)
             if isinstance(node, ast.Call):
                 yield from self._call(node)
+                if self._dotted(node.func) == "map" and len(node.args) == 2:
+                    yield from self._call(ast.Call(func=node.args[0], args=node.args[1:], keywords=[]))
+            elif isinstance(node, ast.With) and all(isinstance(one, ast.Pass) for one in node.body):
+                yield from (path for item in node.items for path in self._emptied(item.context_expr))
             left.extend(reversed(list(ast.iter_child_nodes(node))))
+
+    def _bind_parameters(self, tree: ast.AST) -> None:
+        """Give the parameters of functions the values of their calls: `def f(p): …` and then `f("/etc")`."""
+        nodes = list(islice(ast.walk(tree), _NODES))
+        functions = {one.name: one.args.args for one in nodes if isinstance(one, ast.FunctionDef)}
+        for one in nodes:
+            if isinstance(one, ast.Call):
+                named = functions.get(one.func.id) if isinstance(one.func, ast.Name) else None
+                for parameter, value in zip(
+                    one.func.args.args if isinstance(one.func, ast.Lambda) else named or (), one.args, strict=False
+                ):
+                    self.values[parameter.arg] = [*self.values.get(parameter.arg, ()), *self.texts(value)][:_MOST]
+
+    def _emptied(self, opened: ast.expr) -> Iterator[Inner]:
+        """The file that `open(…, "w")` empties."""
+        if isinstance(opened, ast.Call) and self._dotted(opened.func) in ("open", "io.open") and opened.args:
+            mode = self._keyword(opened, "mode")
+            if (self.texts(mode)[0] if mode is not None else self._argument(opened, 1))[:1] == "w":
+                yield _argv(("truncate", "-s", "0", *self.texts(opened.args[0])), self.directory)
 
     def _note(self, node: ast.AST) -> None:
         """Take over what an import, an assignment or a loop says."""
@@ -152,6 +129,13 @@ class _Code:
                 dotted = self._dotted(node.value)
                 if isinstance(target, ast.Name) and dotted:
                     self.names[target.id] = dotted
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            if node.func.attr in ("append", "extend") and node.args and node.func.value.id in self.values:
+                self.values[node.func.value.id] = [*self.values[node.func.value.id], *self.texts(node.args[0])][:_MOST]
         elif isinstance(node, ast.For | ast.comprehension):
             self._bind(node.target, self.texts(node.iter), self._sources(node.iter))
         elif isinstance(node, ast.With):
@@ -170,7 +154,7 @@ class _Code:
         if isinstance(node, ast.Name):
             known = self.names.get(node.id)
             whole = (f"{module}.{node.id}" for module in self.stars)
-            return known or next((name for name in whole if name in _KNOWN), node.id)
+            return known or next((name for name in whole if name in KNOWN), node.id)
         if isinstance(node, ast.Attribute):
             base = self._dotted(node.value)
             return f"{base}.{node.attr}" if base else ""
@@ -178,8 +162,16 @@ class _Code:
             function, first = self._dotted(node.func), node.args[0]
             if function in ("__import__", "importlib.import_module") and isinstance(first, ast.Constant):
                 return str(first.value)
-            if function == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                return f"{self._dotted(first)}.{node.args[1].value!s}"
+            if function == "getattr" and len(node.args) > 1:
+                return f"{self._dotted(first)}.{self.texts(node.args[1])[0]}"
+            if function == "vars":
+                return f"{self._dotted(first)}.__dict__"
+        if isinstance(node, ast.Subscript):
+            base, key = self._dotted(node.value), self.texts(node.slice)[0]
+            if base == "sys.modules":
+                return key
+            if base.endswith(".__dict__"):
+                return f"{base.removesuffix('.__dict__')}.{key}"
         return ""
 
     def texts(self, node: ast.expr, depth: int = 0) -> list[str]:
@@ -214,6 +206,16 @@ class _Code:
                 return [_joined(a, b) for a in left[:8] for b in right[:8]]
             if isinstance(node.op, ast.Mod) and left:
                 return [left[0].replace("%s", right[0] if right else UNKNOWN)]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return [f"-{text}" for text in self.texts(node.operand, depth + 1)]
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Slice)
+            and isinstance(node.slice.step, ast.UnaryOp)
+        ):
+            return [text[::-1] for text in self.texts(node.value, depth + 1)]
+        if isinstance(node, ast.Subscript) and self._dotted(node.value) == "sys.argv":
+            return list(self.operands) or [UNKNOWN]
         if isinstance(node, ast.Subscript) and self._dotted(node.value) == "os.environ":
             return ["~"] if self.texts(node.slice, depth + 1) in (["HOME"], ["USERPROFILE"]) else [UNKNOWN]
         if isinstance(node, ast.Attribute) and node.attr in ("parent", "path", "name"):
@@ -225,21 +227,28 @@ class _Code:
     def _result(self, node: ast.Call, depth: int) -> list[str]:
         """What a call gives back, where a text can be told."""
         name = self._dotted(node.func)
-        if name in _HOMES or (
+        if name in HOMES or (
             name in ("os.getenv", "os.environ.get") and self._argument(node) in ("HOME", "USERPROFILE")
         ):
             return ["~"]
+        if (
+            name == "chr"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, int)
+        ):
+            return [chr(node.args[0].value % 0x110000)]
         if name in ("os.getcwd", "Path.cwd", "pathlib.Path.cwd"):
             return ["."]
-        if name in _JOINS or (name in _SAME and len(node.args) > 1):
+        if name in JOINS or (name in SAME and len(node.args) > 1):
             parts = [self.texts(one, depth + 1) for one in node.args]
             found = parts[0][:8]
             for part in parts[1:]:
                 found = [_joined(a, b) for a in found for b in part[:8]][:_MOST]
             return found
-        if name in _SAME and node.args:
+        if name in SAME and node.args:
             return self.texts(node.args[0], depth + 1)
-        if name in _BELOW:
+        if name in BELOW:
             return [
                 f"{root.rstrip('/')}/{UNKNOWN}"
                 for root in (self.texts(node.args[0], depth + 1) if node.args else ["."])
@@ -264,16 +273,7 @@ class _Code:
                 return [receiver[0].join(self.texts(node.args[0], depth + 1))]
             if node.func.attr == "split" and not node.args:
                 return [word for text in receiver for word in text.split()]
-            if node.func.attr in (
-                "expanduser",
-                "resolve",
-                "absolute",
-                "strip",
-                "decode",
-                "encode",
-                "as_posix",
-                "rstrip",
-            ):
+            if node.func.attr in UNCHANGED:
                 return receiver
             if node.func.attr == "format":
                 return [receiver[0].replace("{}", self._argument(node))]
@@ -291,9 +291,9 @@ class _Code:
         for one in islice(ast.walk(node), 100):
             if isinstance(one, ast.Call):
                 name = self._dotted(one.func)
-                if name in _FETCHERS or name.endswith((".urlopen", ".recv")):
+                if name in FETCHERS or name.endswith((".urlopen", ".recv")):
                     found[_NETWORK] = None
-                elif name in _DECODERS:
+                elif name in DECODERS:
                     found["base64"] = None
             elif isinstance(one, ast.Name):
                 found |= dict.fromkeys(self.sources.get(one.id, ()))
@@ -307,13 +307,14 @@ class _Code:
             directory = next(iter(self.texts(where)), "")
         if name == "os.chdir":
             self.directory = self._argument(node)
-        elif name in _COMMANDS:
-            command = _COMMANDS[name]
-            paths = [text for arg in node.args[: 2 if command[0] in _TWO else 1] for text in self.texts(arg)]
+        elif name in COMMANDS:
+            command = COMMANDS[name]
+            given = [*node.args, *(one.value for one in node.keywords if one.arg in ("path", "src", "dst"))]
+            paths = [text for arg in given[: 2 if command[0] in TWO else 1] for text in self.texts(arg)]
             yield _argv((*command, *paths), directory)
-        elif name in _SHELLS:
+        elif name in SHELLS:
             yield Inner(script=self._argument(node), sources=self._sources(node), directory=directory)
-        elif name in _SPAWNS or name in _EXECS:
+        elif name in SPAWNS or name in EXECS:
             yield from self._spawn(node, name, directory)
         elif name in ("open", "io.open", "codecs.open"):
             mode = self._keyword(node, "mode")
@@ -334,10 +335,23 @@ class _Code:
             yield _argv(("curl", "-X", "DELETE", self._argument(node)), directory)
         elif method in ("execute", "executescript") and node.args:
             yield _argv(("sqlite3", "database", self._argument(node)), directory)
-        elif method in _SERVICES:
-            yield _argv(_SERVICES[method], directory)
-        elif method in _METHODS and isinstance(node.func, ast.Attribute):
-            yield _argv((*_METHODS[method], *self.texts(node.func.value)), directory)
+        elif method in SERVICES:
+            yield _argv(SERVICES[method], directory)
+        elif method.startswith(("delete_", "terminate_", "deregister_")) and "boto3" in self.names:
+            yield _argv(("aws", "service", method.replace("_", "-")), directory)
+        elif isinstance(node.func, ast.Attribute) and getattr(node.func.value, "attr", "") == "git":
+            words = [text for arg in node.args for text in self.texts(arg)]
+            yield _argv(("git", method.replace("_", "-"), *words), directory)
+        elif method == "write" and isinstance(node.func, ast.Attribute) and node.args and self._argument(node) == "":
+            yield from self._emptied(node.func.value)
+        elif (
+            method in ("write_text", "write_bytes")
+            and isinstance(node.func, ast.Attribute)
+            and self._argument(node) == ""
+        ):
+            yield _argv(("truncate", "-s", "0", *self.texts(node.func.value)), directory)
+        elif method in METHODS and isinstance(node.func, ast.Attribute):
+            yield _argv((*METHODS[method], *self.texts(node.func.value)), directory)
         elif method in ("rename", "replace") and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             yield _argv(("mv", *self.texts(node.func.value), self._argument(node)), directory)
         elif name == "os.dup2" and "socket" in self.names:
@@ -348,7 +362,7 @@ class _Code:
         if first is None:
             return
         words = self.texts(first)
-        if name in _EXECS:  # a mode or a path, then the program's own name
+        if name in EXECS:  # a mode or a path, then the program's own name
             skip = 2 if name.startswith("os.spawn") else 1
             words = [text for arg in node.args[skip:] for text in self.texts(arg)]
         elif name == "asyncio.create_subprocess_exec":

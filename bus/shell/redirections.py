@@ -12,6 +12,7 @@ from bus.shell.words import Output, Scope, read_text, read_word
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
+_TABS: Final = re.compile(r"^\t+", re.MULTILINE)
 _EMPTY_HEREDOC: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
 
 
@@ -57,6 +58,8 @@ def _heredoc(node: Node, scope: Scope, found: Found) -> tuple[Output, list[Arg],
             quoted = any(sign in scope.text(child) for sign in "'\"\\")
         elif kind == "heredoc_body":
             word = (scope.text(child),) if quoted else read_text(child, scope).texts
+            if node.children[0].type == "<<-":
+                word = tuple(_TABS.sub("", text) for text in word)
             stdin = Output(word[0] if word and word[0].strip() else stdin.text)
         elif kind.endswith("_redirect"):
             redirects.append(child)

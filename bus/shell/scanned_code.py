@@ -1,4 +1,4 @@
-"""Perl, Ruby, JavaScript, PHP and Lua on a command line: a scan for the calls that delete, write or run something.
+"""Perl, Ruby, JavaScript, PHP, Lua, R, Julia and Elixir on a command line: a scan for calls that delete, write or run.
 
 No grammar: the names of such functions are looked for, and the literals behind them are read up to the end of the call.
 """
@@ -6,7 +6,7 @@ No grammar: the names of such functions are looked for, and the literals behind 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -20,6 +20,7 @@ _LONGEST_CALL: Final = 2048
 _SCRIPT: Final = ("",)
 """Stands for a function that hands a text to a shell."""
 _DELETE, _TREE, _DIRECTORY, _WRITE, _MOVE, _COPY = ("rm",), ("rm", "-r"), ("rmdir",), ("tee",), ("mv",), ("cp",)
+_LINK: Final = ("ln", "-s")
 
 _PERL: Final[dict[str, tuple[str, ...]]] = {
     "unlink": _DELETE, "rmtree": _TREE, "remove_tree": _TREE, "rmdir": _DIRECTORY, "system": _SCRIPT, "exec": _SCRIPT,
@@ -34,6 +35,7 @@ _RUBY: Final[dict[str, tuple[str, ...]]] = {
                      "Open3.popen3"], _SCRIPT),
     **dict.fromkeys(["File.write", "IO.write"], _WRITE), "File.rename": _MOVE, "FileUtils.mv": _MOVE, "FileUtils.cp": _COPY,
     "Process.kill": ("kill",), "File.truncate": ("truncate", "-s", "0"), "FileUtils.chmod_R": ("chmod", "-R"),
+    "File.chmod": ("chmod",), "FileUtils.chmod": ("chmod",), "File.symlink": _LINK,
 }  # fmt: skip
 _NODE: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(["rmSync", "rmdirSync", "rm", "rmdir", "Deno.remove", "Deno.removeSync"], _DELETE),
@@ -45,6 +47,8 @@ _NODE: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(["writeFileSync", "writeFile", "outputFileSync", "Bun.write", "Deno.writeTextFileSync"], _WRITE),
     **dict.fromkeys(["truncateSync", "truncate"], ("truncate", "-s", "0")),
     **dict.fromkeys(["renameSync", "rename", "moveSync"], _MOVE), **dict.fromkeys(["copyFileSync", "cpSync"], _COPY),
+    **dict.fromkeys(["symlinkSync", "symlink"], _LINK), **dict.fromkeys(["appendFileSync", "appendFile"], ("tee", "-a")),
+    **dict.fromkeys(["chmodSync"], ("chmod",)),
     "process.kill": ("kill",),
 }  # fmt: skip
 _PHP: Final[dict[str, tuple[str, ...]]] = {
@@ -53,11 +57,21 @@ _PHP: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(["system", "exec", "shell_exec", "passthru", "popen", "proc_open", "pcntl_exec"], _SCRIPT),
 }  # fmt: skip
 _LUA: Final[dict[str, tuple[str, ...]]] = {"os.execute": _SCRIPT, "io.popen": _SCRIPT, "os.remove": _DELETE}
-_APPLE: Final[dict[str, tuple[str, ...]]] = {"do shell script": _SCRIPT}
+_APPLE: Final[dict[str, tuple[str, ...]]] = {"do shell script": _SCRIPT, "doShellScript": _SCRIPT}
+_R: Final[dict[str, tuple[str, ...]]] = {
+    "unlink": _DELETE, "file.remove": _DELETE, "dir_delete": _TREE, "file_delete": _DELETE,
+    **dict.fromkeys(["system", "system2", "shell"], _SCRIPT), "file.rename": _MOVE, "file.copy": _COPY,
+}  # fmt: skip
+_JULIA: Final[dict[str, tuple[str, ...]]] = {"rm": _DELETE, "run": _SCRIPT, "mv": _MOVE, "cp": _COPY}
+_ELIXIR: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(["File.rm_rf!", "File.rm_rf"], _TREE), **dict.fromkeys(["File.rm!", "File.rm"], _DELETE),
+    **dict.fromkeys(["System.cmd", "System.shell", "os.cmd"], _SCRIPT),
+}  # fmt: skip
 
 LANGUAGES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "perl": _PERL, "ruby": _RUBY, "node": _NODE, "nodejs": _NODE, "deno": _NODE, "bun": _NODE, "tsx": _NODE, "php": _PHP,
-    "lua": _LUA, "luajit": _LUA, "osascript": _APPLE,
+    "lua": _LUA, "luajit": _LUA, "osascript": _APPLE, "ts-node": _NODE, "jruby": _RUBY, "mongosh": _NODE,
+    "r": _R, "rscript": _R, "julia": _JULIA, "elixir": _ELIXIR, "iex": _ELIXIR,
 }  # fmt: skip
 """By program, what its functions are as commands."""
 
@@ -75,7 +89,34 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _ASSIGNED: Final = re.compile(r"""[$@]?([A-Za-z_]\w*)\s*=\s*(?:'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)")""")
-_BACKTICKS: Final = re.compile(r"`((?:\\.|[^`\\])+)`|%x[{(\[]([^})\]]+)")
+_BACKTICKS: Final = re.compile(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]+)|\bqx/((?:\\.|[^/\\])+)/")
+_PLAIN: Final = (
+    (re.compile(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
+    (re.compile(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
+    (re.compile(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),
+    (re.compile(r"""\brequire\(\s*['"](?:[^'"]*/)?(?:node:)?([\w-]+)['"]\s*\)"""), r"\1"),
+    (re.compile(r"""\beval\s*\(?\s*['"](?=\s*\w+\s*\()"""), "eval "),  # eval "system(…)"
+    (re.compile(r"process\.cwd\(\)|Dir\.pwd|\bgetcwd\(\)|\b__dirname\b"), "'.'"),
+)
+"""Spellings of a call, and a plainer one for each."""
+_RENAMED: Final = re.compile(
+    r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]*\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
+)
+"""`{rmSync: r} = require('fs')`, `import {rmSync as r} from 'fs'`."""
+_OPERANDS: Final = re.compile(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
+_DIRECTORY_SET: Final = re.compile(r"""(?:FileUtils\.cd|\bchdir)\s*\(?\s*['"]([^'"]+)['"]""")
+_PATHNAME: Final = re.compile(r"""\bPathname(?:\.new)?\(\s*['"]([^'"]+)['"]\s*\)\.(rmtree|delete|unlink|rmdir)\b""")
+_OPENED: Final = re.compile(
+    r"""\b(?:File\.open|File\.new|fopen|openSync|createWriteStream|io\.open)\s*\(?\s*['"]([^'"]+)['"]\s*(?:,\s*['"](\w+)\+?['"])?"""
+)
+_PERL_OPENED: Final = re.compile(
+    r"""\bopen\s*\(?\s*[^,;()]+,\s*(['"])\s*(\||-\||\+?>{1,2})?\s*([^'"|]*?)\s*(\|)?\1(?:\s*,\s*(['"])([^'"]*)\5)?"""
+)
+_PRINTS: Final = re.compile(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe|writeSync)\b|<<")
+_LISTED: Final = frozenset({"pcntl_exec", "system2", "System.cmd"})
+"""Functions that get a program and its arguments."""
+_SQL: Final = re.compile(r"(?i)\s*(?:drop|delete|truncate|update|alter)\s")
+_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 _MAPPED: Final = re.compile(r"""array_(?:map|walk)\(\s*['"](\w+)['"]\s*,""")
 _HOME: Final = re.compile(
     r"""#\{ENV\[['"]HOME['"]\]\}|#\{Dir\.home\}|\$\{(?:process\.env\.HOME|os\.homedir\(\)|homedir\(\))\}|\$ENV\{['"]?HOME['"]?\}"""
@@ -94,18 +135,23 @@ _RUNS_TEXT: Final = re.compile(
 _NETWORK: Final = re.compile(
     r"\b(?:fetch|https?\.get|LWP|HTTP::Tiny|open-uri|URI\.open|Net::HTTP|urlopen|curl_exec|axios)\b"
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
+    r"|[`(]\s*(?:curl|wget)\s"
 )
 _DECODES: Final = re.compile(
     r"\b(?:atob|base64_decode|decode_base64|Base64\.(?:strict_|urlsafe_)?decode64|unpack1?)\b|['\"]base64['\"]"
 )
 
 
-def scanned_calls(program: str, code: str) -> Iterator[Inner]:
-    """What `code` deletes, writes and runs, as the commands of a shell that do the same."""
+def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
+    """What `code`, given these operands, deletes, writes and runs, as the commands of a shell that do the same."""
     table = LANGUAGES.get(program)
     if table is None or len(code) > _LONGEST:
         return
-    yield from islice(_calls(table, program, code), _MOST)
+    if operands:
+        code = _OPERANDS.sub(lambda _: f"'{operands[0]}'", code)
+    directory = _DIRECTORY_SET.search(code)
+    for one in islice(_calls(table, program, code), _MOST):
+        yield one._replace(directory=directory[1]) if directory else one
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
             yield Inner(sources=("curl",))
@@ -114,7 +160,7 @@ def scanned_calls(program: str, code: str) -> Iterator[Inner]:
 
 
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
-    code = _MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code)))
+    code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     for match in islice(_CALLS[id(table)].finditer(code), _MOST * 4):
         command = table[match[1]]
@@ -122,23 +168,73 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
         if not words:
             # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: what it deletes is in another call's literals.
             words = _gathered(code) if command[0] == "rm" else []
+        if command[0] in ("kill", "chmod"):
+            command, words = _numbered(command, code[match.end() : end], words)
         if not words:
             continue
         if command is _SCRIPT:
+            if _SQL.match(words[0]):  # `$db->exec("DROP TABLE users")`
+                yield Inner(argv=(Arg("sqlite3"), Arg("database"), Arg(words[0])))
+                continue
             listed = len(words) > 1 and (
-                program == "perl" or "[" in code[match.end() : end] or program in ("ruby", "php")
+                program in ("perl", "ruby") or match[1] in _LISTED or "[" in code[match.end() : end]
             )
             yield Inner(argv=tuple(map(Arg, words))) if listed else Inner(script=words[0])
             continue
-        if command is _DELETE and re.search(r"recursive['\"]?\s*(?::|=>)\s*(?:true|1)", code[match.end() : end]):
+        if command is _DELETE and re.search(r"recursive['\"]?\s*(?::|=>?)\s*(?:true|1|T)", code[match.end() : end]):
             command = _TREE
         if command is _WRITE and words[1:2] == [""]:
             yield Inner(argv=tuple(map(Arg, ("truncate", "-s", "0", words[0]))))
-        taken = words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (_MOVE, _COPY) else 1]
+        taken = (
+            words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (_MOVE, _COPY, _LINK) else 1]
+        )
         yield Inner(argv=tuple(map(Arg, (*command, *taken))))
-    if program in ("perl", "ruby", "php"):
+    if program in ("perl", "ruby", "jruby", "php", "julia"):
         for match in _BACKTICKS.finditer(code):
-            yield Inner(script=_interpolated(match[1] or match[2], variables))
+            yield Inner(script=_interpolated(match[1] or match[2] or match[3].replace("\\/", "/"), variables))
+    yield from _opened(code, program)
+
+
+def _plain(code: str) -> str:
+    """`code` with fewer spellings of the same calls."""
+    for pattern, plainer in _PLAIN:
+        code = pattern.sub(plainer, code)
+    for match in islice(_RENAMED.finditer(code), _MOST):
+        code = re.sub(rf"\b{match[2]}\s*\(", f"{match[1]}(", code)
+    return code
+
+
+def _numbered(command: tuple[str, ...], given: str, words: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    """`kill` and `chmod` with the numbers that they are given; a process is negative, or comes first where it is alone."""
+    numbers = _NUMBER.findall(given)
+    if command[0] == "chmod" or not numbers:
+        return command, [*numbers[:1], *words]
+    process = next(
+        (one for one in numbers if one.startswith("-")), numbers[-1] if words or len(numbers) < 2 else numbers[1]
+    )
+    signal = next((one for one in numbers if one != process), words[0] if words else "TERM")
+    return command, [f"-{signal}", process]
+
+
+def _opened(code: str, program: str) -> Iterator[Inner]:
+    """The files that are opened for writing, and emptied where nothing is written into them; commands behind perl's pipes."""
+    prints = _PRINTS.search(code) is not None
+    opened: list[tuple[str, str]] = []
+    for match in islice(_OPENED.finditer(code), _MOST):
+        mode = match[2] or ("w" if "createWriteStream" in match[0] else "r")
+        opened.append((mode, match[1]))
+    for match in islice(_PERL_OPENED.finditer(code) if program == "perl" else (), _MOST):
+        sign, target = match[2] or "", match[6] or match[3]
+        if "|" in sign or match[4]:
+            yield Inner(script=target)
+        elif ">" in sign:
+            opened.append(("a" if ">>" in sign else "w", target))
+    for match in islice(_PATHNAME.finditer(code), _MOST):
+        yield Inner(argv=tuple(map(Arg, (*(_TREE if match[2] == "rmtree" else _DELETE), match[1]))))
+    for mode, path in opened:
+        if mode[0] in "wax":
+            emptied = mode[0] == "w" and not prints
+            yield Inner(argv=tuple(map(Arg, ("truncate", "-s", "0", path) if emptied else ("tee", path))))
 
 
 def _arguments(code: str, start: int, variables: Mapping[str, str]) -> tuple[list[str], int]:
@@ -192,7 +288,11 @@ def _arguments(code: str, start: int, variables: Mapping[str, str]) -> tuple[lis
 
 def _gathered(code: str) -> list[str]:
     """The patterns that a text gives `glob` and its like."""
-    found = re.findall(r"""(?:glob|readdirSync|scandir|children|entries|find)\s*\(?\s*['"]([^'"]+)['"]""", code)
+    found = re.findall(
+        r"""(?:glob|readdirSync|readdir|scandir|children|entries|find|Dir(?=\[))\s*[(\[]?\s*['"]([^'"]+)['"]""", code
+    )
+    found += re.findall(r"<([/~][^<>\n]*)>", code)
+    found += re.findall(r"\bfind(?:depth)?\s*\(.*,\s*['\"]([^'\"]+)['\"]", code)
     return [one if "*" in one else f"{one.rstrip('/')}/{UNKNOWN}" for one in found]
 
 
@@ -201,3 +301,27 @@ def _interpolated(text: str, variables: Mapping[str, str]) -> str:
         return variables.get(match[0].strip("#${}@"), UNKNOWN)
 
     return _INSIDE.sub(value, text).replace('\\"', '"').replace("\\n", "\n")
+
+
+_DELETES: Final = re.compile(
+    r"""\b(?:deleteDir|deleteRecursively|removeDirectoryRecursive|del_dir_r|delete-directory/files|delete-tree|"""
+    r"""file delete -force|removeItem|RemoveAll|rm_rf!?|deleteTree)\b"""
+)
+_SPAWNS: Final = re.compile(r"\b(?:execute|exec|system|sh|shell|run-program|callCommand|cmd|spawn|sys\.process)\b")
+_LITERAL: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
+_FORCED: Final = re.compile(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])\s*exec ([^\]\n;]+)")
+
+
+def other_calls(code: str) -> Iterator[Inner]:
+    """As `scanned_calls`, for a language of which no functions are listed: its literals, where it deletes or spawns at all."""
+    if not code or len(code) > _LONGEST:
+        return
+    literals = [match[1] for match in islice(_LITERAL.finditer(code), _MOST)]
+    if literals and _DELETES.search(code):
+        yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(literals[-1])))
+    if _SPAWNS.search(code):
+        yield from (Inner(script=one) for one in literals if " " in one)
+        if len(literals) > 1:
+            yield Inner(argv=tuple(map(Arg, literals)))
+    for match in islice(_FORCED.finditer(code), _MOST):
+        yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(match[1]))) if match[1] else Inner(script=match[2])

@@ -19,6 +19,17 @@ def lines(text: str) -> list[str]:
         ("from shutil import rmtree as r\nr('/etc')", "rm -r /etc"),
         ("import os as o; o.remove('/etc/x')", "rm /etc/x"),
         ("__import__('shutil').rmtree('/etc')", "rm -r /etc"),
+        ("import shutil; shutil.rmtree(path='/etc')", "rm -r /etc"),
+        ("import shutil; list(map(shutil.rmtree, ['/srv', '/etc']))", "rm -r /srv /etc"),
+        ("import shutil; getattr(shutil, 'rm' + 'tree')('/etc')", "rm -r /etc"),
+        ("import os; os.__dict__['system']('rm -rf /etc')", "rm -rf /etc"),
+        ("import sys; sys.modules['os'].system('rm -rf /etc')", "rm -rf /etc"),
+        ("import os; os.system(chr(114) + 'm -rf /etc')", "rm -rf /etc"),
+        ("import os\ndef f(p):\n os.system('rm -rf ' + p)\nf('/etc')", "rm -rf /etc"),
+        ("import subprocess; c = ['rm']; c.append('/etc'); subprocess.run(c)", "rm /etc"),
+        ("with open('a', 'w'): pass", "truncate -s 0 a"),
+        ("from pathlib import Path; Path('a').write_text('')", "truncate -s 0 a"),
+        ("import git; git.Repo('.').git.reset('--hard')", "git reset --hard"),
         ("import os; getattr(os, 'system')('rm -rf /etc')", "rm -rf /etc"),
         ("import os; os.system('rm -rf /etc')", "rm -rf /etc"),
         ("import os; os.system('cd / && rm -rf ' + 'etc')", "rm -rf etc"),
@@ -170,5 +181,38 @@ def test_hostile_code_takes_bounded_time(code: str) -> None:
 
 
 def test_what_code_does_not_tell_is_marked() -> None:
-    (_, command) = commands("python3 -c 'import shutil, sys; shutil.rmtree(sys.argv[1])' x").items
+    (_, command) = commands("python3 -c 'import shutil, sys; shutil.rmtree(input())' x").items
     assert command.words == ("-r", UNKNOWN)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("python3 -c 'import shutil, sys; shutil.rmtree(sys.argv[1])' /etc", "rm -r /etc"),
+        ("perl -e 'qx(rm -rf /etc)'", "rm -rf /etc"),
+        ("""perl -e 'open(P, "|rm -rf /etc")'""", "rm -rf /etc"),
+        ("""perl -e 'open(F, ">", "/etc/x"); print F 1'""", "tee /etc/x"),
+        ("""perl -e 'open(F, ">", "/etc/x")'""", "truncate -s 0 /etc/x"),
+        ("perl -e 'kill 9, -1'", "kill -9 -1"),
+        ("""ruby -e 'Pathname("/etc").rmtree'""", "rm -r /etc"),
+        ("""ruby -e 'Dir["/etc/*"].each { |f| File.delete(f) }'""", "rm /etc/*"),
+        ("""node -e "const {rmSync: r} = require('fs'); r('/etc', {recursive: true})" """, "rm -r /etc"),
+        ("""node -e "fs['rm' + 'Sync']('/etc', {recursive: true})" """, "rm -r /etc"),
+        ("""deno eval --ext=ts "Deno.removeSync('/etc', {recursive: true})" """, "rm -r /etc"),
+        ("""php -r '$db->exec("DROP TABLE a");'""", "sqlite3 database DROP TABLE a"),
+        ("""Rscript -e 'unlink("/etc", recursive = TRUE)'""", "rm -r /etc"),
+        ("""julia -e 'rm("/etc", recursive=true)'""", "rm -r /etc"),
+        ("""elixir -e 'File.rm_rf!("/etc")'""", "rm -r /etc"),
+        ("""groovy -e '"rm -rf /etc".execute()'""", "rm -rf /etc"),
+        ("tclsh <<< 'file delete -force /etc'", "rm -r /etc"),
+        ("psql -c '\\! rm -rf /etc'", "rm -rf /etc"),
+        ("sqlite3 a.db '.shell rm -rf /etc'", "rm -rf /etc"),
+        ("""mongosh --eval 'fs.rmSync("/etc", {recursive: true})'""", "rm -r /etc"),
+        ("cmake -E remove_directory /etc", "rm -r /etc"),
+        ("""nvim -c 'lua os.execute("rm -rf /etc")'""", "rm -rf /etc"),
+        ("python3 - <<-EOF\n\timport shutil\n\tshutil.rmtree('/etc')\n\tEOF", "rm -r /etc"),
+    ],
+)
+def test_other_spellings_and_languages(text: str, expected: str) -> None:
+    assert expected in lines(text)
