@@ -1,7 +1,8 @@
 """The part of a request that only the event's own host can answer: its user's and projects' files lie there (X-02).
 
 An evaluator elsewhere hands it over with the budget that is left, as an entry of the host's own stream; `fleethook worker
-host` answers with a verdict. It is handed out once: who may have begun a hook and died is not asked again.
+host` answers with a verdict. Its hooks run once: an evaluator that takes a request over from a dead one waits for the run
+that the dead one began, and a host's worker that may have begun a hook and died is not followed by another run.
 """
 
 from __future__ import annotations
@@ -138,11 +139,28 @@ def read_ask(entry: Entry, keys: Keys) -> Ask:
     return Ask(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
 
 
-def answer_commands(ask: Ask, verdict: Verdict) -> list[Command]:
-    """Give the verdict, and let the entry go."""
+def joined_key(ask: Ask, keys: Keys) -> str:
+    """The list of further reply keys that wait for the same run."""
+    return keys("join", ask.event.id, "host")
+
+
+def begin_call(ask: Ask, keys: Keys, consumer: str) -> Call:
+    """The script call that takes the right to run the hooks of a part, or finds out who runs them or what they said."""
+    kept = KEPT_MS + max(0, ask.latest - ask.entry.ms)
+    return Call(
+        "begin",
+        (ask.entry.stream, keys("part", ask.event.id), joined_key(ask, keys)),
+        (GROUP, ask.entry.id, consumer, kept, ask.reply, keys("beat", "")),
+    )
+
+
+def answer_commands(ask: Ask, verdict: Verdict, keys: Keys) -> list[Command]:
+    """Give the verdict to everybody who asked for this part, and let the entry go."""
     return [
         Call(
-            "reply", (ask.entry.stream, ask.reply), (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS)
+            "reply",
+            (ask.entry.stream, ask.reply, keys("part", ask.event.id), joined_key(ask, keys)),
+            (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS),
         ).whole_command()
     ]
 

@@ -86,6 +86,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last said so"),
     Key("sealed", "zset", MINUTE, "carriers", "status", "which key of a sealed secret is missing on which host for which endpoint, by the time when that was seen last"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
+    Key("part:*", "string", KEPT_MS, "worker host", "worker host", "by request id: which worker runs the hooks that only its host has, then what they said"),
     Key("background:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "dispatcher", "by user: what of the hooks that one host alone has runs in the background"),
     Key("kept", "zset", "members leave when nothing is kept for them", "dispatcher", "chores, status", "hosts for which there are events in `events:*`, by time"),
     Key("events:*", "stream", HOST_EVENTS_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks; kept while its worker is away"),

@@ -18,12 +18,12 @@ from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
-from bus.hosts import GROUP, Ask, answer_commands, gone_commands, read_ask, role
+from bus.hosts import GROUP, Ask, answer_commands, begin_call, gone_commands, joined_key, read_ask, role
 from bus.ids import consumer_name, host_name
 from bus.inforce import Watcher
 from bus.keys import KEPT_MS, Keys
 from bus.requests import read_event, read_request
-from bus.streams import Backoff, Consumer, Entry, call_all, checked
+from bus.streams import Backoff, Consumer, Entry, call, call_all, checked
 from bus.verdicts import Verdict, bus_policy, failed
 from workers.afterwords import Afterwords
 from workers.clock import ServerClock
@@ -124,11 +124,13 @@ class HostWorker:
             return
         try:
             verdict = await self._evaluate(ask)
+            if verdict is None:
+                return
         except Exception as error:  # whatever breaks on one request is said to it, and harms no other
             log.exception("the part of %s", ask.event.id)
             why = f"the worker of host {self._host} broke on it: {type(error).__name__}"
             verdict = failed(bus_policy(ask.policy, ask.event.type), why, event=ask.event.id)
-        await self._say(answer_commands(ask, verdict))
+        await self._say(answer_commands(ask, verdict, self._keys))
 
     async def _say(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
         try:
@@ -138,21 +140,32 @@ class HostWorker:
         except FleethookError as error:  # the evaluator goes by its failure policy, and the entry is not run again
             log.error("an answer could not be given: %s", error)
 
-    async def _evaluate(self, ask: Ask) -> Verdict:
+    async def _evaluate(self, ask: Ask) -> Verdict | None:
+        """The verdict; None where the hooks run already for somebody else who asked: that run answers this one, too."""
         event = ask.event
         if ask.entry.delivered > 1:
-            why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
-            return failed(bus_policy(ask.policy, event.type), why, event=event.id)
+            return self._died(ask)
         in_force = self._watcher.for_event(event)
         own = RequestHooks(in_force, self._runners.run)
         own.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
         hooks = await own.fitting_there(event)
+        if any(hook.kind != "rule" for hook in hooks):
+            said = await call(self._links, *begin_call(ask, self._keys, self.name))
+            if said[0] == b"joined":
+                return None
+            if said[0] != b"run":
+                return decode_verdict(said[1]) if said[0] == b"done" else self._died(ask)
         now = self._clock.now()
         deadline = extended_ms(event, hooks, now, ask.deadline, ask.latest)
         if deadline == ask.deadline:
             return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
-        async with self._slots.slow(self._links, ask.reply, (ask.deadline - now) / 1000):
+        joined = joined_key(ask, self._keys)
+        async with self._slots.slow(self._links, ask.reply, (ask.deadline - now) / 1000, joined):
             return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
+
+    def _died(self, ask: Ask) -> Verdict:
+        why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
+        return failed(bus_policy(ask.policy, ask.event.type), why, event=ask.event.id)
 
     async def _run_hooks(self, ask: Ask, own: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
         event = ask.event

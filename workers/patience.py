@@ -96,27 +96,29 @@ class Slots:
         task.add_done_callback(done)
 
     @asynccontextmanager
-    async def slow(self, links: Links, reply: str, left: float) -> AsyncIterator[None]:
+    async def slow(self, links: Links, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
         """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
 
-        `left` are the seconds until somebody looks for it.
+        `left` are the seconds until somebody looks for it. `joined` is a list of more replies whose notes say it, too.
         """
         task = asyncio.current_task()
-        note = asyncio.create_task(self._keep_note(links, note_key(reply), left, task))
+        note = asyncio.create_task(self._keep_note(links, (note_key(reply), joined), left, task))
         try:
             yield
         finally:
             note.cancel()
             await asyncio.wait([note])
 
-    async def _keep_note(self, links: Links, note: str, left: float, task: asyncio.Task[Any] | None) -> None:
+    async def _keep_note(
+        self, links: Links, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
+    ) -> None:  # fmt: skip
         await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
         if task in self.tasks and len(self._slow) < MOST_SLOW:
             self._slow.add(task)
         while True:
             try:
                 with links.link() as link:
-                    await link.exchange([Call("note", (note,), (NOTE_MS,)).whole_command()])
+                    await link.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
             except FleethookError as error:
                 log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
             await asyncio.sleep(_EVERY_SECONDS)

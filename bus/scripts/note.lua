@@ -1,7 +1,11 @@
--- Say that hooks still run for a request, on a full server too.
--- KEYS  1 reply:<token>:wait    ARGV  1 ms
-if redis.call('PEXPIRE', KEYS[1], ARGV[1]) == 0 then
-  redis.call('RPUSH', KEYS[1], '1')
-  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+-- Say that hooks still run for a request, to everybody who waits for them; on a full server too.
+-- KEYS  1 reply:<token>:wait  2 list of more replies that wait for it    ARGV  1 ms
+local function keep(note)
+  if redis.call('PEXPIRE', note, ARGV[1]) == 0 then
+    redis.call('RPUSH', note, '1')
+    redis.call('PEXPIRE', note, ARGV[1])
+  end
 end
+keep(KEYS[1])
+for _, reply in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do keep(reply .. ':wait') end
 return 1

@@ -1,0 +1,19 @@
+-- Take the right to run a host's hooks for a request, or find out who runs them or what they said: who asks twice (its
+-- evaluator died, and another one took over) is answered by the same run.
+-- KEYS  1 requests:<host>  2 part:<id>  3 join:<id>:host
+-- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 reply  6 prefix of heartbeats
+-- Returns {'run'}; {'joined'} (whoever runs them will answer); {'done', the verdict}; {'died'} (whoever ran them is gone).
+redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script go on that has begun with such a write
+local said = redis.call('GET', KEYS[2])
+if not said then
+  redis.call('SET', KEYS[2], 'running ' .. ARGV[3], 'PX', ARGV[4])
+  return {'run'}
+end
+local verdict = string.match(said, '^done (.*)$')
+if verdict then return {'done', verdict} end
+if redis.call('EXISTS', ARGV[6] .. string.match(said, '%S+$')) == 0 then return {'died'} end
+redis.call('RPUSH', KEYS[3], ARGV[5])
+redis.call('PEXPIRE', KEYS[3], ARGV[4])
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+return {'joined'}
