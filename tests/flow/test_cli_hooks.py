@@ -281,3 +281,36 @@ def test_guards_of_the_published_set_are_switched_as_a_new_version(project: Path
     assert (
         fleethook("hooks", "history", "--json").json[0]["message"] == "guards disable destructive-commands_force-push"
     )
+
+
+@pytest.mark.req("X-10", "X-08")
+def test_a_hook_is_listed_with_the_time_that_each_agent_here_gives_it(project: Path, tmp_path: Path) -> None:
+    """Issue 10, B6: the effective timeout: of Codex the time of its trusted entry, of others what `install` wrote."""
+    user = tmp_path / "home" / "config" / "fleethook.yaml"
+    user.parent.mkdir(parents=True, exist_ok=True)
+    user.write_text(
+        "hooks:\n"
+        "  - {id: slow, on: tool:pre_execute, command: 'true', timeout: 590}\n"
+        "  - {id: quick, on: tool:pre_execute, command: 'true', timeout: 5}\n"
+        "  - {id: later, on: tool:pre_execute, command: 'true', timeout: 590, blocking: false}\n"
+        "  - {id: elsewhere, on: cursor:afterThought, command: 'true', timeout: 590}\n"
+        "  - {id: ruled, on: tool:pre_execute, rule: {decision: deny, command: [x]}}\n"
+    )
+
+    def timeouts() -> dict[str, dict[str, float]]:
+        return {one["id"]: one["timeouts"] for one in fleethook("hooks", "list", "--json").json["hooks"]}
+
+    assert timeouts() == {"slow": {}, "quick": {}, "later": {}, "elsewhere": {}, "ruled": {}}
+    assert fleethook("install", "claude", "codex", "--yes").code == 0
+    assert timeouts() == {
+        "slow": {"claude": 539.5, "codex": 26.5}, "quick": {"claude": 5.0, "codex": 5.0}, "later": {}, "elsewhere": {},
+        "ruled": {},
+    }  # fmt: skip
+    shown = {line.split()[0]: line for line in fleethook("hooks", "list").out.splitlines() if line}
+    assert " 590 s; claude 539.5 s; codex 26.5 s " in shown["slow"]
+    assert " 5 s " in shown["quick"]
+    assert " 590 s " in shown["later"]
+    settings = tmp_path / "person" / ".claude" / "settings.json"
+    settings.write_text(settings.read_text().replace('"timeout": 600', '"timeout": 100'))
+    assert fleethook("install", "claude", "--events", "Stop", "--scope", "project", "--yes").code == 0
+    assert timeouts()["slow"] == {"claude": 89.5, "codex": 26.5}, "an entry that grants less bounds it"

@@ -17,6 +17,7 @@ from workers.cli.showing import plain, when
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooks import Endpoint, Hook
     from bus.inforce import HookSet
+    from workers.admin.hook_timeouts import Granted
     from workers.lastruns import Record, Run
 
 _MOST_ON: Final = 40
@@ -34,24 +35,30 @@ _MOST_ON: Final = 40
 def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
     """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder.
 
+    TIMEOUT is what a hook gets at most, and after it what it gets of agents installed here that wait less.
     LAST RUN is what the newest events and deliveries of the record say; a dash means not lately.
     """
     if untrusted:
         _list_untrusted(fleet)
         return
+    from workers.admin.hook_timeouts import effective, granted_here
     from workers.cli.hooksets import in_force
 
     here = in_force(fleet)
     record_ = _record_of(fleet)
+    granted = granted_here(fleet.directories())
     found = sorted((*here.hooks.values(), *_disabled(here)), key=lambda hook: hook.order)
     if kind:
         found = [hook for hook in found if _is_for(hook, kind)]
     if fleet.json:
-        hooks = [{**record(hook), "last_run": _run_record(record_.runs.get(hook.id))} for hook in found]
+        hooks = [
+            {**record(hook), "timeouts": effective(hook, granted), "last_run": _run_record(record_.runs.get(hook.id))}
+            for hook in found
+        ]
         fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
         return
     packs = {} if whole else _packs()
-    rows = [_row(hook, record_.runs) for hook in found if hook.id not in packs]
+    rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
     rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "-", "--all lists them")
              for (pack, layer), count in folded.items()]  # fmt: skip
@@ -112,7 +119,7 @@ def _record_of(fleet: Context) -> Record:
     return fleet.run(work)
 
 
-def _row(hook: Hook, runs: Mapping[str, Run]) -> tuple[object, ...]:
+def _row(hook: Hook, runs: Mapping[str, Run], granted: Granted) -> tuple[object, ...]:
     run = runs.get(hook.id)
     last = f"{_moment(run.ms)} {run.what}" if run is not None else "-"
     return (
@@ -121,17 +128,24 @@ def _row(hook: Hook, runs: Mapping[str, Run]) -> tuple[object, ...]:
         _on(hook),
         _kind(hook),
         _waits(hook),
-        _timeout(hook),
+        _timeout(hook, granted),
         last,
         short_origin(hook.origin),
     )
 
 
-def _timeout(hook: Hook) -> str:
-    """What it gets at most where its agent grants as much; rules have a bound of their own."""
-    from bus.requests import MOST_BUDGET_MS
+def _timeout(hook: Hook, granted: Granted) -> str:
+    """What it gets at most, and of which agents here it gets less: `600 s; codex 26.5 s`; rules have a bound of their own."""
+    from workers.admin.hook_timeouts import declared, effective
 
-    return "-" if hook.kind == "rule" else f"{min(hook.timeout, MOST_BUDGET_MS / 1000):g} s"
+    most = declared(hook)
+    if most is None:
+        return "-"
+    less: dict[float, list[str]] = {}
+    for agent, seconds in effective(hook, granted).items():
+        if seconds < most:
+            less.setdefault(seconds, []).append(agent)
+    return "; ".join([f"{most:g} s", *(f"{', '.join(agents)} {seconds:g} s" for seconds, agents in less.items())])
 
 
 def _layer(hook: Hook) -> str:

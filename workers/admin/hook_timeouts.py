@@ -1,0 +1,61 @@
+"""How long a hook may really take: what it declares, and at most what each agent that is installed here waits (B6)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from bus.answerfile import EventLine, read_answer_file
+from bus.dialects import find
+from bus.directories import Directories
+from bus.errors import ConfigError
+from bus.hooks import Hook
+from bus.installs import NAMES
+from bus.matching.patterns import parse_pattern
+from bus.requests import MOST_BUDGET_MS
+from workers.patience import hook_seconds
+
+Granted = Mapping[str, Mapping[str, float]]
+"""By agent and event type, the seconds that hooks get."""
+
+
+def granted_here(places: Directories) -> Granted:
+    """What the agents wait that are installed here, at the events where they wait at all."""
+    found: dict[str, Mapping[str, float]] = {}
+    for agent in NAMES:
+        with contextlib.suppress(ConfigError):  # it is not installed, or `doctor` says what is wrong
+            lines = read_answer_file(places.answer_file(agent)).events
+            found[agent] = _by_type(agent, lines)
+    return found
+
+
+def declared(hook: Hook) -> float | None:
+    """Seconds that a hook gets of an agent that waits as long as we allow; None for a rule, which has a bound of its own."""
+    return None if hook.kind == "rule" else min(hook.timeout, MOST_BUDGET_MS / 1000)
+
+
+def effective(hook: Hook, granted: Granted) -> dict[str, float]:
+    """Seconds that a hook gets by agent, the fewest of its events; nothing where none of them waits for it."""
+    most = declared(hook)
+    if most is None or not hook.blocking:
+        return {}
+    patterns = [pattern.type for text in hook.on for pattern in parse_pattern(text)]
+    found: dict[str, float] = {}
+    for agent, by_type in granted.items():
+        if agent == "claude" and hook.own.get("itself"):
+            continue  # Claude Code runs it by itself
+        waits = [seconds for kind, seconds in by_type.items() if any(fnmatchcase(kind, one) for one in patterns)]
+        if waits:
+            found[agent] = min(most, *waits)
+    return found
+
+
+def _by_type(agent: str, lines: tuple[EventLine, ...]) -> Mapping[str, float]:
+    can = find(agent).capabilities
+    found: dict[str, float] = {}
+    for line in lines:
+        if line.mode == "request" and line.name in can:
+            kind, seconds = can[line.name].type, hook_seconds(max(line.deadline_ms, line.patience_ms) / 1000)
+            found[kind] = min(seconds, found.get(kind, seconds))
+    return found
