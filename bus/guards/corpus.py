@@ -45,12 +45,15 @@ class Line(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What the guards said to a line, by which rules, and in how many seconds."""
+    """What the guards said to a line and by which rules."""
 
     line: Line
     decision: Decision
     rules: tuple[str, ...]
     seconds: float
+    """In all."""
+    guard_seconds: float = 0.0
+    """What the guards took of that, to read the line and to judge it; the rest is the engine's that makes a verdict of it."""
 
     @property
     def stopped(self) -> bool:

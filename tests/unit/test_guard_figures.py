@@ -45,6 +45,7 @@ def test_the_packs_stop_what_destroys_and_little_else(part: str, capsys: pytest.
     lines = read(part) if part == "development" else lines_without(read(part), read("development"))
     found = judge_lines(lines, packs())
     whole = figures(found)
+    assert all(0 < one.guard_seconds <= one.seconds for one in found), "the engine's part is counted apart"
     with capsys.disabled():  # the figures are the point of it; the held-out lines themselves are not printed
         print(f"\n{part}")  # noqa: T201 - see above
         for name, one in [*figures_by_group(found).items(), ("all", whole)]:

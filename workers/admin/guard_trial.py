@@ -9,10 +9,15 @@ from collections.abc import Sequence
 from bus.chain import evaluate
 from bus.config.contents import HookFile
 from bus.config.format import GuardSettings
+from bus.events import Event
 from bus.guards.corpus import Judged, Line
+from bus.hooks import Hook
 from bus.inforce import HookSet, Layered
+from bus.matching.disk import full_disk
+from bus.matching.questions import answer_rule
 from bus.matching.rules import check_rule
-from bus.runners.rule import RuleRunner
+from bus.runners import Outcome
+from bus.runners.rule import rule_outcome
 
 _BUDGET_SECONDS = 10.0
 """As an agent's request has by default."""
@@ -29,13 +34,31 @@ def judge_lines(lines: Sequence[Line], packs: Sequence[str]) -> list[Judged]:
 
 
 async def _judge(lines: Sequence[Line], hooks: HookSet) -> list[Judged]:
-    run = RuleRunner().run
     judged = []
     for line in lines:
+        judging = _Judging()
         begin = time.perf_counter()
-        fitting = hooks.blocking(line.event)
-        verdict = await evaluate(line.event, fitting, run, seconds=_BUDGET_SECONDS)
+        fitting = hooks.blocking(line.event, None, judging.disk)
+        judging.seconds = time.perf_counter() - begin
+        verdict = await evaluate(line.event, fitting, judging.run, seconds=_BUDGET_SECONDS)
         seconds = time.perf_counter() - begin
         rules = tuple(part.hook for part in verdict.parts if part.decision in ("deny", "ask"))
-        judged.append(Judged(line, verdict.decision, rules, seconds))
+        judged.append(Judged(line, verdict.decision, rules, seconds, judging.seconds))
     return judged
+
+
+class _Judging:
+    """Runs the rules of one line, and counts what they take."""
+
+    def __init__(self) -> None:
+        self.disk = full_disk()
+        self.seconds = 0.0
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never waits)
+        """What one rule says."""
+        if hook.rule is None:
+            return Outcome(failure=f"hook {hook.id!r} has no rule")
+        begin = time.perf_counter()
+        answer = answer_rule(hook.id, hook.rule, event, self.disk)
+        self.seconds += time.perf_counter() - begin
+        return rule_outcome(hook, event, answer)
