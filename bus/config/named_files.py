@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,13 @@ _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"(?:\$(?:\w+|\{\w+[^}]*\}))?/")
 _OUTPUT: Final = re.compile(r"\d?>{1,2}\|?\s*(?![&\s])[^\s;|&()<>'\"`]+")
 _WORD_LIMIT: Final = 10_000
+_PACKAGE: Final = ("package.json",)
+_MAKE: Final = ("GNUmakefile", "makefile", "Makefile")
+_RECIPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "make": _MAKE, "gmake": _MAKE, "just": ("justfile", "Justfile", ".justfile"),
+    "npm": _PACKAGE, "pnpm": _PACKAGE, "yarn": _PACKAGE, "bun": _PACKAGE,
+}  # fmt: skip
+"""The files whose commands a program runs without being given their names."""
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
@@ -47,8 +54,12 @@ def files_from(hook: Hook, directory: str) -> Iterator[str]:
 
 
 def _words_of(hook: Hook) -> list[str]:
-    words = (word for text in (hook.command, *hook.args) for word in _words(text))
-    return list(dict.fromkeys(itertools.islice(words, _WORD_LIMIT)))
+    """The words of a command, with the files that they stand for: `make check` a Makefile, `python -m a.b` a module."""
+    words = list(itertools.islice((word for text in (hook.command, *hook.args) for word in _words(text)), _WORD_LIMIT))
+    recipes = [name for word in words for name in _RECIPES.get(os.path.basename(word), ())]
+    modules = [after.replace(".", "/") for word, after in itertools.pairwise(words) if word == "-m"]
+    files = [f"{module}{end}" for module in modules for end in (".py", "/__main__.py")]
+    return list(dict.fromkeys((*words, *recipes, *files)))
 
 
 def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:

@@ -157,6 +157,29 @@ def test_a_script_is_pinned_however_the_command_names_it(project: Project, comma
         check_pins(hook, str(project.folder))
 
 
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("make -s guard", "Makefile"),
+        ("npm run guard", "package.json"),
+        ("python3 -m tools.guard --strict", "tools/guard.py"),
+        ("python3 -I -m tools", "tools/__main__.py"),
+    ],
+)
+def test_a_script_is_pinned_that_a_program_finds_by_itself(project: Project, command: str, script: str) -> None:
+    file = project.folder / script
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("one")
+    project.file.write_text(json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": command}]}))
+    project.accept()
+    (hook,) = project.now().file.hooks
+    check_pins(hook, str(project.folder))
+    file.write_text("two")
+    assert len(project.now().rejected) == 1
+    with pytest.raises(ScriptChanged, match="changed since hook 'check'"):
+        check_pins(hook, str(project.folder))
+
+
 async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:
     """What was not there when the hook was trusted was not trusted."""
     text = project.script.read_text()
