@@ -14,18 +14,21 @@ from typing import Any, Final, NamedTuple
 from bus.tool_programs import WORD, program_command, request_command, tool_parts
 from bus.vocabulary import CANONICAL, Use
 
-_COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_string", "cli_command", "shell_command",
-                    "bash_command", "shell", "bash", "script", "input", "keys", "line", "argv")  # fmt: skip
-_SURE: Final = frozenset(_COMMANDS[:9])
+_COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_line", "cmd_string", "cli_command",
+                    "shell_command",
+                    "bash_command", "shell", "bash", "script", "input", "keys", "line", "argv", "program",
+                    "executable")  # fmt: skip
+_SURE: Final = frozenset(_COMMANDS[:10])
 """Arguments that are a command whatever the tool is called; the others are where its name says shell."""
 _ARGUMENTS: Final = ("args", "arguments", "argv", "parameters")
 _PATHS: Final = ("path", "file_path", "filepath", "absolute_path", "file", "filename", "file_name", "target_file",
                  "target_path", "relative_path", "notebook_path", "directory", "dir", "dir_path", "directory_path", "folder",
                  "folder_path", "uri", "destination", "target", "paths", "files")  # fmt: skip
 _CONTENTS: Final = ("content", "contents", "file_text", "text", "data", "body", "new_content", "new_str", "new_string",
-                    "new_text", "edits", "diff", "patch", "patches", "code_edit", "replacement", "insert_text")  # fmt: skip
+                    "new_text", "edits", "diff", "patch", "patches", "code_edit", "replacement", "replace",
+                    "insert_text")  # fmt: skip
 _CODE: Final = ("code", "script", "source", "source_code", "program", "snippet", "python_code", "cell_source", "code_snippet",
-                "js_code", "py_code", "cell")  # fmt: skip
+                "js_code", "py_code", "cell", "expression", "input")  # fmt: skip
 _DIRECTORIES: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory")
 _WRAPPERS: Final = (
     "params",
@@ -40,14 +43,16 @@ _WRAPPERS: Final = (
     "flags",
 )
 """Arguments that hold the arguments."""
-_LONGEST_OPERATION: Final = 40
-"""Characters; a longer text says more than what is done."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{1,40}")
+"""Of what is done: `delete`, `drop_table`; a longer text says more."""
 _OPERATIONS: Final = ("operation", "action", "op", "command")
 
 _SHELL_WORDS: Final = frozenset(
     ["shell", "bash", "sh", "zsh", "terminal", "exec", "execute", "run", "command", "cmd", "keys", "tmux",
-     "console", "spawn", "ssh", "powershell", "pwsh", "cli", "process", "subprocess", "system"]
+     "console", "spawn", "ssh", "pty", "powershell", "pwsh", "cli", "process", "subprocess", "system"]
 )  # fmt: skip
+_TYPED_WORDS: Final = frozenset(["terminal", "pty", "tmux", "keys"])
+"""Words in the names of tools that type their text into a shell."""
 _SHELL_SERVERS: Final = frozenset(["shell", "bash", "terminal", "ssh", "tmux", "iterm", "console"])
 _WRITE_WORDS: Final = frozenset(["write", "create", "save", "put", "append", "overwrite", "edit", "update", "modify", "replace",
                                  "insert", "patch", "set", "upload", "apply"])  # fmt: skip
@@ -57,6 +62,8 @@ _DELETE_WORDS: Final = frozenset(
 _LOSING_WORDS: Final = _DELETE_WORDS | {
     "drop", "terminate", "purge", "truncate", "wipe", "prune", "drain", "uninstall", "reset",
 }  # fmt: skip
+_EMPTYING_WORDS: Final = frozenset(["clear", "empty", "wipe", "purge"])
+_STOPPING_WORDS: Final = ("stop", "disable", "mask")
 _MOVE_WORDS: Final = frozenset(["move", "rename", "mv"])
 _COPY_WORDS: Final = frozenset(["copy", "cp"])
 _READ_WORDS: Final = frozenset(["read", "view", "cat", "open", "get", "show", "load", "head", "tail"])
@@ -69,19 +76,21 @@ _ON_PATH: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Words in the names of tools that change a file in another way, and the program that does the same."""
 _LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(["python", "python3", "py", "ipython", "jupyter", "notebook", "repl"], ("python3", "-c")),
+    **dict.fromkeys(["python", "python3", "py", "ipython", "jupyter", "notebook", "repl", "cell", "interpreter"],
+                    ("python3", "-c")),
     **dict.fromkeys(["javascript", "js", "node", "nodejs", "typescript", "ts", "deno", "bun"], ("node", "-e")),
     **dict.fromkeys(["bash", "sh", "shell", "zsh", "shellscript"], ("bash", "-c")),
     **dict.fromkeys(["powershell", "pwsh", "ps"], ("powershell", "-Command")),
-    "ruby": ("ruby", "-e"), "php": ("php", "-r"), "perl": ("perl", "-e"),
+    "ruby": ("ruby", "-e"), "php": ("php", "-r"), "tinker": ("php", "-r"), "perl": ("perl", "-e"),
     **dict.fromkeys(["applescript", "osascript"], ("osascript", "-e")),
 }  # fmt: skip
 _LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel", "kernel_name", "interpreter")
-_SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system)\s)[ \t]*(.*)$", re.MULTILINE)
+_SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
 """Of a notebook's cell, a line for the shell."""
 _SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
 _STATEMENTS: Final = ("sql", "query", "statement", "queries", "statements", "sql_query", "sql_statement", "sql_statements",
-                      "raw_sql", "sql_text", "cypher")  # fmt: skip
+                      "raw_sql", "sql_text", "query_text", "query_string", "cypher")  # fmt: skip
+_SQL: Final = re.compile(r"\s*(?:drop|truncate|delete|update|alter)\s+\w", re.IGNORECASE)
 _SQL_WORDS: Final = frozenset(["sql", "query", "postgres", "postgresql", "mysql", "sqlite", "database", "db", "psql", "mariadb",
                                "supabase", "migration", "cypher"])  # fmt: skip
 _SQL_SERVERS: Final = frozenset(
@@ -89,7 +98,20 @@ _SQL_SERVERS: Final = frozenset(
      "snowflake", "bigquery", "clickhouse", "duckdb", "redshift", "neon", "databricks", "athena", "trino", "neo4j"]
 )  # fmt: skip
 _ASKING_WORDS: Final = frozenset(
-    ["search", "docs", "documentation", "ask", "explain", "find", "help", "graphql", "suggest"]
+    [
+        "search",
+        "docs",
+        "documentation",
+        "ask",
+        "explain",
+        "find",
+        "help",
+        "graphql",
+        "suggest",
+        "logs",
+        "metrics",
+        "prometheus",
+    ]
 )
 """Words in the names of tools whose query is a question, and no statement."""
 
@@ -135,7 +157,7 @@ def acts_as(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     tools = infer(tool, given).tools
     said = next((value for name in _OPERATIONS if isinstance(value := given.get(name), str)), "")
-    if len(said) <= _LONGEST_OPERATION and not _LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
+    if _NAME.fullmatch(said) and not _LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
         return (*tools, f"{tool}_{'_'.join(WORD.findall(said.lower()))}")
     return tools
 
@@ -156,7 +178,7 @@ def _call(native: str, given: Mapping[str, Any]) -> _Call:
     operation = next(
         (value for name in ("operation", "action", "op") if isinstance(value := fields.get(name), str)), ""
     )
-    if operation and len(operation) <= _LONGEST_OPERATION:
+    if _NAME.fullmatch(operation):
         words |= {word.lower() for word in WORD.findall(operation)}
     return _Call(words, frozenset(tool_parts(native)[0]), fields, own)
 
@@ -177,8 +199,8 @@ def _on_files(call: _Call) -> Inferred | None:
     """A call that deletes, moves or copies files, or changes their rights."""
     words, given = call.words, call.given
     paths = _texts(given.get(_field(given, _PATHS)))
-    if paths and not words.isdisjoint(_DELETE_WORDS):
-        tree = not words.isdisjoint(_TREE_WORDS) or bool(given.get("recursive"))
+    tree = not words.isdisjoint(_TREE_WORDS) or bool(given.get("recursive"))
+    if paths and (not words.isdisjoint(_DELETE_WORDS) or (tree and not words.isdisjoint(_EMPTYING_WORDS))):
         return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, _PATHS))
     if not words.isdisjoint(_MOVE_WORDS):
         return _moved(call, "mv")
@@ -188,6 +210,12 @@ def _on_files(call: _Call) -> Inferred | None:
     more = [str(given[name]) for name in ("mode", "permissions", "owner") if isinstance(given.get(name), str | int)]
     if paths and program and (more or program[0] == "truncate"):
         return _command(call, [*program, *more[:1], *paths])
+    service, verb = (
+        _field(given, ("service", "service_name", "name", "unit")),
+        [one for one in _STOPPING_WORDS if one in words],
+    )
+    if service and verb and "service" in words:
+        return _command(call, ["systemctl", verb[0], given[service]])
     if "pid" in given and "kill" in words:
         return _command(call, ["kill", given["pid"]])
     return None
@@ -196,7 +224,7 @@ def _on_files(call: _Call) -> Inferred | None:
 def _shell(call: _Call) -> Inferred | None:
     """A call that runs a command."""
     words, given = call.words, call.given
-    command = _field(given, _COMMANDS)
+    command = _field(given, _COMMANDS) or ("" if words.isdisjoint(_TYPED_WORDS) else _field(given, ("text", "data")))
     says_shell = not words.isdisjoint(_SHELL_WORDS) or not call.server.isdisjoint(_SHELL_SERVERS)
     if not command or (command not in _SURE and not says_shell):
         return None
@@ -206,12 +234,21 @@ def _shell(call: _Call) -> Inferred | None:
     if more and more != command and isinstance(given[more], list):
         rest = shlex.join(map(str, given[more]))
         return _lines(f"{shlex.join(map(str, value)) if isinstance(value, list) else value} {rest}")
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return _lines("\n".join(_step(one) for one in value))
     if command not in call.own or command == "argv":
         return _lines(shlex.join(map(str, value)) if isinstance(value, list) else value)
     fields = {"command": (call.own[command],)}
     if (where := _field(given, _DIRECTORIES)) and where in call.own:
         fields["cwd"] = (call.own[where],)
     return Inferred(("bash",), Use("bash", fields))
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    """The command line of one of several commands: `{"cmd": "rm", "args": ["-rf", "x"]}`."""
+    rest = step.get("args")
+    text = next((step[name] for name in ("command", "cmd", "run", "script") if isinstance(step.get(name), str)), "")
+    return f"{text} {shlex.join(map(str, rest))}" if isinstance(rest, list) else text
 
 
 def _code(call: _Call) -> Inferred | None:
@@ -245,6 +282,8 @@ def _statement(call: _Call) -> Inferred | None:
     """A call that sends a statement to a database."""
     given = call.given
     name = _field(given, _STATEMENTS)
+    if not name and isinstance(text := given.get("command"), str) and _SQL.match(text):
+        name = "command"
     sure = name[:3] in ("sql", "raw", "cyp")
     if not name or (not sure and call.words.isdisjoint(_SQL_WORDS) and call.server.isdisjoint(_SQL_SERVERS)):
         return None
@@ -259,6 +298,10 @@ def _file(call: _Call) -> Inferred:
     """A call that writes or reads a file."""
     given = call.given
     path, content = _field(given, _PATHS), _field(given, _CONTENTS)
+    several = given.get("files")
+    if isinstance(several, list) and all(isinstance(one, dict) for one in several) and call.words & _WRITE_WORDS:
+        paths = [path for one in several if isinstance(path := one.get("path", one.get("file_path")), str)]
+        return Inferred(("write", "edit"), Use("write", {}), {"paths": paths}) if paths else _NOTHING
     fields = {"path": (call.own.get(path, path),), "content": (call.own.get(content, content),)}
     if path and content and not call.words.isdisjoint(_WRITE_WORDS | {"file"}):
         return Inferred(("write", "edit"), Use("write", fields))

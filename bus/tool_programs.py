@@ -17,17 +17,18 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
         "git", "kubectl", "oc", "helm", "docker", "podman", "terraform", "tofu", "terragrunt", "pulumi", "cdk", "gh", "glab",
         "aws", "gcloud", "gsutil", "az", "heroku", "fly", "flyctl", "vercel", "netlify", "railway", "wrangler", "supabase",
         "firebase", "prisma", "npm", "pnpm", "yarn", "systemctl", "argocd", "nomad", "vault", "doctl", "ansible", "mongosh",
-        "alembic", "rails", "flyway", "liquibase", "artisan", "journalctl", "launchctl", "pm2", "restic", "rclone",
+        "curl", "make", "just", "alembic", "rails", "flyway", "liquibase", "artisan", "journalctl", "launchctl", "pm2",
+        "restic", "rclone",
     )},
     "kubernetes": ("kubectl",), "k8s": ("kubectl",), "aks": ("kubectl",), "azure": ("az",), "redis": ("redis-cli",),
     "valkey": ("redis-cli",), "compose": ("docker", "compose"), "systemd": ("systemctl",), "mongo": ("mongosh", "--eval"),
-    "mongodb": ("mongosh", "--eval"),
+    "mongodb": ("mongosh", "--eval"), "django": ("python", "manage.py"),
 }  # fmt: skip
 """By a word in a tool's or its server's name, the program that it runs."""
 
 _SERVERS: Final = frozenset(["git", "docker", "podman", "kubernetes", "k8s", "kubectl", "helm", "terraform", "pulumi", "redis",
                              "valkey", "mongo", "mongodb", "prisma", "systemd", "systemctl", "heroku", "gh",
-                             "vault", "npm"])  # fmt: skip
+                             "vault", "npm", "make", "just", "django"])  # fmt: skip
 """Those that count also where only the server is called so."""
 _READING: Final = frozenset(["get", "list", "describe", "show", "status", "log", "logs", "diff", "search", "read", "view",
                              "info", "inspect", "explain", "find", "fetch", "suggest", "count", "blame"])  # fmt: skip
@@ -41,8 +42,10 @@ _VERBS: Final = ("service_name", "operation_name", "sub_command", "subcommand", 
 _OPERANDS: Final = ("args", "arguments", "argv", "options", "flags", "extra_args", "resource_type", "resource", "kind",
                     "remote", "branch", "branch_name", "ref", "commit", "target", "refspec", "tag", "tag_name", "stash_ref",
                     "address", "worktree_path", "files", "paths", "name", "node_name", "volume", "volume_name", "container",
-                    "image", "package", "stack", "release", "release_name", "key", "service", "unit")  # fmt: skip
+                    "image", "package", "stack", "release", "release_name", "key", "service", "unit",
+                    "script", "recipe")  # fmt: skip
 """Arguments that stand in the command without a name, in this order."""
+_KINDS: Final = ("resource_type", "resource", "kind")
 _BLANK: Final = re.compile(r"\s")
 """In the values of options that are prose: a message, a question."""
 _FLAGS: Final = frozenset(["force", "hard", "soft", "mixed"])
@@ -58,6 +61,9 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "kubectl": frozenset(["node", "management", "namespaced"]),
     "helm": frozenset(["release", "releases"]),
     "aws": frozenset(["pipeline"]),
+    "python": frozenset(["management"]),
+    "npm": frozenset(["script", "scripts"]),
+    "make": frozenset(["target", "targets"]),
 }
 """Words that only describe the tool where it is of this program."""
 
@@ -69,7 +75,8 @@ def program_command(native: str, given: Mapping[str, Any]) -> str:
     named = next((word for word in ("compose", *words) if word in words and word in _PROGRAMS), "")
     if not named:
         named = next((word for word in server if word in _SERVERS), "")
-        if not named or ("command" in given and (not _ELSEWHERE.isdisjoint(given) or not _SHELLS.isdisjoint(words))):
+        runs = "command" in given or "cmd" in given
+        if not named or (runs and (not _ELSEWHERE.isdisjoint(given) or not _SHELLS.isdisjoint(words))):
             return ""
     elif not _SHELLS.isdisjoint(words) and not _ELSEWHERE.isdisjoint(given):
         return ""
@@ -92,7 +99,7 @@ def request_command(native: str, given: Mapping[str, Any]) -> str:
     if "mutation" in query and ("graphql" in words or "graphql" in server or "mutation" in given):
         return shlex.join(["curl", f"https://{'.'.join(server)}/graphql", "-d", query])
     url = _text(given, "url", "uri", "endpoint")
-    method = given.get("method", "delete" if "delete" in words else "")
+    method = given.get("method", given.get("http_method", "delete" if "delete" in words else ""))
     if url.startswith(("https://", "http://")) and isinstance(method, str) and method.upper() == "DELETE":
         return shlex.join(["curl", "-X", "DELETE", url])
     return ""
@@ -102,7 +109,7 @@ def tool_parts(native: str) -> tuple[tuple[str, ...], str]:
     """The words of an MCP server's name, and the tool's own name: `mcp__my-git__push` is `my`, `git` and `push`."""
     if not native.startswith("mcp__"):
         return (), native.removeprefix("MCP:")
-    server, _, own = native.removeprefix("mcp__").rpartition("__")
+    server, _, own = native.removeprefix("mcp__").replace("k8s", "kubernetes").rpartition("__")
     return tuple(re.split(r"[^a-z0-9]+", server.lower())), own
 
 
@@ -126,7 +133,11 @@ def _line(program: Sequence[str], verbs: Sequence[str], command: str, given: Map
     elif name == "heroku" and len(verbs) == 2:  # pg_reset is pg:reset
         verbs = [":".join(verbs)]
     elif name == "redis-cli":
-        verbs = ["".join(verbs)] if verbs and not command else []
+        verbs = ["".join(verbs).replace("database", "db")] if verbs and not command else []
+    elif name == "kubectl":
+        given = {
+            key: value.lower() if key in _KINDS and isinstance(value, str) else value for key, value in given.items()
+        }
     elif name == "aws":
         command = command.replace("_", "-")
     return " ".join([*program, *verbs, *filter(None, [command]), *_arguments(given)])
@@ -138,6 +149,8 @@ def _git(verbs: Sequence[str], command: str) -> tuple[list[str], str]:
         return [], ""  # where the server itself is to work
     if "discard" in verbs:
         return ["restore", "."], ""
+    if verbs[:1] == ["filter"]:
+        return ["-".join(verbs)], command
     flags = [f"--{word}" for word in verbs if word in _FLAGS or word == "delete"]
     rest = [word for word in verbs if word not in _FLAGS and word != "delete"]
     if rest and rest[0] in _WITH_FLAG_VERBS and command.isalpha():

@@ -62,6 +62,9 @@ def test_an_unknown_tool_that_says_shell_is_one(
             {"method": "DELETE", "url": "https://api.x.com/1"},
             "curl -X DELETE https://api.x.com/1",
         ),
+        ("mcp__x__batch", {"commands": [{"cmd": "rm", "args": ["-rf", "/x"]}]}, "rm -rf /x"),
+        ("mcp__x__manage_service", {"service": "nginx", "action": "stop"}, "systemctl stop nginx"),
+        ("mcp__npm__run_script", {"script": "db:reset"}, "npm db:reset"),
         ("mcp__fs__copy_file", {"source": "a", "destination": "/etc/b"}, "cp a /etc/b"),
     ],
 )
@@ -76,6 +79,13 @@ def test_what_an_argument_says_is_deleted_counts_as_a_part_of_the_tools_name() -
     given = {"operation": "drop_table", "tableName": "users"}
     assert "mcp__pg__manage_schema_drop_table" in acts_as("mcp__pg__manage_schema", given)
     assert acts_as("mcp__pg__manage_schema", {"operation": "list_tables"}) == ()
+    assert acts_as("mcp__x__run", {"command": "terraform plan -destroy"}) == ("bash",)
+
+
+@pytest.mark.req("X-09")
+def test_several_files_in_one_call_are_all_seen() -> None:
+    given = {"files": [{"path": "a", "content": "x"}, {"path": "/etc/hosts", "content": "y"}]}
+    assert canonical_input("claude", "mcp__fs__write_files", given)["paths"] == ["a", "/etc/hosts"]
 
 
 @pytest.mark.req("X-09")
