@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from bus.codec import decode_verdict
-from bus.connections import Links
+from bus.connections import Command, Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.event_folder import EventFolder
 from bus.events import Event, EventType
@@ -137,6 +137,7 @@ class Dispatcher:
                     await self._turn()
                 else:
                     self._active = False
+                    await self._show_standby()
                     await _pause(stop, STANDBY_SECONDS)
                 backoff.back()
             except (Unreachable, FleethookError) as error:
@@ -148,6 +149,12 @@ class Dispatcher:
             return True
         lease = (self._keys("alive", "dispatcher"),)
         return bool(await call(self._links, "lease", lease, (self.name, HEARTBEAT_MS)))
+
+    async def _show_standby(self) -> None:
+        """Beat as a member of the group that reads nothing: `fleethook worker --health` sees us by that."""
+        member: Command = ("XGROUP", "CREATECONSUMER", self._keys("events"), GROUP, self.name)
+        with self._links.link() as link:
+            await link.exchange([member, *self._consumer.beat_commands()])
 
     async def _leave(self) -> None:
         try:

@@ -180,8 +180,8 @@ async def read_roles(links: Links, rq: Links, keys: Keys, settings: Settings) ->
         _role("dispatcher", holder, 1),
         # Off and not missing: a machine without agents has nothing to answer for.
         _role("host", await _beating(links, keys, keys("requests", host_name()), HOSTS), 0),
-        _role("carrier", await _registered(rq, settings, "carrier"), settings.carriers),
-        _role("chores", await _registered(rq, settings, "chores"), settings.chores),
+        _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
+        _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
     )
 
 
@@ -228,7 +228,7 @@ async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[s
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
-async def _registered(rq: Links, settings: Settings, kind: str) -> tuple[str, ...] | None:
+async def registered_workers(rq: Links, settings: Settings, kind: str) -> tuple[str, ...] | None:
     """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
     try:
         with rq.link() as link:

@@ -1,12 +1,19 @@
-"""`fleethook worker`: one process, as a Procfile line starts it."""
+"""`fleethook worker`: one process, as a Procfile line starts it, and the probe that says whether it works."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
+from bus.errors import FleethookError, Unreachable
+from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+
+if TYPE_CHECKING:  # a worker's own start needs none of them
+    from workers.admin.worker_health import WorkerHealth
+
+ANY: Final = "any"
+"""`--health` without a type."""
 
 KINDS: Final = {
     "evaluator": "Answer requests: run their blocking hooks and give verdicts.",
@@ -17,9 +24,80 @@ KINDS: Final = {
 }
 
 
-@click.group(cls=LazyGroup)
-def worker() -> None:
+class _WorkerGroup(LazyGroup):
+    """A group whose probe fails with exit code 1 alone: Docker reserves 2, and to some agents 2 means `block`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        """As click's; a usage error of a probe is a finding."""
+        probe = "--health" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if probe:
+                raise Findings(error.format_message()) from error
+            raise
+
+
+@click.group(cls=_WorkerGroup, invoke_without_command=True)
+@click.option(
+    "--health", metavar="[TYPE]", is_flag=False, flag_value=ANY,
+    help="Exit 0 if this machine's worker of that type answers within 4 s, else 1; without a type, any worker.",
+)  # fmt: skip
+@click.option("--allow-outage", is_flag=True, help="With --health: exit 0 also while the server is away (liveness).")
+@common_options
+@click.pass_context
+def worker(ctx: click.Context, health: str | None, allow_outage: bool) -> None:
     """Run one process until SIGTERM, as a Procfile line does; `fleethook up` starts all of them."""
+    if health is not None:
+        _probe(ctx.ensure_object(Context), health, allow_outage=allow_outage)
+        ctx.exit()
+    elif ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
+    """Print the live workers of a type on this machine; Findings (exit 1) where there is none or it cannot be seen."""
+    if kind not in {ANY, *KINDS}:
+        raise Findings(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
+    try:
+        found = [one for one in _living(fleet) if kind in {ANY, one.kind} and one.alive]
+    except (Unreachable, TimeoutError) as error:
+        if not allow_outage:
+            raise Findings(f"the server cannot be asked: {str(error) or 'it does not answer'}") from error
+        fleet.say("the server is away, and workers wait for it")
+        return
+    except FleethookError as error:
+        raise Findings(str(error)) from error
+    if not found:
+        raise Findings(f"no {kind if kind != ANY else 'worker'} of this machine answers")
+    if fleet.json:
+        fleet.data({one.kind: list(one.alive) for one in found})
+    else:
+        fleet.data("\n".join(name for one in found for name in one.alive))
+
+
+def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
+    import asyncio
+
+    from bus.connections import Links
+    from bus.server import bus_url
+    from workers.admin.worker_health import SECONDS, worker_health
+
+    settings = fleet.settings()
+    url = bus_url(settings, "worker", fleet.directories())
+
+    async def ask() -> tuple[WorkerHealth, ...]:
+        links, queues = Links(url, connect=1.0), Links(settings.rq_url or url, connect=1.0)
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await worker_health(links, queues, fleet.keys(), settings)
+        finally:
+            await links.close()
+            await queues.close()
+
+    return asyncio.run(ask())
 
 
 def _command(kind: str, text: str) -> click.Command:

@@ -1,0 +1,62 @@
+"""Whether the worker processes of this machine (or container) do their work: what `fleethook worker --health` asks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from bus.config.settings import Settings
+from bus.connections import Links
+from bus.hosts import GROUP as HOSTS
+from bus.ids import host_name
+from bus.keys import Keys
+from bus.streams import flat
+from workers.status import registered_workers
+
+SECONDS: Final = 4.0
+"""The longest that a probe takes, in seconds."""
+
+
+class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker type on this machine: the names of its live processes, none where nobody answered."""
+
+    kind: str
+    alive: tuple[str, ...]
+
+
+async def worker_health(links: Links, rq: Links, keys: Keys, settings: Settings) -> tuple[WorkerHealth, ...]:
+    """The live processes of each type on this machine; `rq` goes to RQ's server. Raises Unreachable.
+
+    Reading loops are judged by their heartbeat, which ends 2 s after its loop hangs. RQ's workers are judged by their
+    connection, which ends with the process, and by RQ's own heartbeat.
+    """
+    host = settings.host or host_name()
+    return (
+        WorkerHealth(kind="evaluator", alive=await _beating(links, keys, keys("requests"), "evaluators", host)),
+        WorkerHealth(kind="dispatcher", alive=await _beating(links, keys, keys("events"), "dispatchers", host)),
+        WorkerHealth(kind="host", alive=await _beating(links, keys, keys("requests", host), HOSTS, host)),
+        WorkerHealth(kind="carrier", alive=await _registered(rq, settings, "carrier", host)),
+        WorkerHealth(kind="chores", alive=await _registered(rq, settings, "chores", host)),
+    )
+
+
+async def _beating(links: Links, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
+    """The members of a group on this machine whose heartbeat has not ended."""
+    with links.link() as link:
+        (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
+        known = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
+        names = [name for name in known if _host_of(name) == host]
+        beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
+    return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
+
+
+async def _registered(rq: Links, settings: Settings, kind: str, host: str) -> tuple[str, ...]:
+    """RQ's workers of one kind on this machine."""
+    return tuple(name for name in await registered_workers(rq, settings, kind) or () if _host_of(name) == host)
+
+
+def _host_of(name: str) -> str:
+    """The host in the name of a process (`<kind>-<host>-<pid>-<random>`); a host's name may have hyphens of its own."""
+    head, _, _ = name.rpartition("-")
+    return head.rpartition("-")[0].partition("-")[2]
