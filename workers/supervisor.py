@@ -91,7 +91,12 @@ async def up(
                 proof = asyncio.create_task(prove(name))
 
         supervisor = Supervisor(
-            wanted, on_line=on_line, on_ready=on_child_ready, on_change=record, env={**_path(), **env}, drain=drain
+            wanted,
+            on_line=on_line,
+            on_ready=on_child_ready,
+            on_change=record,
+            env={**import_path(), **env},
+            drain=drain,
         )
         record()
         keeper = asyncio.create_task(_keep_server(embedded, on_line, record)) if embedded is not None else None
@@ -199,8 +204,8 @@ def _lock(places: Directories) -> Path:
     return places.pid_file.with_suffix(".lock")
 
 
-def _path() -> dict[str, str]:
-    """What lets a child import us where we run from a source tree that is not installed."""
+def import_path() -> dict[str, str]:
+    """The variable that lets another process import us where we run from a source tree that is not installed."""
     root = Path(__file__).resolve().parents[1]
     if root.name in {"site-packages", "dist-packages"}:
         return {}

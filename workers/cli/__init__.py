@@ -17,6 +17,7 @@ COMMANDS: Final = {
         "workers.cli.up:up", "Start everything on this machine: server, evaluators, dispatcher, carriers.", _RUN
     ),
     "down": Lazy("workers.cli.up:down", "Stop what `up --detach` started.", _RUN),
+    "service": Lazy("workers.cli.service:service", "Let systemd or launchd run it: install, uninstall.", _RUN),
     "logs": Lazy("workers.cli.up:logs", "Show what the processes wrote.", _RUN),
     "status": Lazy("workers.cli.status:status", "Show who is alive, and what waits.", _RUN),
     "demo": Lazy("workers.cli.demo:demo", "Play a scripted fleet through the real processes.", _RUN),

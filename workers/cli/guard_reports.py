@@ -66,6 +66,7 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
     from bus.answerfile import program_spool
     from bus.codec import encode_event
     from bus.directories import make_private
+    from bus.errors import Unreachable
     from bus.events import Event, EventType
     from bus.hooksets.guard_changes import event_data
     from bus.ids import event_id
@@ -75,7 +76,10 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
     event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms,
                   data={**event_data(change), "about": change.about})  # fmt: skip
     fields = ("id", name, "source", "fleethook", "event", kind, "host", change.host, "body", encode_event(event))
-    spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)
+    try:
+        spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)
+    except Unreachable:  # this machine never had a server
+        return False
     make_private(spool.parent, mend=True)
     return append(spool, "events", fields)
 

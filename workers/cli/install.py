@@ -177,22 +177,25 @@ def _write(fleet: Context, jobs: list[_Job]) -> None:
 
 @click.command()
 @_agents
+@click.option(
+    "--purge", is_flag=True, help="Remove everything of Fleethook on this machine: services, data and keys too."
+)
 @_dry
 @_yes
 @common_options
 @pass_fleet
-def uninstall(fleet: Context, agents: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, dry_run: bool, yes: bool) -> None:
     """Take installs back, all of them without a name: a file that nobody has changed since gets its old bytes, from
     others only our entries go; the answer file goes too.
     """
-    from bus.manifest import records
-    from workers.connecting import installed
+    if purge:
+        from workers.cli.purge import purge as remove_everything
 
-    places = fleet.directories()
-    written = {record.agent for record in records(places.state).values()}
-    chosen = list(dict.fromkeys(agents)) or [
-        agent for agent in AGENTS if agent in written or places.answer_file(agent).exists() or installed(agent)
-    ]
+        if agents:
+            raise click.UsageError("--purge removes everything, so it takes no agent")
+        remove_everything(fleet, _connected(fleet), _uninstall, dry_run=dry_run, yes=yes)
+        return
+    chosen = list(dict.fromkeys(agents)) or _connected(fleet)
     reports, waiting = [], []
     for agent in chosen:
         report = _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
@@ -210,7 +213,18 @@ def uninstall(fleet: Context, agents: tuple[str, ...], dry_run: bool, yes: bool)
         )
 
 
-def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[str, Any]:
+def _connected(fleet: Context) -> list[str]:
+    """The agents of which something is installed here."""
+    from bus.manifest import records
+    from workers.connecting import installed
+
+    places = fleet.directories()
+    written = {record.agent for record in records(places.state).values()}
+    return [agent for agent in AGENTS if agent in written or places.answer_file(agent).exists() or installed(agent)]
+
+
+def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool, quiet: bool = False) -> dict[str, Any]:
+    """Take one agent's install back; `quiet` where its diff has been shown already."""
     from bus import installing
     from bus.manifest import undo
     from workers.connecting import empty_spool, spool_without_agent, where_is
@@ -223,7 +237,7 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
         "answer_file": str(path) if path.exists() else None, "warnings": list(plan.warnings), "applied": False,
         "copies": [], "waiting": 0, "spool": None,
     }  # fmt: skip
-    if not fleet.json:
+    if not (fleet.json or quiet):
         if report["diff"]:
             fleet.data(report["diff"].rstrip("\n"))
         for warning in plan.warnings:
@@ -248,9 +262,9 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool) -> dict[
             with contextlib.suppress(OSError):  # another agent's file is in it, or it never was
                 folder.rmdir()
         report["applied"] = True
-    if report["applied"] and not fleet.json:
+    if report["applied"] and not (fleet.json or quiet):
         fleet.say(f"{agent}: uninstalled. Sessions that run keep their hooks until they end; these do nothing now.")
-    elif not dry_run and not fleet.json:
+    elif not (dry_run or fleet.json or quiet):
         fleet.say(f"{agent} is not installed; nothing was changed.")
     return report
 

@@ -1,0 +1,103 @@
+"""Texts of services: a systemd unit and a launchd property list for one process, and the file with their environment."""
+
+from __future__ import annotations
+
+import plistlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bus.errors import ConfigError
+
+MARK: Final = "Written by `fleethook service install`"
+"""Stands in every file of ours, so that an uninstall touches no other."""
+
+DRAIN_SECONDS: Final = 30
+"""What is under way gets to end before the manager ends a process by force."""
+
+RETRY_SECONDS: Final = 5
+"""How soon a process that failed is started again."""
+
+_NO_RETRY: Final = "2 4"
+"""Exit codes of a wrong command line and of wrong settings: another start would fail in the same way."""
+
+_UNQUOTABLE: Final = re.compile(r"['\\\x00-\x1f\x7f]")
+
+
+def environment_text(variables: Mapping[str, str]) -> str:
+    """The environment file, which both systemd and a shell read; ConfigError for a value that they read differently."""
+    lines = [f"# {MARK}. It may hold passwords: keep its mode at 0600."]
+    for name, value in variables.items():
+        if _UNQUOTABLE.search(value):
+            raise ConfigError(
+                f"{name} holds a quote, a backslash or a control character, which no environment file can hold safely",
+                hint="write it percent-encoded in a URL, or set it in fleethook.yaml",
+            )
+        lines.append(f"{name}='{value}'")
+    return "\n".join(lines) + "\n"
+
+
+def systemd_unit(process: str, command: Sequence[str], environment: str, *, user: str = "") -> str:
+    """The unit of one process (`up` or a worker type); `user` for a unit of the whole machine, else a user's unit."""
+    network = ("Wants=network-online.target", "After=network-online.target") if user else ()
+    # A hook command may need what these take away, so a user's own unit leaves them out.
+    walls = (f"User={user}", "NoNewPrivileges=yes", "ProtectSystem=full", "WorkingDirectory=~") if user else ()
+    lines = (
+        f"# {MARK}; `fleethook service uninstall` removes it.",
+        "[Unit]",
+        f"Description=Fleethook {_described(process)}",
+        *network,
+        "StartLimitIntervalSec=0",
+        "",
+        "[Service]",
+        f"EnvironmentFile={_escaped(environment)}",
+        f"ExecStart={' '.join(map(_quoted, command))}",
+        "Restart=on-failure",
+        f"RestartSec={RETRY_SECONDS}",
+        f"RestartPreventExitStatus={_NO_RETRY}",
+        # SIGTERM goes to the main process alone, which lets its children finish what they do.
+        "KillMode=mixed",
+        f"TimeoutStopSec={DRAIN_SECONDS}",
+        "UMask=0077",
+        *walls,
+        "",
+        "[Install]",
+        f"WantedBy={'multi-user' if user else 'default'}.target",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def launchd_plist(label: str, command: Sequence[str], environment: str, log: str, *, user: str = "") -> str:
+    """The property list of one process; a shell reads the environment file, since launchd has none."""
+    script = 'set -a; . "$0"; exec "$@"'
+    value = {
+        "Label": label,
+        "ProgramArguments": ["/bin/sh", "-c", script, environment, *command],
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": RETRY_SECONDS,
+        "ExitTimeOut": DRAIN_SECONDS,
+        "Umask": 0o077,
+        "ProcessType": "Interactive",  # launchd slows other types down, and agents wait for these processes
+        "StandardOutPath": log,
+        "StandardErrorPath": log,
+    } | ({"UserName": user} if user else {})
+    head, _, rest = plistlib.dumps(value, sort_keys=False).decode().partition("\n")
+    return f"{head}\n<!-- {MARK}; `fleethook service uninstall` removes it. -->\n{rest}"
+
+
+def _described(process: str) -> str:
+    return "(server, evaluators, dispatcher, carriers)" if process == "up" else process
+
+
+def _escaped(text: str) -> str:
+    """`%` begins a specifier in a unit."""
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """One word of ExecStart; `$` would begin a variable there."""
+    text = _escaped(word).replace("$", "$$")
+    return (
+        text if re.fullmatch(r"[\w./:=@%$+,-]+", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )

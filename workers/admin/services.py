@@ -1,0 +1,257 @@
+"""Services of this machine: what `fleethook service` would write and run, and what it wrote before."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from bus.config.settings import VARIABLES
+from bus.directories import Directories
+from bus.errors import ConfigError
+from bus.locks import write_private
+from bus.redaction import redact_text, redact_url
+from workers.admin.service_units import MARK, environment_text, launchd_plist, systemd_unit
+from workers.supervisor import import_path
+
+System = Literal["systemd", "launchd"]
+
+PROCESSES: Final = ("up", "evaluator", "dispatcher", "host", "carrier", "chores")
+
+PASSED_ON: Final = (
+    *VARIABLES, "FLEETHOOK_HOME", "FLEETHOOK_SECRET_KEY_FILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+    "PATH",
+)  # fmt: skip
+"""Variables of this shell that a service gets: settings, places, and where hook commands find their programs."""
+
+UNIT_MODE: Final = 0o644
+_SECONDS: Final = 60.0
+_SYSTEM_ENVIRONMENT: Final = Path("/etc/fleethook/service.env")
+
+
+class ServiceFile(NamedTuple):
+    """One file as it is and as it will be; None where there is none."""
+
+    path: Path
+    before: str | None
+    after: str | None
+    mode: int
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return self.before != self.after
+
+
+class ServicePlan(NamedTuple):
+    """Files to write or remove, the manager's commands before and after that, and what is left to a person."""
+
+    files: tuple[ServiceFile, ...]
+    before: tuple[tuple[str, ...], ...] = ()
+    after: tuple[tuple[str, ...], ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+class Manager(NamedTuple):
+    """The program that keeps services here: systemd or launchd, of this user or of the whole machine."""
+
+    kind: System
+    whole: bool
+    """For the whole machine, and not for this user."""
+    folder: Path
+    environment: Path
+    log: Path
+
+    def file(self, process: str) -> Path:
+        """The file of one process."""
+        if self.kind == "systemd":
+            return self.folder / ("fleethook.service" if process == "up" else f"fleethook-{process}.service")
+        return self.folder / f"{self.label(process)}.plist"
+
+    def label(self, process: str) -> str:
+        """Its name: of a unit, or the label of a launchd job."""
+        return self.file(process).name if self.kind == "systemd" else f"fleethook.{process}"
+
+    def start(self, processes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """The commands that let it know new files and start what is in them."""
+        if self.kind == "systemd":
+            names = tuple(map(self.label, processes))
+            return (
+                self._systemctl("daemon-reload"),
+                self._systemctl("enable", *names),
+                self._systemctl("restart", *names),
+            )
+        return tuple(("launchctl", "bootstrap", self._domain, str(self.file(one))) for one in processes)
+
+    def stop(self, processes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """The commands that end what its files started."""
+        if self.kind == "systemd":
+            return (self._systemctl("disable", "--now", *map(self.label, processes)),)
+        return tuple(("launchctl", "bootout", f"{self._domain}/{self.label(one)}") for one in processes)
+
+    def reload(self) -> tuple[tuple[str, ...], ...]:
+        """The commands that let it forget files that are gone."""
+        return (self._systemctl("daemon-reload"),) if self.kind == "systemd" else ()
+
+    @property
+    def _domain(self) -> str:
+        return "system" if self.whole else f"gui/{os.geteuid()}"
+
+    def _systemctl(self, *words: str) -> tuple[str, ...]:
+        return ("systemctl", *(() if self.whole else ("--user",)), *words)
+
+
+def manager(
+    places: Directories, *, whole: bool, kind: System | None = None, environ: Mapping[str, str] | None = None
+) -> Manager:
+    """The manager of this machine, or the one that is named."""
+    environ = os.environ if environ is None else environ
+    kind = kind or ("launchd" if sys.platform == "darwin" else "systemd")
+    home = Path(environ.get("HOME") or Path.home())
+    if kind == "launchd":
+        folder = Path("/Library/LaunchDaemons") if whole else home / "Library/LaunchAgents"
+    elif whole:
+        folder = Path("/etc/systemd/system")
+    else:
+        folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
+    environment = _SYSTEM_ENVIRONMENT if whole else places.config / "service.env"
+    log = Path("/var/log/fleethook.log") if whole else places.log_dir / "service.log"
+    return Manager(kind, whole, folder, environment, log)
+
+
+def service_user(environ: Mapping[str, str]) -> str:
+    """Who runs the machine's services unless somebody is named: whoever called sudo. ConfigError where that is root."""
+    name = environ.get("SUDO_USER") or getpass.getuser()
+    if name == "root":
+        raise ConfigError(
+            "hooks of a service would run as root", hint="name a user without rights of its own: --run-as NAME"
+        )
+    return name
+
+
+def plan_install(
+    keeper: Manager, processes: Sequence[str], variables: Mapping[str, str], *, user: str = ""
+) -> ServicePlan:
+    """What an install would write and run."""
+    command = (sys.executable, "-P", "-m", "workers.cli", "--no-color")
+    files = [_file(keeper.environment, environment_text(variables), 0o600)]
+    for process in processes:
+        words = (*command, "up") if process == "up" else (*command, "worker", process)
+        text = (
+            systemd_unit(process, words, str(keeper.environment), user=user)
+            if keeper.kind == "systemd"
+            else launchd_plist(keeper.label(process), words, str(keeper.environment), str(keeper.log), user=user)
+        )
+        files.append(_file(keeper.file(process), text, UNIT_MODE))
+    known = [one for one in installed(keeper) if one in processes]
+    before = keeper.stop(known) if keeper.kind == "launchd" and known else ()
+    steps = []
+    if keeper.kind == "systemd" and not keeper.whole:
+        steps.append(f"`loginctl enable-linger {getpass.getuser()}` keeps it running while you are logged out")
+    return ServicePlan(tuple(files), before, keeper.start(processes), tuple(steps))
+
+
+def plan_uninstall(keeper: Manager, processes: Sequence[str] = ()) -> ServicePlan:
+    """What an uninstall would end and remove: the named processes, else all; the environment file goes with the last."""
+    there = installed(keeper)
+    going = [one for one in there if not processes or one in processes]
+    if not going:
+        return ServicePlan(())
+    files = [_file(keeper.file(one), None, UNIT_MODE) for one in going]
+    if len(going) == len(there) and _is_ours(keeper.environment):
+        files.append(_file(keeper.environment, None, 0o600))
+    return ServicePlan(tuple(files), keeper.stop(going), keeper.reload())
+
+
+def installed(keeper: Manager) -> list[str]:
+    """The processes whose files were written by us."""
+    return [process for process in PROCESSES if _is_ours(keeper.file(process))]
+
+
+def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of this shell's environment a service gets."""
+    return {**import_path(), **{name: environ[name] for name in PASSED_ON if environ.get(name)}}
+
+
+def preview(plan: ServicePlan) -> str:
+    """The files as a unified diff, without secrets."""
+    lines: list[str] = []
+    for file in plan.files:
+        old, new = (redacted(text or "").splitlines() for text in (file.before, file.after))
+        names = [str(file.path) if text is not None else "/dev/null" for text in (file.before, file.after)]
+        lines += difflib.unified_diff(old, new, names[0], names[1], lineterm="")
+    return "\n".join(lines)
+
+
+def redacted(text: str) -> str:
+    """A file's text without passwords."""
+    return redact_text(re.sub(r"\b[a-z]+://[^\s']+", lambda match: redact_url(match[0]), text))
+
+
+def write(plan: ServicePlan) -> None:
+    """Write and remove the files; ConfigError names the first that cannot be."""
+    for file in plan.files:
+        try:
+            if file.after is None:
+                file.path.unlink(missing_ok=True)
+            elif file.changes:
+                file.path.parent.mkdir(parents=True, exist_ok=True)
+                write_private(file.path, file.after)
+                file.path.chmod(file.mode)
+        except OSError as error:
+            raise ConfigError(
+                f"{file.path} cannot be written: {error.strerror or error}", hint="--system needs the rights of root"
+            ) from error
+
+
+def run(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Run the manager's commands; what went wrong with each, in words."""
+    failures = []
+    for command in commands:
+        shown = " ".join(command)
+        program = shutil.which(command[0])
+        if program is None:
+            failures.append(f"`{shown}` was not run: there is no {command[0]} here")
+            continue
+        try:
+            done = subprocess.run(
+                [program, *command[1:]],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            failures.append(f"`{shown}` took longer than {_SECONDS:g} s")
+            continue
+        if done.returncode:
+            words = " ".join((done.stderr or done.stdout).split())
+            failures.append(f"`{shown}` failed: {words[:300] or f'exit code {done.returncode}'}")
+    return failures
+
+
+def _file(path: Path, after: str | None, mode: int) -> ServiceFile:
+    try:
+        before = path.read_text("utf-8")
+    except FileNotFoundError:
+        before = None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    if before is not None and MARK not in before:
+        raise ConfigError(f"{path} was not written by fleethook", hint="move it away, or name other processes")
+    return ServiceFile(path, before, after, mode)
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return MARK in path.read_text("utf-8", "replace")
+    except OSError:
+        return False

@@ -1,0 +1,133 @@
+"""`fleethook uninstall --purge`: everything of Fleethook on this machine, shown, asked for by name, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.common import Context, PartlyDone
+
+if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
+    from bus.directories import Directories
+    from workers.admin.purge import Belonging
+    from workers.admin.services import Manager, ServicePlan
+
+Uninstall = Callable[..., dict[str, Any]]
+"""Takes one agent's install back, or with `dry_run` shows what that would change."""
+
+
+def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: bool, yes: bool) -> None:
+    """Remove the hooks of `agents`, the services, what runs here, and every file of ours.
+
+    PersonNeeded below an agent; PartlyDone where something could not be removed.
+    """
+    from bus.ids import host_name
+    from workers.admin.purge import belongings, remains
+    from workers.cli.up import STARTER
+
+    places = fleet.directories()
+    services = _services(fleet)
+    going = belongings(places, STARTER)
+    stays = [str(path) for path in remains(places, going)]
+    report: dict[str, Any] = {
+        "agents": agents, "services": [str(file.path) for _, plan in services for file in plan.files],
+        "files": [str(one.path) for one in going], "stays": stays, "purged": False,
+    }  # fmt: skip
+    _show(fleet, report, going)
+    for agent in agents:
+        uninstall(fleet, agent, dry_run=True, yes=True)
+    if dry_run or not (agents or services or going):
+        if fleet.json:
+            fleet.data(report)
+        elif not dry_run:
+            fleet.say("There is nothing of fleethook here.")
+        return
+    touched = [file.path for _, plan in services for file in plan.files]
+    fleet.require_person("uninstall --purge", *touched)
+    if not _confirmed(fleet, host_name(), yes=yes):
+        fleet.say("Nothing was changed.")
+        return
+    failures = _purge(fleet, places, agents, uninstall, services)
+    report["purged"], report["stays"] = True, [str(path) for path in remains(places, ())]
+    if fleet.json:
+        fleet.data({**report, "failures": failures})
+    else:
+        fleet.say("Fleethook is gone from this machine, but for the package itself: `pip uninstall fleethook`.")
+        if fleet.settings().redis_url:
+            fleet.say(
+                f"The fleet goes on. `fleethook hosts forget {host_name()}` on another machine drops this one's hooks."
+            )
+    if failures:
+        raise PartlyDone("; ".join(failures))
+
+
+def _purge(
+    fleet: Context,
+    places: Directories,
+    agents: list[str],
+    uninstall: Uninstall,
+    services: list[tuple[Manager, ServicePlan]],
+) -> list[str]:
+    """Do it, in the order in which nothing is written anew meanwhile; what went wrong with the services, in words."""
+    from bus.ids import host_name
+    from workers import supervisor
+    from workers.admin import services as units
+    from workers.admin.purge import belongings, remove
+    from workers.cli.guard_reports import report_losses
+    from workers.cli.up import STARTER
+
+    report_losses(fleet, "uninstall --purge", host_name(), ["everything of this machine\nremoved"])
+    for agent in agents:  # first, while a server may still take what its spool holds
+        uninstall(fleet, agent, dry_run=False, yes=True, quiet=True)
+    failures = []
+    for _, plan in services:
+        failures += units.run(plan.before)
+        units.write(plan)
+        failures += units.run(plan.after)
+    supervisor.down(places)
+    remove(places, belongings(places, STARTER))
+    return failures
+
+
+def _services(fleet: Context) -> list[tuple[Manager, ServicePlan]]:
+    """What the managers of this user and of this machine keep for us."""
+    from workers.admin.services import manager, plan_uninstall
+
+    found = []
+    for whole in (False, True):
+        keeper = manager(fleet.directories(), whole=whole)
+        plan = plan_uninstall(keeper)
+        if plan.files:
+            found.append((keeper, plan))
+    return found
+
+
+def _show(fleet: Context, report: dict[str, Any], going: list[Belonging]) -> None:
+    from workers.admin.purge import size
+    from workers.supervisor import running
+
+    if fleet.json:
+        return
+    rows = [(f"hooks of {agent}", "as shown below", "") for agent in report["agents"]]
+    rows += [("service", path, "") for path in report["services"]]
+    state = running(fleet.directories())
+    if state is not None:
+        rows.append(("what runs here", f"process {state.pid} and its children", ""))
+    rows += [(one.what, str(one.path), f"{size(one.path):,}") for one in going]
+    fleet.table(("GOES", "WHERE", "BYTES"), rows)
+    for path in report["stays"]:
+        fleet.say(f"stays: {path}")
+    if fleet.settings().redis_url:
+        fleet.say("stays: everything on the fleet's server")
+
+
+def _confirmed(fleet: Context, name: str, *, yes: bool) -> bool:
+    from workers.cli.output import interactive
+
+    if yes:
+        return True
+    if fleet.json or not interactive():
+        raise click.UsageError("Nobody can be asked here: say --yes")
+    return bool(click.prompt(f"Type the name of this machine ({name}) to remove all of this", err=True) == name)

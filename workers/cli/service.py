@@ -1,0 +1,174 @@
+"""`fleethook service`: units for systemd and launchd, shown, written, started, taken back."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from workers.cli.common import Context, LazyGroup, PartlyDone, common_options, pass_fleet
+
+if TYPE_CHECKING:  # `--help` needs none of them
+    from workers.admin.services import Manager, ServicePlan, System
+
+ROLES: Final = ("evaluator", "dispatcher", "host", "carrier", "chores")
+
+_roles = click.option(
+    "--role", "roles", multiple=True, type=click.Choice(ROLES),
+    help="One process of a fleet's machine instead of `fleethook up`; may be given several times.",
+)  # fmt: skip
+_whole = click.option("--system", "whole", is_flag=True, help="For the whole machine (root), not for this user.")
+_for = click.option("--for", "kind", type=click.Choice(("systemd", "launchd")), help="Other than this machine's own.")
+_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group(cls=LazyGroup)
+def service() -> None:
+    """Let systemd or launchd run `fleethook up`, or single processes, from login or boot on."""
+
+
+@service.command()
+@_roles
+@_whole
+@_for
+@click.option("--run-as", metavar="USER", help="Whom a --system service runs as; without it, whoever called sudo.")
+@click.option("--print", "only_print", is_flag=True, help="Print the files, and change nothing.")
+@click.option("--no-start", is_flag=True, help="Write the files, and start nothing.")
+@_yes
+@common_options
+@pass_fleet
+def install(
+    fleet: Context,
+    roles: tuple[str, ...],
+    whole: bool,
+    kind: System | None,
+    run_as: str | None,
+    only_print: bool,
+    no_start: bool,
+    yes: bool,
+) -> None:
+    """Write units, show them first, and start them; `fleethook up` for this user unless options say otherwise.
+
+    FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
+    """
+    from bus.directories import directories
+    from workers.admin import services
+
+    keeper, processes = _keeper(fleet, whole=whole, kind=kind), list(dict.fromkeys(roles)) or ["up"]
+    _check(fleet, keeper, processes)
+    variables = services.passed_on(os.environ)
+    if fleet.namespace:
+        variables["FLEETHOOK_NAMESPACE"] = fleet.namespace
+    user = (run_as or services.service_user(os.environ)) if whole else ""
+    plan = services.plan_install(keeper, processes, variables, user=user)
+    if only_print:
+        _print(fleet, plan)
+        return
+    _show(fleet, plan)
+    if any(file.changes and file.before is not None for file in plan.files):
+        fleet.require_person("service install", *(file.path for file in plan.files))
+    if not fleet.confirm("Write this?" if no_start else "Write this and start it?", yes):
+        fleet.say("Nothing was changed.")
+        return
+    directories()  # makes this user's own
+    services.write(plan)
+    failures = [] if no_start else services.run([*plan.before, *plan.after])
+    _report(fleet, plan, failures, done="installed", commands=() if no_start else plan.after)
+    for step in plan.steps if not fleet.json else ():
+        fleet.say(f"{fleet.style('only you can do this:', 'yellow', err=True)} {step}")
+    if failures:
+        raise PartlyDone(f"the files are written, but {'; '.join(failures)}")
+
+
+@service.command()
+@_roles
+@_whole
+@_for
+@_yes
+@common_options
+@pass_fleet
+def uninstall(fleet: Context, roles: tuple[str, ...], whole: bool, kind: System | None, yes: bool) -> None:
+    """Stop and remove the services that `service install` wrote, all of them without --role."""
+    from bus.ids import host_name
+    from workers.admin import services
+    from workers.cli.guard_reports import report_losses
+
+    keeper = _keeper(fleet, whole=whole, kind=kind)
+    plan = services.plan_uninstall(keeper, roles)
+    if not plan.files:
+        if fleet.json:
+            fleet.data({"files": [], "commands": [], "removed": False})
+        fleet.say("No service of fleethook is installed; nothing was changed.")
+        return
+    _show(fleet, plan)
+    fleet.require_person("service uninstall", *(file.path for file in plan.files))
+    if not fleet.confirm("Stop and remove this?", yes):
+        fleet.say("Nothing was changed.")
+        return
+    names = ", ".join(file.path.stem for file in plan.files if file.mode == services.UNIT_MODE)
+    report_losses(fleet, "service uninstall", host_name(), [f"{names}\nremoved"])
+    failures = services.run(plan.before)
+    services.write(plan)
+    failures += services.run(plan.after)
+    _report(fleet, plan, failures, done="removed", commands=plan.before)
+    if failures:
+        raise PartlyDone(f"the files are gone, but {'; '.join(failures)}")
+
+
+def _keeper(fleet: Context, *, whole: bool, kind: System | None) -> Manager:
+    from workers.admin.services import manager
+
+    return manager(fleet.directories(), whole=whole, kind=kind)
+
+
+def _check(fleet: Context, keeper: Manager, processes: list[str]) -> None:
+    """Refuse what could not run: two `up` on one machine, or services without a server that they can reach."""
+    from bus.errors import ConfigError, ServerError
+    from workers.admin.services import installed
+    from workers.supervisor import running
+
+    if not fleet.settings().redis_url and (keeper.whole or "up" not in processes):
+        raise ConfigError(
+            "these services need the fleet's server",
+            hint="set FLEETHOOK_REDIS_URL in this shell, or redis_url in fleethook.yaml",
+        )
+    already = running(fleet.directories()) if "up" in processes and not installed(keeper) else None
+    if already is not None:
+        raise ServerError(
+            f"`fleethook up` runs here already (process {already.pid}); `fleethook down` stops it, then install the service"
+        )
+
+
+def _print(fleet: Context, plan: ServicePlan) -> None:
+    from workers.admin.services import redacted
+
+    if fleet.json:
+        fleet.data({"files": {str(file.path): redacted(file.after or "") for file in plan.files},
+                    "commands": [" ".join(command) for command in (*plan.before, *plan.after)]})  # fmt: skip
+        return
+    for file in plan.files:
+        fleet.say(fleet.style(f"{file.path} (mode {file.mode:04o})", "cyan", err=True))
+        fleet.data(redacted(file.after or "").rstrip("\n"))
+
+
+def _show(fleet: Context, plan: ServicePlan) -> None:
+    from workers.admin.services import preview
+
+    if fleet.json:
+        return
+    for line in preview(plan).splitlines():
+        new, old = line.startswith("+"), line.startswith("-")
+        fleet.data(fleet.style(line, "green") if new else fleet.style(line, "red") if old else line)
+
+
+def _report(
+    fleet: Context, plan: ServicePlan, failures: list[str], *, done: str, commands: tuple[tuple[str, ...], ...]
+) -> None:
+    if fleet.json:
+        fleet.data({"files": [str(file.path) for file in plan.files], done: True, "failures": failures,
+                    "commands": [" ".join(command) for command in commands]})  # fmt: skip
+    elif not failures:
+        fleet.say(
+            f"{fleet.style(done.capitalize() + '.', 'green', err=True)} {', '.join(str(f.path) for f in plan.files)}"
+        )
