@@ -14,7 +14,7 @@ _PARSER: Final = import_module("re._parser")
 _ONLY_RE2: Final = re.compile(r"\[:\^?\w+:\]|\\[QpPC]")
 """What RE2 reads in another way than Python."""
 _SHORTEST: Final = 2
-_MOST: Final = 96
+_MOST: Final = 320
 
 Needles: TypeAlias = frozenset[str]
 """Lower-cased texts of which one has to be there; empty where nothing is known."""
