@@ -16,6 +16,7 @@ from bus.requests import read_event, read_request
 from bus.streams import Call, Entry, call_all, checked, flat
 from workers.deadletters import overdue_call
 from workers.deliveries import unpack_fields
+from workers.wording import counted
 
 log = logging.getLogger("fleethook.kept")
 
@@ -33,7 +34,7 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """What waits, in words."""
-        events = "1 event waits" if self.events == 1 else f"{self.events} events wait"
+        events = counted(self.events, "event waits", "events wait")
         return (
             f"{events} for `fleethook worker host` on {self.host!r}, which runs the background hooks of its own files; "
             "`fleethook hosts forget` where it is gone"

@@ -26,6 +26,7 @@ from bus.streams import checked, flat
 from workers.kept_events import KeptEvents, kept_events
 from workers.missing_keys import MissingKeyUse, missing_keys
 from workers.repairs import Repair, read_repairs
+from workers.wording import counted
 
 Health = Literal["ok", "missing", "off", "unknown"]
 """`off`: nobody is there and the settings want nobody; `unknown`: it could not be seen."""
@@ -215,7 +216,9 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
     }
     found = [f"no {one.role} is alive: {meanings[one.role]}" for one in roles if one.health == "missing"]
     found += [
-        f"{one.dropped} events of {one.agent} did not fit into the spool and are lost" for one in spools if one.dropped
+        f"{counted(one.dropped, 'event')} of {one.agent} did not fit into the spool: lost"
+        for one in spools
+        if one.dropped
     ]
     return found
 

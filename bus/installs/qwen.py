@@ -7,13 +7,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bus.hookcommand import is_ours
 from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
 from bus.installs.forms import Hook, JsonHooks
 from bus.installs.layers import folder_trust, json_layers, switched, unreadable
 
+OUR_NAME: Final = "fleethook"
+
 
 def _entry(hook: Hook) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "name": "fleethook", "command": hook.command, "timeout": hook.timeout}]}
+    return {"hooks": [{"type": "command", "name": OUR_NAME, "command": hook.command, "timeout": hook.timeout}]}
+
+
+def _same_named(hooks: object) -> Iterator[str]:
+    """The events that have a hook of our name that is not ours."""
+    for name, groups in hooks.items() if isinstance(hooks, dict) else ():
+        listed = [one.get("hooks") for one in groups if isinstance(one, dict)] if isinstance(groups, list) else []
+        named = [one for some in listed if isinstance(some, list) for one in some if isinstance(one, dict)]
+        if any(one.get("name") == OUR_NAME and not is_ours(one.get("command")) for one in named):
+            yield str(name)
 
 
 def _folder(where: Where) -> Path:
@@ -30,6 +42,12 @@ def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
     yield from unreadable(layers)
     yield from switched(layers, ("disableAllHooks",))
     asks = any(layer.at("security", "folderTrust", "enabled") is True for layer in layers)
+    for layer in layers:
+        for name in _same_named(layer.settings.get("hooks")):
+            what = (
+                f"{layer.path}: a hook for {name} that is not Fleethook's is called `{OUR_NAME}`: of hooks of one name "
+            )
+            yield Trouble(f"{what}Qwen Code runs one, so it may run in the place of ours", f"rename it in {layer.path}")
     if scope == "project" and asks:
         trusted = folder_trust(_folder(where) / "trustedFolders.json", where.project)
         if not trusted:

@@ -107,6 +107,6 @@ def test_what_still_waits_is_not_thrown_away_by_an_uninstall(tmp_path: Path) -> 
     gone = fleethook("uninstall", "claude", "--yes")
     assert gone.code == 5
     (shared,) = spool.parent.glob("program.*")
-    assert f"1 events of claude still wait in {shared}" in gone.err
-    assert spool_status(shared).records == 1
+    assert f"of claude 1 event still waits in {shared}" in gone.err
+    assert spool_status(shared).records == 2, "it, and that the guard is gone"
     assert not spool.exists(), "a file without an answer file would belong to nobody"

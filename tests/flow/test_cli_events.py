@@ -188,7 +188,7 @@ def test_what_is_published_without_a_server_waits_on_the_disk(monkeypatch: pytes
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", f"unix://{tmp_path}/none.sock")
     kept = fleethook("publish", stdin=event())
     assert kept.code == 0
-    assert "1 events wait on this disk" in kept.err
+    assert "1 event waits on this disk" in kept.err
     (spool,) = fleethook("status", "--json").json["spools"]
     assert spool["records"] == 1
 

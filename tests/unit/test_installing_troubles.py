@@ -194,6 +194,16 @@ def test_gemini_runs_hooks_in_trusted_folders_alone(
     assert [one.sure for one in found] == ([] if sure is None else [sure])
 
 
+def test_a_foreign_hook_of_our_name_may_run_in_qwens_place_of_ours(where: Where) -> None:
+    """Qwen Code runs hooks of one name once (issue 10, A7); a hook of ours is no trouble."""
+    theirs = {"type": "command", "name": "fleethook", "command": "true"}
+    ours = {**theirs, "command": "exec python main.py # fleethook"}
+    settings = {"hooks": {"PreToolUse": [{"hooks": [theirs]}, 3], "Stop": [{"hooks": [ours, "x"]}], "X": "y"}}
+    project = write(where.project / ".qwen/settings.json", json.dumps(settings))
+    (found,) = said("qwen", where)
+    assert found.startswith(f"{project}: a hook for PreToolUse that is not Fleethook's is called `fleethook`")
+
+
 def test_qwens_switches(where: Where) -> None:
     user = write(where.home / ".qwen/settings.json", '{"disableAllHooks": true}')
     assert said("qwen", where) == [f"{user}: `disableAllHooks` is true, so no hook runs"]

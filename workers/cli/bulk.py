@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from workers.cli.common import Context, Findings, PartlyDone
 from workers.cli.showing import short
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -100,7 +101,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | Past, count: int, *, follo
         if fleet.json:
             fleet.data({"matching": count, "queued": True, "job": name})
         else:
-            fleet.data(f"job {name}: {count:,} deliveries are handed to the chores worker")
+            fleet.data(f"job {name}: {counted(count, 'delivery is', 'deliveries are')} handed to the chores worker")
             fleet.say(
                 f"`fleethook jobs show {name} --follow` shows how far it is, `fleethook jobs stop {name}` stops it"
             )
@@ -111,7 +112,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | Past, count: int, *, follo
     if fleet.json:
         fleet.data({"matching": count, "done": ended.done, "job": name, "state": ended.state})
     else:
-        fleet.data(f"job {name}: {ended.state}, {ended.done:,} deliveries")
+        fleet.data(f"job {name}: {ended.state}, {counted(ended.done, 'delivery', 'deliveries')}")
     if ended.state != "done":
         raise PartlyDone(ended.error or f"it was {ended.state} after {ended.done:,} of {count:,}")
 

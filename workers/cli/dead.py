@@ -12,6 +12,7 @@ from workers.cli.bulk import MANY, Sort, as_job, do_now, go_on, tell
 from workers.cli.choosing import letter_filters, wanted
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.showing import delivery_lines, payload_lines, plain, short, when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -109,7 +110,7 @@ def retry(
     letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
     if ids and not any(map(_is_delivery, ids)):
         raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
-    _do(fleet, "redrive", "tried again", f"Try {len(letters):,} deliveries again?", chosen, letters,
+    _do(fleet, "redrive", "tried again", f"Try {counted(len(letters), 'delivery', 'deliveries')} again?", chosen, letters,
         dry_run=dry_run, follow=follow, yes=yes or bool(ids))  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from workers.cli.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.choosing import delivery_filters, wanted, words
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.showing import delivery_lines, payload_lines, short, when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -107,7 +108,7 @@ def retry(
     else:
         waiting = fleet.run(lambda links: _waiting(fleet, links, wanted(given, ids)))
         found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
-    asked = f"Try {len(found):,} deliveries now?"
+    asked = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
     if not go_on(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
         return
     if not ids and len(found) > MANY:

@@ -11,6 +11,7 @@ import click
 from bus.errors import ConfigError, Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.output import Colour
+from workers.wording import counted
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
     from bus.connections import Links
@@ -45,7 +46,7 @@ def doctor(fleet: Context, live: bool, fix: bool) -> None:
         for check in found:
             _show(fleet, check)
         unseen = sum(check.status == "unknown" for check in found)
-        fleet.say(f"{len(found)} checks: {wrong} found something, {unseen} could not be seen.")
+        fleet.say(f"{counted(len(found), 'check')}: {wrong} found something, {unseen} could not be seen.")
     if wrong:
         raise Findings("")
 

@@ -15,6 +15,7 @@ from workers.cli.edits import publish_change, published_set, user_file, write_ch
 from workers.cli.guard_reports import report_losses
 from workers.cli.hooksets import in_force
 from workers.cli.webhooks import endpoint_record, show_table
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hookfile import HookFile
@@ -219,7 +220,7 @@ def rotate(
 
 def _tell_waited(fleet: Context, waited: int) -> None:
     if waited and not fleet.json:
-        fleet.say(f"{waited:,} deliveries that waited for it become dead letters")
+        fleet.say(f"{counted(waited, 'dead letter')} more: what waited for it")
 
 
 def _let_go(fleet: Context, name: str, published: bool) -> int:

@@ -10,6 +10,7 @@ import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.showing import DURATION, about, event_line, event_lines, outcome, trace_lines, verdict_lines, when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -55,7 +56,8 @@ def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own fi
         async with bus:
             ids = await bus.publish_many(events)
             if bus.kept:
-                fleet.say(f"the server is away: {bus.kept} events wait on this disk, and are sent when it is back")
+                kept = counted(bus.kept, "event waits", "events wait")
+                fleet.say(f"the server is away: {kept} on this disk, to be sent when it is back")
             return ids
 
     for name in _on_bus(fleet, work):
@@ -253,7 +255,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
     if fleet.json:
         fleet.data({"removed": removed, "kept": kept})
         return
-    fleet.data(f"removed {removed} events")
+    fleet.data(f"removed {counted(removed, 'event')}")
     if kept:
         fleet.say(f"{kept} are not delivered yet and stay; try again in a moment")
 
@@ -315,6 +317,6 @@ def _progress(fleet: Context) -> Callable[[int], None]:
         nonlocal said
         if looked - said >= _SAY_EVERY:
             said = looked
-            fleet.say(f"looked through {looked:,} events …")
+            fleet.say(f"looked through {counted(looked, 'event')} …")
 
     return say

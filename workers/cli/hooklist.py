@@ -13,6 +13,7 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.showing import plain, when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooks import Endpoint, Hook
@@ -60,7 +61,7 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
     packs = {} if whole else _packs()
     rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
-    rows += [(f"guard {pack}", layer, f"{count} rules", "rule", "blocking", "-", "-", "--all lists them")
+    rows += [(f"guard {pack}", layer, counted(count, "rule"), "rule", "blocking", "-", "-", "--all lists them")
              for (pack, layer), count in folded.items()]  # fmt: skip
     if rows:
         fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "TIMEOUT", "LAST RUN", "FROM"), rows)

@@ -13,6 +13,7 @@ from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_option
 from workers.cli.hooklist import record, short_origin
 from workers.cli.hooksets import PLUGIN_DIR, PLUGIN_OWNER, holds, in_force, load, sound
 from workers.cli.showing import DURATION, about, plain, verdict_lines
+from workers.wording import counted
 
 if TYPE_CHECKING:  # most commands of the group need none
     from bus.events import Event
@@ -76,7 +77,7 @@ def check(fleet: Context, file: Path | None) -> None:
         raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; what is wrong is never in force")
     if not fleet.json:
         tests = sum(len(load_pack(pack).tests) for pack in read.guards)
-        guards = f" (all {tests} tests pass)" if read.guards else ""
+        guards = f" ({counted(tests, 'test passes', 'tests pass')})" if read.guards else ""
         count = len(found)
         fine = f"valid, with {count} finding{'s' * (count > 1)}" if count else "all fine"
         fleet.data(f"{name}: {holds(read)}{guards}: {fine}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
+from workers.wording import counted
 
 
 @click.group(cls=LazyGroup)
@@ -58,7 +59,7 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         )
     fleet.require_person("hosts forget", published=True)
     hooks = 0 if known is None else known.hooks
-    events = f", and give up {waiting} events that wait for it" if waiting else ""
+    events = f", and give up {counted(waiting, 'event that waits', 'events that wait')} for it" if waiting else ""
     if not fleet.confirm(f"Forget the {hooks} blocking hooks of {name}{events}?", yes):
         fleet.say("nothing was forgotten")
         return
@@ -67,11 +68,13 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         lambda links: give_up(links, keys, name, f"host {name!r} was forgotten while this event waited for it")
     )
     if hooks:
-        report_losses(fleet, "hosts forget", name, [f"{hooks} hooks of host {name}\nforgotten"])
+        report_losses(fleet, "hosts forget", name, [f"{counted(hooks, 'hook')} of host {name}\nforgotten"])
     if fleet.json:
         fleet.data({"host": name, "forgotten": True, "hooks": hooks, "events": given_up})
     else:
-        fleet.data(f"{name} is forgotten: its {hooks} hooks count for nothing until its worker runs again")
+        fleet.data(
+            f"{name} is forgotten: its {counted(hooks, 'hook counts', 'hooks count')} for nothing until its worker runs again"
+        )
 
 
 def record_host(fleet: Context) -> None:

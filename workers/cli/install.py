@@ -10,6 +10,7 @@ import click
 from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
 from workers.cli.hosts import record_host
+from workers.wording import counted
 
 if TYPE_CHECKING:  # `install --help` needs none of them
     from bus.answerfile import AnswerFile
@@ -201,7 +202,9 @@ def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, dry_run: boo
         report = _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
         reports.append(report)
         if report["waiting"]:
-            waiting.append(f"{report['waiting']} events of {agent} still wait in {report['spool']}")
+            waiting.append(
+                f"of {agent} {counted(report['waiting'], 'event still waits', 'events still wait')} in {report['spool']}"
+            )
     if fleet.json:
         fleet.data({"agents": reports})
     elif not chosen:

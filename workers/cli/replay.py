@@ -12,6 +12,7 @@ from workers.cli.choosing import MOMENT, RATE
 from workers.cli.common import Context, Findings, LazyGroup, PartlyDone, common_options, pass_fleet
 from workers.cli.hooksets import in_force
 from workers.cli.showing import short, when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -56,12 +57,16 @@ def replay(
             fleet.data({"events": events, "matching": count, "endpoints": dict(counts), "done": 0})
         elif count:
             each = ", ".join(f"{name} {number:,}" for name, number in counts.most_common())
-            fleet.data(f"{count:,} deliveries of {events:,} events would be sent again: {each}")
+            fleet.data(
+                f"{counted(count, 'delivery', 'deliveries')} of {counted(events, 'event')} would be sent again: {each}"
+            )
         else:
             fleet.data("nothing can be sent again: no event of that time matches an endpoint in force")
         return
     took = f", {count / rate:,.0f} s at {rate:g} a second" if rate else ""
-    if not fleet.confirm(f"Send {count:,} deliveries of {events:,} events again{took}?", yes):
+    if not fleet.confirm(
+        f"Send {counted(count, 'delivery', 'deliveries')} of {counted(events, 'event')} again{took}?", yes
+    ):
         fleet.say("nothing was done")
         return
     as_job(fleet, "replay", past, count, follow=follow)
@@ -107,7 +112,8 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
         fleet.data(one)
     else:
         fleet.data(
-            f"job {one.id}: {one.kind}, {one.state}, {one.done:,} deliveries, {one.looked:,} looked at  {_about(one)}"
+            f"job {one.id}: {one.kind}, {one.state}, {counted(one.done, 'delivery', 'deliveries')}, "
+            f"{one.looked:,} looked at  {_about(one)}"
         )
         fleet.data(f"  begun {when(one.created)}, last heard of {when(one.updated)}")
     if one.error:

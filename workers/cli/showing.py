@@ -13,6 +13,7 @@ import click
 from bus.errors import ConfigError
 from workers.cli.common import Context
 from workers.cli.output import Colour, printable
+from workers.wording import counted
 
 if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish` and `--help` have none
     from bus.events import Event
@@ -124,7 +125,7 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
     silent = [(hook, took, where) for where, rules in verdict.silent.items() for hook, took in rules.items()]
     if len(silent) > _MOST_SILENT:
         ms = sum(took for _, took, _ in silent) / 1000
-        yield f"  {len(silent)} rules had nothing to say  {ms:.2f} ms  (--json lists them)"
+        yield f"  {counted(len(silent), 'rule')} had nothing to say  {ms:.2f} ms  (--json lists them)"
     else:
         word = fleet.style("abstain", COLOURS.get("abstain", "bright_black"))
         yield from (f"  {plain(hook)}  {word}  {took / 1000:.2f} ms  {plain(where)}" for hook, took, where in silent)
@@ -169,7 +170,7 @@ def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Ite
         session = f"  session {plain(one.session)}" if one.session else ""
         yield f"  {plain(one.type)}  {plain(one.tool)}".rstrip() + session
     if one.redrives:
-        yield f"  redriven {one.redrives} times"
+        yield f"  redriven {counted(one.redrives, 'time')}"
     for number, attempt in enumerate(one.log, max(1, one.attempts - len(one.log) + 1)):
         yield from _attempt_lines(fleet, number, attempt, whole=whole)
     if one.state == "due":
@@ -291,7 +292,7 @@ def standing_text(one: EndpointState) -> str:
     if one.parked:
         parts.append(f"{one.parked} parked")
     if one.missed:
-        parts.append(f"{one.missed} events not owed to it")
+        parts.append(f"{counted(one.missed, 'event')} not owed to it")
     why = short(one.reason.removeprefix(DISABLED), 160)
     undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
     name = plain(one.endpoint).partition("@")[0]

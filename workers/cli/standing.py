@@ -11,6 +11,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.guard_reports import report_losses
 from workers.cli.hooksets import in_force
 from workers.cli.showing import when
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.connections import Links
@@ -98,7 +99,8 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
         )
     if done.missed:
         fleet.data(
-            f"  {done.missed} events were not owed to it: `fleethook replay --since {_moment(done.since)} --endpoint {name}`"
+            f"  {counted(done.missed, 'event was', 'events were')} not owed to it: "
+            f"`fleethook replay --since {_moment(done.since)} --endpoint {name}`"
             " sends them"
         )
 

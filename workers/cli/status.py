@@ -12,6 +12,7 @@ import click
 from bus.errors import Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.output import Colour
+from workers.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.connections import Links
@@ -126,13 +127,14 @@ def _show(
         state = "ready" if here.ready else "not ready"
         waits = ", ".join(child.name for child in here.children if not child.ready)
         text = f"process {here.pid}, {state}{': ' + waits if waits else ''}"
-        fleet.data(f"up          {text}{f', {restarts} restarts' if restarts else ''}")
+        fleet.data(f"up          {text}{', ' + counted(restarts, 'restart') if restarts else ''}")
     for one in endpoints:
         if not one.healthy:
             said = f"endpoint    {plain(one.endpoint)}  {standing_text(one)}"
             fleet.data(fleet.style(said, "red" if one.standing == "disabled" else "yellow"))
     for spool in spools:
-        waiting = f"{spool.records} events ({spool.bytes} bytes) wait on this disk, {spool.dropped} lost"
+        waiting = counted(spool.records, "event waits", "events wait")
+        waiting = f"{waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"
         fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
     for repair in found.repairs if found is not None else ():
         fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))

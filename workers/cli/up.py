@@ -18,6 +18,7 @@ import click
 from bus.errors import ServerError
 from workers.cli import output
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.wording import counted
 
 if TYPE_CHECKING:  # `logs` needs none of them
     from bus.connections import Links
@@ -208,7 +209,7 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"  {'config':<11} {path}{note}")
     fleet.say(f"  {'server':<11} {server}")
     for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
-        fleet.say(f"  {name:<11} {count} process{'es' if count > 1 else ''}")
+        fleet.say(f"  {name:<11} {counted(count, 'process', 'processes')}")
     fleet.say(f"  {'log':<11} {places.log_dir / LOG}")
     ready = fleet.style("Ready", "green", err=True)
     installed = any(places.answer_file("any").parent.glob("[a-z]*"))

@@ -22,6 +22,7 @@ from bus.installing import other_readers, troubles
 from bus.installs import NAMES, Program, Trouble, evidence, find
 from workers.connecting import SHIM_URL, Installed, answers_for, installed, plan, state_of, where_is, within_grants
 from workers.doctor import INSTALL, Check, State
+from workers.wording import counted
 
 VERSION_SECONDS: Final = 10.0
 
@@ -50,7 +51,7 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         return
     for one in here:
         closed = ", fail-closed" if one.closed else ""
-        text = f"{program.label}: {len(one.commands)} events in {one.path} ({one.scope}{closed})"
+        text = f"{program.label}: {counted(len(one.commands), 'event')} in {one.path} ({one.scope}{closed})"
         yield _check(agent, "installed", "ok", text)
         yield from _current(one, settings, places, cwd)
         yield from _timeouts(one, settings, places)

@@ -21,6 +21,7 @@ from bus.installs import NAMES
 from workers.doctor import Check
 from workers.rejections import rejections
 from workers.status import read_spools
+from workers.wording import counted
 
 FREE_BYTES: Final = 500 * 1024 * 1024
 
@@ -69,10 +70,11 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
     for spool in read_spools(places):
         if spool.dropped:
-            text = f"{spool.dropped} events of {spool.agent} did not fit on the disk and are lost"
+            text = f"{counted(spool.dropped, 'event')} of {spool.agent} did not fit on the disk: lost"
             yield Check(id="spool", status="warn", what=text, fix="keep the server reachable; `fleethook status`")
         if spool.records:
-            text = f"{spool.records} events of {spool.agent} wait on this disk ({spool.bytes} bytes)"
+            waits = counted(spool.records, "event waits", "events wait")
+            text = f"of {spool.agent} {waits} on this disk ({counted(spool.bytes, 'byte')})"
             yield Check(
                 id="spool",
                 status="warn",
@@ -99,5 +101,5 @@ def _hook_file_checks(path: Path | None, layer: Layer) -> Iterator[Check]:
         yield Check(id=f"{layer}-file", status="warn", what=str(warning))
     if not file.problems:
         guards = ", ".join(sorted(name for name, guard in file.guards.items() if guard.enabled)) or "no guards"
-        text = f"{path}: {len(file.hooks)} hooks, {len(file.endpoints)} endpoints, {guards}"
+        text = f"{path}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}, {guards}"
         yield Check(id=f"{layer}-file", status="ok", what=text)

@@ -11,6 +11,7 @@ from bus.directories import Directories, make_private
 from bus.installs import NAMES
 from workers.connecting import answers_for, connect, empty_spool, installed, plan
 from workers.doctor import Check
+from workers.wording import counted
 
 
 def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
@@ -36,5 +37,9 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
             done.append(f"installed {agent} again in {one.path}")
     for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
-        done.append(f"sent what waited for {agent}" if not left else f"{left} events of {agent} still wait")
+        done.append(
+            f"sent what waited for {agent}"
+            if not left
+            else f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}"
+        )
     return done

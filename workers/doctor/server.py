@@ -18,6 +18,7 @@ from workers.doctor import Check, State
 from workers.doctor.default_user import default_user_check
 from workers.repairs import read_repairs
 from workers.status import read_roles, server_facts
+from workers.wording import counted
 
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
@@ -65,7 +66,8 @@ async def host_checks(links: Links, keys: Keys, host: str, places: Directories) 
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
     away = [one for one in known if not one.alive]
     if not away:
-        text = f"{len(known)} hosts have blocking hooks of their own; each has its worker"
+        one, many = "host has blocking hooks of its own", "hosts have blocking hooks of their own"
+        text = f"{counted(len(known), one, many)}, with a worker each"
         return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
     fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
     return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
@@ -156,5 +158,5 @@ async def _set_check(links: Links, keys: Keys) -> Check:
         return Check(
             id="hooks", status="fail", what=f"version {version}: {file.problems[0]}", fix="fleethook hooks rollback"
         )
-    text = f"hook set version {version}: {len(file.hooks)} hooks, {len(file.endpoints)} endpoints"
+    text = f"hook set version {version}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}"
     return Check(id="hooks", status="ok", what=text)

@@ -8,6 +8,7 @@ import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooksets import in_force
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.guards import Case
@@ -48,7 +49,7 @@ def list_guards(fleet: Context, pack: str) -> None:
             for one in records]  # fmt: skip
     fleet.table(("RULE", "DECISION", "STATE", "LAYER", "PREVENTS", "WHAT"), rows)
     on = sum(one["on"] for one in records)
-    fleet.say(f"{on} of {len(records)} rules are on; `fleethook guards show RULE` says more of one")
+    fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` says more of one")
 
 
 @click.command("show")
@@ -70,7 +71,7 @@ def show_guard(fleet: Context, name: str) -> None:
         fleet.data(f"{pack.name}: {pack.description}")
         fleet.table((), [(f"  {one['rule']}", one["decision"], _state(fleet, one), _layers(one), one["description"])
                          for one in records])  # fmt: skip
-        fleet.data(f"{len(records)} rules, {len(pack.tests)} tests")
+        fleet.data(f"{counted(len(records), 'rule')}, {counted(len(pack.tests), 'test')}")
         return
     record = next(one for one in records if one["rule"] == switch.rule)
     cases = [case for case in pack.tests if case.hook == switch.name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.errors import ConfigError
@@ -154,7 +155,7 @@ def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, f
     fleet.table(("GROUP", "STOPPED", "RECALL", "FALSE ALARMS", "RATE"), rows)
     bad = f", {report['bad_lines']} that cannot be read" if report["bad_lines"] else ""
     fleet.data(
-        f"{len(judged):,} lines{bad}; {report['lines_per_second']:,} lines/s, "
+        f"{counted(len(judged), 'line')}{bad}; {report['lines_per_second']:,} lines/s, "
         f"{report['median_microseconds']} microseconds a line at the median for the guards, "
         f"{report['engine_median_microseconds']} more for the engine around them"
     )
