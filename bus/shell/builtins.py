@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 _READ: Final = names("-p -d -n -N -t -u -a -i")
 _MOST: Final = 64
 _BUILTINS: Final = frozenset({"set", "shift", "read", "mapfile", "readarray", "printf"})
+STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias"}
+"""The commands whose effect on the rest of the script is known."""
 
 
 def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str | None, scope: Scope) -> None:

@@ -46,6 +46,11 @@ def is_socket(path: str) -> bool:
     return path.startswith(("/dev/tcp/", "/dev/udp/"))
 
 
+def may_write(program: str) -> bool:
+    """Whether a program may write files that later commands run, beside its redirections."""
+    return program in _FETCHERS or program in _PASSES_ON or program in _UNPACKS
+
+
 class Files:
     """By path, what the commands so far have downloaded and written."""
 
@@ -75,7 +80,7 @@ class Files:
         if program in _UNPACKS:
             piped = tuple(name for name in command.piped_from if name in _FETCHERS)
             self.unpacked = piped or self.read_by(command) or self.unpacked
-        if not command.redirects and program not in _FETCHERS and program not in _PASSES_ON:
+        if not command.redirects and not may_write(program):
             return
         targets = [(sign, _path(command, target)) for sign, target in command.redirects if sign[:1] in (">", "&")]
         if command.program == "tee":
@@ -218,6 +223,11 @@ class Found:
         """The raw names (`bus.shell.parsing`) of the parts that could not be parsed."""
         self.depth = 0
         self.too_deep = False
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no command so far has made what a later one may run or read: an alias, a function, a file."""
+        return not (self.aliases or self.functions or self.redirected or self.files)
 
     @property
     def reads_files(self) -> bool:

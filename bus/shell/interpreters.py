@@ -154,9 +154,7 @@ _VERSION: Final = re.compile(r"[\d.]+$")
 
 def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     """Whether a program with these arguments reads what somebody types, where nothing else is its standard input."""
-    known = _PROMPTS.get(program)
-    if known is None and program[-1:].isdigit():
-        known = _PROMPTS.get(_VERSION.sub("", program))
+    known = _prompt(program)
     if known is None:
         return False
     values, most, without = known
@@ -167,3 +165,13 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
         return options.has("-s", "-i", "--shell", "--login") and options.end == len(args)
     operands = [arg for arg in args[options.end :] if arg.text not in ("-", "-l", "-i")]
     return len(operands) <= most
+
+
+def may_prompt(program: str) -> bool:
+    """Whether a program opens a prompt with some arguments."""
+    return _prompt(program) is not None
+
+
+def _prompt(program: str) -> tuple[frozenset[str], int, frozenset[str]] | None:
+    known = _PROMPTS.get(program)
+    return _PROMPTS.get(_VERSION.sub("", program)) if known is None and program[-1:].isdigit() else known

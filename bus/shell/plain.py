@@ -19,11 +19,12 @@ _WORDS: Final = re.compile(rf"[{_SIGNS}][{_SIGNS}=]*(?: +[{_SIGNS}][{_SIGNS}=]*)
 """Words with blanks between them. One that begins with `=` may be an operator to the grammar."""
 _TOKEN: Final = re.compile(
     rf"""
-    (?P<blank> [ ]+ )
-    | (?P<word> (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" )++ (?![<>(]) )
+    [ ]*+ (?:
+    (?P<word> (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" )++ (?![<>(]) )
     | (?P<joint> && | \|\|? | ; | \n+ )
     | (?<=[ ]) (?: (?P<operator> [12]?>& ) (?P<number> [12] )
                | (?P<writes> [12&]?>>? ) [ ]* (?P<target> [\w./~-][{_SIGNS}]*+ ) ) (?! [^ ;|&\n] )
+    )
     """,
     re.ASCII | re.VERBOSE,
 )
@@ -63,13 +64,15 @@ def _statements(text: str) -> list[Statement] | None:
     statements: list[Statement] = [[[]]]
     words, redirects, redirected = list[str](), list[tuple[str, str]](), False
     end = stages = 0
+    text = text.rstrip(" ")
     for match in _TOKEN.finditer(text):
-        if match.start() != end:
+        begin, after = match.span()
+        if begin != end:
             return None
-        end = match.end()
+        end = after
         kind = match.lastgroup
         if kind == "word":
-            word = match[0]
+            word = match["word"]
             if redirected or (not words and not _names_program(word)):
                 return None
             words.append(_unquoted(word) if "'" in word or '"' in word else word)
@@ -90,7 +93,7 @@ def _statements(text: str) -> list[Statement] | None:
             else:
                 statements.append([[]])
             words, redirects, redirected = [], [], False
-        elif kind != "blank":
+        else:
             if not words:
                 return None
             redirected = True

@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bus.shell.builtins import Directories, apply_builtin, enter, parameters
-from bus.shell.commands import Command, printed, program_name, read_own_output
+from bus.shell.builtins import STATEFUL, Directories, apply_builtin, enter, parameters
+from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
 from bus.shell.editors import VARIABLES, side_script
-from bus.shell.found import NOTHING, Call, Found, scripts_made, together
+from bus.shell.found import NOTHING, Call, Found, may_write, scripts_made, together
 from bus.shell.inner import Arg, Inner
-from bus.shell.interpreters import opens_prompt
+from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.plain import Stage, Statement
 from bus.shell.words import UNKNOWN, UNSET, Output, Scope
-from bus.shell.wrappers import init_script, inner_calls
+from bus.shell.wrappers import init_script, inner_calls, runs_others
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
 MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
+
+
+_INIT_SCRIPT: Final = ".d/"
+"""In the path of a service's script: `/etc/init.d/nginx`."""
+
+
+class _Program(NamedTuple):
+    """What can be told of a program before its arguments are looked at."""
+
+    name: str
+    ordinary: bool
+    """It does nothing but run: all below is False."""
+    runs_others: bool
+    prompts: bool
+    prints: bool
+    """What it prints may be known."""
+    stateful: bool
+    """It may change what the shell knows."""
+    writes: bool
+
+
+@lru_cache(maxsize=1024)
+def _program(word: str) -> _Program:
+    """What the first word of a command names."""
+    name = program_name(word)
+    known = (
+        runs_others(name) or _INIT_SCRIPT in word,
+        may_prompt(name),
+        name in PRINTING,
+        name in STATEFUL,
+        may_write(name),
+    )
+    return _Program(name, not any(known), *known)
 
 
 class Shell(ABC):
@@ -75,12 +109,24 @@ class Shell(ABC):
         return together(texts) if len(statements) == 1 else None
 
     def _stage(self, stage: Stage, stdin: Output) -> Output:
+        program = _program(stage.words[0])
+        if program.ordinary and not stage.redirects and self.found.is_fresh:
+            return self._run_ordinary(program.name, stage.words, stdin)
         first = len(self.found.items)
         if stage.redirects:
             self.found.redirected = True
         call = Call(stdin, (), stage.redirects, stdin.programs)
-        text = self.run([Arg(word) for word in stage.words], call)
+        text = self.run(list(map(Arg, stage.words)), call)
         return Output(text, stdin.programs + self.programs_from(first))
+
+    def _run_ordinary(self, program: str, words: list[str], stdin: Output) -> Output:
+        """As `run`, for a program that does nothing but run."""
+        if not self.found.may_go_on() or not self.found.budget.take_command(len(words)):
+            return Output(None, stdin.programs)
+        text, before = stdin
+        about = Command(program, tuple(words[1:]), (), (), before, (), self.directory, self.scripts, False, False, text)
+        self.found.items.append(about)
+        return Output(None, (*before, program))
 
     def programs_from(self, first: int) -> tuple[str, ...]:
         """The programs of the commands from this place on, and those that wrote the files that these read."""
@@ -114,27 +160,37 @@ class Shell(ABC):
                     Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts)
                 )
             return None
-        program = program_name(argv[0].text)
+        known = _program(argv[0].text)
+        program = known.name
         args = argv[1:]
         words = tuple([arg.text for arg in args])
-        inner = list(inner_calls(program, args, call.stdin))
-        if ".d/" in argv[0].text:
+        inner = list(inner_calls(program, args, call.stdin)) if known.runs_others else []
+        if _INIT_SCRIPT in argv[0].text:
             inner += init_script(argv)
         place = len(self.found.items)
-        prompt = opens_prompt(program, args) and not call.reads
+        prompt = known.prompts and opens_prompt(program, args) and not call.reads
         about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)
         self.found.items.append(about)
-        text = self.directory if program == "pwd" else printed(program, words, call.stdin)
+        text = printed(program, words, call.stdin) if known.prints else None
         for name, value in call.assignments:
             inner += side_script(value) if name in VARIABLES else ()
-        if program in ("cd", "pushd", "popd"):
-            self._change_directory(program, words)
-        elif program == "alias":
-            self.found.aliases |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
-        else:
-            apply_builtin(program, args, call.stdin, text, self.scope)
-        inner += scripts_made(self.found, about, argv[0].text, self.inside)
-        self.found.files.note(about, text)
+        if known.stateful:
+            text = self._change(program, args, words, call.stdin, text)
+        if call.redirects or not self.found.is_fresh:
+            inner += scripts_made(self.found, about, argv[0].text, self.inside)
+        if call.redirects or known.writes:
+            self.found.files.note(about, text)
+        if inner:
+            text = self._run_inner(inner, call, place, text)
+        if argv[0].text in self.found.functions and argv[0].text not in self.inside:
+            self.found.depth += 1
+            text = self._called(argv[0].text, words, call.stdin)
+            self.found.depth -= 1
+        return text
+
+    def _run_inner(self, inner: list[Inner], call: Call, place: int, text: str | None) -> str | None:
+        """Read the commands and scripts inside the command at `place`, which prints `text`; what it prints then."""
+        program = self.found.items[place].program
         self.found.depth += 1
         code_from: list[str] = []
         for one in inner:
@@ -152,9 +208,21 @@ class Shell(ABC):
         if code_from:
             code = tuple(dict.fromkeys(code_from))
             self.found.items[place] = self.found.items[place]._replace(code_from=code)
-        if argv[0].text in self.found.functions and argv[0].text not in self.inside:
-            text = self._called(argv[0].text, words, call.stdin)
         self.found.depth -= 1
+        return text
+
+    def _change(
+        self, program: str, args: list[Arg], words: tuple[str, ...], stdin: Output, text: str | None
+    ) -> str | None:
+        """Do what one of the shell's own commands does, which prints `text`; what it prints, now that it is done."""
+        if program == "pwd":
+            return self.directory
+        if program in ("cd", "pushd", "popd"):
+            self._change_directory(program, words)
+        elif program == "alias":
+            self.found.aliases |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
+        else:
+            apply_builtin(program, args, stdin, text, self.scope)
         return text
 
     def _within(self, inner: Inner, call: Call) -> None:

@@ -191,6 +191,11 @@ def runs_code(program: str) -> bool:
     return program in SHELLS or program in _RUN_CODE or find_interpreter(program) is not None
 
 
+def runs_others(program: str) -> bool:
+    """Whether a program may run others, as its arguments say."""
+    return program in _SPECIAL or program in _WRAPPERS or find_interpreter(program) is not None
+
+
 def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[Inner]:
     """The commands and scripts that `program` with `args` runs, reading `stdin`; nothing for an ordinary program."""
     if special := _SPECIAL.get(program):
