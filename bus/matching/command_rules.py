@@ -17,7 +17,7 @@ from bus.matching.paths import Links, Place, is_outside, is_whole_project, locat
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import Destroyed, destroyed
 from bus.matching.subcommands import compile_alternative_words, compile_subcommands, first_words
-from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, same_file
+from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, plain_path
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
@@ -334,13 +334,14 @@ _EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
 def empties_own_input(command: Command) -> bool:
     """Whether a command empties what it reads, by a redirection or as `tee`."""
     if command.program == "tee":
-        return any(same_file(word, one) for one in command.reads for word in command.words)
+        return not set(map(plain_path, command.reads)).isdisjoint(map(plain_path, command.words))
     emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
     if not emptied:
         return False
     # Of `git show HEAD:file` the file, as git has it, is read.
-    given = [word.rpartition(":")[2] if command.program == "git" else word for word in command.words]
-    return any(same_file(word, to) for to in emptied for word in (*given, *command.reads) if word[:1] != "-")
+    given = (word.rpartition(":")[2] if command.program == "git" else word for word in command.words if word[:1] != "-")
+    read = {plain_path(word) for word in (*given, *command.reads)}
+    return not read.isdisjoint(map(plain_path, emptied))
 
 
 _AT_ROOT: Final = re.compile(

@@ -123,16 +123,18 @@ def is_silent(source: str) -> bool:
 def read_own_output(items: list[Command], first: int) -> None:
     """Note in a pipeline's last command that an earlier stage, from `first` on, reads what it empties: `sort f | uniq > f`."""
     last = items[-1] if len(items) - first > 1 else None
-    if last is None:
+    if last is None or not (last.redirects or last.program == "tee"):
         return
+    read = {plain_path(word) for one in items[first:-1] for word in (*one.words, *one.reads)}
     for target in (*last.writes, *(last.words if last.program == "tee" else ())):
-        if any(same_file(target, word) for one in items[first:-1] for word in (*one.words, *one.reads)):
-            items[-1] = last = last._replace(redirects=(*last.redirects, ("<", target)))
+        if plain_path(target) in read:
+            items[-1] = last._replace(redirects=(*last.redirects, ("<", target)))
+            return
 
 
-def same_file(one: str, other: str) -> bool:
-    """Whether two words are one file as they are written: `./f` and `f`."""
-    return one.removeprefix("./") == other.removeprefix("./")
+def plain_path(word: str) -> str:
+    """One spelling for `./f` and `f`."""
+    return word.removeprefix("./")
 
 
 def calls_itself(name: str, items: Sequence[Command], body: bytes) -> bool:

@@ -26,7 +26,7 @@ _SIDE: Final = re.compile(
 _VIM_DELETE: Final = re.compile(r"""\bdelete\(\s*['"]([^'"]+)['"](?:\s*,\s*['"](\w+)['"])?""")
 _SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
 
-_ESCAPED: Final = re.compile(r"(?im)(?:^|;)\s*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
+_ESCAPED: Final = re.compile(r"(?im)(?:^|;)[ \t]*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
 _CMAKE: Final = {
     "rm": ("rm",), "remove": ("rm",), "remove_directory": ("rm", "-r"), "rename": ("mv",), "copy": ("cp",), "env": ("env",),
     "time": ("time",),

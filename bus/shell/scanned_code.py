@@ -100,7 +100,7 @@ _PLAIN: Final = (
 )
 """Spellings of a call, and a plainer one for each."""
 _RENAMED: Final = re.compile(
-    r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]*\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
+    r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]{0,400}\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
 )
 """`{rmSync: r} = require('fs')`, `import {rmSync as r} from 'fs'`."""
 _OPERANDS: Final = re.compile(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
@@ -110,7 +110,7 @@ _OPENED: Final = re.compile(
     r"""\b(?:File\.open|File\.new|fopen|openSync|createWriteStream|io\.open)\s*\(?\s*['"]([^'"]+)['"]\s*(?:,\s*['"](\w+)\+?['"])?"""
 )
 _PERL_OPENED: Final = re.compile(
-    r"""\bopen\s*\(?\s*[^,;()]+,\s*(['"])\s*(\||-\||\+?>{1,2})?\s*([^'"|]*?)\s*(\|)?\1(?:\s*,\s*(['"])([^'"]*)\5)?"""
+    r"""\bopen\s*\(?\s*[^,;()\n]{1,64},\s*(['"])\s*(\||-\||\+?>{1,2})?\s*([^'"|]{0,512}?)\s*(\|)?\1(?:\s*,\s*(['"])([^'"]*)\5)?"""
 )
 _PRINTS: Final = re.compile(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe|writeSync)\b|<<")
 _LISTED: Final = frozenset({"pcntl_exec", "system2", "System.cmd"})
@@ -162,12 +162,15 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
     code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
+    gathered: list[str] | None = None
     for match in islice(_CALLS[id(table)].finditer(code), _MOST * 4):
         command = table[match[1]]
         words, end = _arguments(code, match.end(), variables)
         if not words:
             # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: what it deletes is in another call's literals.
-            words = _gathered(code) if command[0] == "rm" else []
+            if gathered is None:
+                gathered = _gathered(code)
+            words = gathered if command[0] == "rm" else []
         if command[0] in ("kill", "chmod"):
             command, words = _numbered(command, code[match.end() : end], words)
         if not words:
@@ -199,7 +202,7 @@ def _plain(code: str) -> str:
     """`code` with fewer spellings of the same calls."""
     for pattern, plainer in _PLAIN:
         code = pattern.sub(plainer, code)
-    for match in islice(_RENAMED.finditer(code), _MOST):
+    for match in islice(_RENAMED.finditer(code), 8):
         code = re.sub(rf"\b{match[2]}\s*\(", f"{match[1]}(", code)
     return code
 
@@ -292,7 +295,7 @@ def _gathered(code: str) -> list[str]:
         r"""(?:glob|readdirSync|readdir|scandir|children|entries|find|Dir(?=\[))\s*[(\[]?\s*['"]([^'"]+)['"]""", code
     )
     found += re.findall(r"<([/~][^<>\n]*)>", code)
-    found += re.findall(r"\bfind(?:depth)?\s*\(.*,\s*['\"]([^'\"]+)['\"]", code)
+    found += re.findall(r"\bfind(?:depth)?\s*\(.{0,400},\s*['\"]([^'\"]+)['\"]", code)
     return [one if "*" in one else f"{one.rstrip('/')}/{UNKNOWN}" for one in found]
 
 
@@ -309,7 +312,7 @@ _DELETES: Final = re.compile(
 )
 _SPAWNS: Final = re.compile(r"\b(?:execute|exec|system|sh|shell|run-program|callCommand|cmd|spawn|sys\.process)\b")
 _LITERAL: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
-_FORCED: Final = re.compile(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])\s*exec ([^\]\n;]+)")
+_FORCED: Final = re.compile(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])[ \t]*exec ([^\]\n;]+)")
 
 
 def other_calls(code: str) -> Iterator[Inner]:

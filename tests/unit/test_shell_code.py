@@ -173,10 +173,12 @@ def test_code_from_the_network(text: str, source: str) -> None:
 @pytest.mark.parametrize(
     "code",
     ["x='a'*9\n" + "x=x+x\n" * 200, "(" * 5000, "f(" * 900, "[" * 80 + "]" * 80, "x=" + "+".join(["'a'"] * 3000),
-     "unlink(" * 8000, "`" * 60000, "\ue000 = 1", "\0", "exec(" * 50 + "'1'" + ")" * 50, "x=1\n" * 20000],
+     "unlink(" * 8000, "a:a " * 16000, "open " * 12000, "find(" * 12000, "\n" * 60000, "eval '" * 10000, "['a'" * 12000,
+     "def f(p): f(f(p))\n" * 400, "require('" * 6000, "{a: b} = import " * 4000, "`" * 60000, "\ue000 = 1", "\0",
+     "exec(" * 50 + "'1'" + ")" * 50, "x=1\n" * 20000],
 )  # fmt: skip
 def test_hostile_code_takes_bounded_time(code: str) -> None:
-    for program in ("python3 -c", "perl -e", "node -e"):
+    for program in ("python3 -c", "perl -e", "node -e", "ruby -e", "tclsh -c", "psql -c"):
         commands(f"{program} '" + code.replace("'", '"') + "'")
 
 
