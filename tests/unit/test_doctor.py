@@ -167,10 +167,11 @@ def test_what_lies_open_is_found_and_closed(tmp_path: Path) -> None:
     answers_for("claude", settings, places, closed=False, environ={})  # makes the credentials
     places.credentials.chmod(0o644)
     (places.config / "fleethook.yaml").write_text("hooks:\n  - on: tool:pre_execute\n    mathc: x\n", "utf-8")
-    found = {check.id: check for check in file_checks(settings, places, tmp_path)}
+    checks = list(file_checks(settings, places, tmp_path))
+    found = {check.id: check for check in checks}
     assert found["modes"].status == "fail"
-    assert found["user-file"].status == "fail"
-    assert "fleethook.yaml:3:5" in found["user-file"].what
+    wrong = [one for one in checks if "fleethook.yaml:3:5" in one.what]
+    assert [(one.id, one.status) for one in wrong] == [("in-force", "fail")], "once, with what is in force meanwhile"
     mend(found.values(), settings, places, tmp_path)
     assert stat.S_IMODE(places.credentials.stat().st_mode) == 0o600
     assert {check.id: check.status for check in package_checks()} == {"python": "ok", "package": "ok"}

@@ -18,6 +18,7 @@ from bus.directories import Directories, config_file
 from bus.errors import ConfigError
 from bus.hooks import Layer
 from bus.installs import NAMES
+from bus.redaction import redact_text
 from workers.doctor import Check
 from workers.rejections import rejections
 from workers.status import read_spools
@@ -56,15 +57,17 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
     if free < FREE_BYTES:
         text = f"{free // 2**20} MiB are free at {there}: the server stops taking writes when the disk is full"
         yield Check(id="disk", status="warn", what=text, fix="make room")
-    yield from _hook_file_checks(config_file(places.config), "user")
+    rejected = rejections(places, cwd)
+    said = frozenset(one.problems[0] for one in rejected)
+    yield from _hook_file_checks(config_file(places.config), "user", said)
     project = project_file(cwd)
-    yield from _hook_file_checks(project, "project")
+    yield from _hook_file_checks(project, "project", said)
     if project is not None and trusted_entry(project, places.trust_file) is None:
         yield Check(
             id="trust", status="warn", what=f"{project} is not trusted: none of its hooks run",
             fix="read it, then `fleethook hooks trust`",
         )  # fmt: skip
-    for one in rejections(places, cwd):
+    for one in rejected:
         verb = "untrust" if is_gone(one.file) else "trust"
         fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"
         yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
@@ -87,15 +90,19 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         yield Check(id="gateway", status="unknown", what="a gateway is set (url), and is not looked at")
 
 
-def _hook_file_checks(path: Path | None, layer: Layer) -> Iterator[Check]:
+def _hook_file_checks(path: Path | None, layer: Layer, said: frozenset[str]) -> Iterator[Check]:
+    """What a file holds, and what is wrong in it besides what is `said` elsewhere, with what is in force meanwhile."""
     if path is None:
         return
     try:
         file = load_hook_file(path, layer)
     except ConfigError as error:
-        yield Check(id=f"{layer}-file", status="fail", what=str(error), fix=f"fleethook config check {path}")
+        if redact_text(str(error)) not in said:
+            yield Check(id=f"{layer}-file", status="fail", what=str(error), fix=f"fleethook config check {path}")
         return
     for problem in file.problems:
+        if redact_text(str(problem)) in said:
+            continue
         yield Check(id=f"{layer}-file", status="fail", what=str(problem), fix=f"fleethook config check {path}")
     for warning in file.warnings:
         yield Check(id=f"{layer}-file", status="warn", what=str(warning))
