@@ -23,6 +23,8 @@ scanner reads beyond a table for such a character after a `{` and dies of it (tr
 
 _DESCRIPTOR: Final = re.compile(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
 """`{fd}>file`, which the grammar does not know: bash opens the file and sets fd to its number."""
+_ESCAPED_NAME: Final = re.compile(rb"(?<!\\)\n[ \t]*\\(?=[\w./])")
+"""`\\rm` at the beginning of a line, which the grammar (0.25.1) takes for a word of the line before."""
 _TEST: Final = re.compile(rb"(?<![^\s;&|({!])\[(?=\s)|(?<=\s)\](?![^\s;&|)}<>])")
 """`[` and its `]` are words like any other; the grammar reads `[ -d / ] && rm x` as one division (0.25.1)."""
 _CONDITION: Final = re.compile(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
@@ -70,6 +72,8 @@ def _plain(source: bytes) -> bytes:
     """`source` with what the grammar misreads replaced by words of the same length."""
     if b"}>" in source or b"}<" in source:
         source = _DESCRIPTOR.sub(lambda match: b" " * len(match[0]), source)
+    if b"\n" in source and b"\\" in source:
+        source = _ESCAPED_NAME.sub(lambda match: match[0][:-1] + b" ", source)
     if b"[" in source:
         source = _TEST.sub(b"_", source)
         if b"[[" in source:
