@@ -26,7 +26,7 @@ _UNQUOTABLE: Final = re.compile(r"['\\\x00-\x1f\x7f]")
 
 def environment_text(variables: Mapping[str, str]) -> str:
     """The environment file, which both systemd and a shell read; ConfigError for a value that they read differently."""
-    lines = [f"# {MARK}. It may hold passwords: keep its mode at 0600."]
+    lines = [f"# {MARK}; its mode has to stay 0600."]
     for name, value in variables.items():
         if _UNQUOTABLE.search(value):
             raise ConfigError(
@@ -67,7 +67,7 @@ def systemd_unit(process: str, command: Sequence[str], environment: str, *, user
     return "\n".join(lines) + "\n"
 
 
-def launchd_plist(label: str, command: Sequence[str], environment: str, log: str, *, user: str = "") -> str:
+def launchd_plist(label: str, command: Sequence[str], environment: str, log: str) -> str:
     """The property list of one process; a shell reads the environment file, since launchd has none."""
     script = 'set -a; . "$0"; exec "$@"'
     value = {
@@ -81,7 +81,7 @@ def launchd_plist(label: str, command: Sequence[str], environment: str, log: str
         "ProcessType": "Interactive",  # launchd slows other types down, and agents wait for these processes
         "StandardOutPath": log,
         "StandardErrorPath": log,
-    } | ({"UserName": user} if user else {})
+    }
     head, _, rest = plistlib.dumps(value, sort_keys=False).decode().partition("\n")
     return f"{head}\n<!-- {MARK}; `fleethook service uninstall` removes it. -->\n{rest}"
 

@@ -19,7 +19,6 @@ from bus.errors import ConfigError
 from bus.locks import write_private
 from bus.redaction import redact_text, redact_url
 from workers.admin.service_units import MARK, environment_text, launchd_plist, systemd_unit
-from workers.supervisor import import_path
 
 System = Literal["systemd", "launchd"]
 
@@ -60,7 +59,7 @@ class ServicePlan(NamedTuple):
 
 
 class Manager(NamedTuple):
-    """The program that keeps services here: systemd or launchd, of this user or of the whole machine."""
+    """The program that keeps services here: systemd of this user or of the whole machine, or launchd of this user."""
 
     kind: System
     whole: bool
@@ -68,6 +67,7 @@ class Manager(NamedTuple):
     folder: Path
     environment: Path
     log: Path
+    """What launchd writes a process's words to; systemd has its journal."""
 
     def file(self, process: str) -> Path:
         """The file of one process."""
@@ -102,7 +102,7 @@ class Manager(NamedTuple):
 
     @property
     def _domain(self) -> str:
-        return "system" if self.whole else f"gui/{os.geteuid()}"
+        return f"gui/{os.geteuid()}"
 
     def _systemctl(self, *words: str) -> tuple[str, ...]:
         return ("systemctl", *(() if self.whole else ("--user",)), *words)
@@ -111,19 +111,20 @@ class Manager(NamedTuple):
 def manager(
     places: Directories, *, whole: bool, kind: System | None = None, environ: Mapping[str, str] | None = None
 ) -> Manager:
-    """The manager of this machine, or the one that is named."""
+    """The manager of this machine, or the one that is named; ConfigError where it has no services of the machine for us."""
     environ = os.environ if environ is None else environ
     kind = kind or ("launchd" if sys.platform == "darwin" else "systemd")
+    if whole and kind == "launchd":
+        raise ConfigError("launchd services are written for a user alone", hint="leave --system out")
     home = Path(environ.get("HOME") or Path.home())
     if kind == "launchd":
-        folder = Path("/Library/LaunchDaemons") if whole else home / "Library/LaunchAgents"
+        folder = home / "Library/LaunchAgents"
     elif whole:
         folder = Path("/etc/systemd/system")
     else:
         folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
     environment = _SYSTEM_ENVIRONMENT if whole else places.config / "service.env"
-    log = Path("/var/log/fleethook.log") if whole else places.log_dir / "service.log"
-    return Manager(kind, whole, folder, environment, log)
+    return Manager(kind, whole, folder, environment, places.log_dir / "service.log")
 
 
 def service_user(environ: Mapping[str, str]) -> str:
@@ -147,7 +148,7 @@ def plan_install(
         text = (
             systemd_unit(process, words, str(keeper.environment), user=user)
             if keeper.kind == "systemd"
-            else launchd_plist(keeper.label(process), words, str(keeper.environment), str(keeper.log), user=user)
+            else launchd_plist(keeper.label(process), words, str(keeper.environment), str(keeper.log))
         )
         files.append(_file(keeper.file(process), text, UNIT_MODE))
     known = [one for one in installed(keeper) if one in processes]
@@ -177,7 +178,7 @@ def installed(keeper: Manager) -> list[str]:
 
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     """What of this shell's environment a service gets."""
-    return {**import_path(), **{name: environ[name] for name in PASSED_ON if environ.get(name)}}
+    return {name: environ[name] for name in PASSED_ON if environ.get(name)}
 
 
 def preview(plan: ServicePlan) -> str:

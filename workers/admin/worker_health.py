@@ -46,17 +46,17 @@ async def _beating(links: Links, keys: Keys, stream: str, group: str, host: str)
     with links.link() as link:
         (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
         known = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
-        names = [name for name in known if _host_of(name) == host]
+        names = [name for name in known if host_of(name) == host]
         beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
 async def _registered(rq: Links, settings: Settings, kind: str, host: str) -> tuple[str, ...]:
     """RQ's workers of one kind on this machine."""
-    return tuple(name for name in await registered_workers(rq, settings, kind) or () if _host_of(name) == host)
+    return tuple(name for name in await registered_workers(rq, settings, kind) or () if host_of(name) == host)
 
 
-def _host_of(name: str) -> str:
+def host_of(name: str) -> str:
     """The host in the name of a process (`<kind>-<host>-<pid>-<random>`); a host's name may have hyphens of its own."""
     head, _, _ = name.rpartition("-")
     return head.rpartition("-")[0].partition("-")[2]

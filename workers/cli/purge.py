@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ def _services(fleet: Context) -> list[tuple[Manager, ServicePlan]]:
     from workers.admin.services import manager, plan_uninstall
 
     found = []
-    for whole in (False, True):
+    for whole in (False,) if sys.platform == "darwin" else (False, True):
         keeper = manager(fleet.directories(), whole=whole)
         plan = plan_uninstall(keeper)
         if plan.files:
@@ -115,7 +116,9 @@ def _show(fleet: Context, report: dict[str, Any], going: list[Belonging]) -> Non
     state = running(fleet.directories())
     if state is not None:
         rows.append(("what runs here", f"process {state.pid} and its children", ""))
-    rows += [(one.what, str(one.path), f"{size(one.path):,}") for one in going]
+    rows += [
+        (one.what, str(one.path), f"{size(one.path):,}") for one in going if str(one.path) not in report["services"]
+    ]
     fleet.table(("GOES", "WHERE", "BYTES"), rows)
     for path in report["stays"]:
         fleet.say(f"stays: {path}")

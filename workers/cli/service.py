@@ -54,10 +54,11 @@ def install(
     """
     from bus.directories import directories
     from workers.admin import services
+    from workers.supervisor import import_path
 
     keeper, processes = _keeper(fleet, whole=whole, kind=kind), list(dict.fromkeys(roles)) or ["up"]
     _check(fleet, keeper, processes)
-    variables = services.passed_on(os.environ)
+    variables = {**import_path(), **services.passed_on(os.environ)}
     if fleet.namespace:
         variables["FLEETHOOK_NAMESPACE"] = fleet.namespace
     user = (run_as or services.service_user(os.environ)) if whole else ""

@@ -1,0 +1,117 @@
+"""docs/operations.md: every command of the page, in its order, on three hosts that are three homes on this machine.
+
+What stands in: `scp` and `ssh` copy between the homes and run in them, `sudo` runs what it is given, `/etc`, `/run` and
+`/var/lib` lie below a temporary folder, `bus.example.com` is localhost, and `systemctl` is tests/support/systemctl.py, with a
+real server behind a TLS terminator, since the server of the tests speaks no TLS. openssl, the certificates, the roles of the
+ACL, workers, hook commands and their TLS are real.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from bus.server import find_binary
+from tests.support.servers import free_port
+
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-05", "B-08")]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/operations.md").read_text("utf-8")
+BLOCK = re.compile(r"(?ms)^```(\w+)\n(.*?)^```$")
+COMMAND = re.compile(r"(?m)^(\w+)\$ ((?:.*\\\n)*.*)$")
+FILE = re.compile(r"# (\S+) \((\w+)\)\n")
+HOSTS = ("server", "worker", "laptop")
+
+SCRIPTS = {
+    "fleethook": 'exec {python} -P -m workers.cli "$@"',
+    "systemctl": 'exec {python} {root}/tests/support/systemctl.py "$@"',
+    "loginctl": "exit 0",
+    "sudo": 'for word do shift; case "$word" in -o|valkey) ;; *) set -- "$@" "$word" ;; esac; done; exec "$@"',
+    "scp": 'exec cp "$1" "$TEST_ROOT/${{2%%.*}}/${{2#*:}}"',
+    "ssh": 'host=${{1%%.*}}; shift; HOME="$TEST_ROOT/$host" FLEETHOOK_HOME="$TEST_ROOT/$host/fh" FLEETHOOK_HOST=$host\n'
+    'export HOME FLEETHOOK_HOME FLEETHOOK_HOST; unset FLEETHOOK_REDIS_URL; cd "$HOME"; exec sh -c "$*"',
+}
+"""Programs that stand in for what a test may not do to this machine."""
+
+
+@pytest.fixture
+def fleet() -> Iterator[Path]:
+    """Three homes, and an end for everything that was started in them. The path is short, since sockets need that."""
+    root = Path(tempfile.mkdtemp(prefix="fh-"))
+    (root / "bin").mkdir()
+    for host in HOSTS:
+        (root / host).mkdir()
+    for name, text in SCRIPTS.items():
+        program = root / "bin" / name
+        program.write_text(f"#!/bin/sh\n{text.format(python=shlex.quote(sys.executable), root=ROOT)}\n", "utf-8")
+        program.chmod(0o755)
+    yield root
+    for path in root.glob("*.pid"):
+        with suppress(ProcessLookupError, ValueError):
+            os.killpg(int(path.read_text("utf-8")), signal.SIGKILL)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def place(text: str, root: Path, port: int) -> str:
+    """The text with the page's names and folders as they are here."""
+    for folder in ("etc/valkey", "run/valkey", "var/lib/valkey"):
+        text = text.replace(f"/{folder}", f"{root}/{folder}")
+    return text.replace("bus.example.com:6379", f"localhost:{port}").replace("bus.example.com", "localhost")
+
+
+def run(root: Path, host: str, command: str, port: int) -> subprocess.CompletedProcess[str]:
+    """One command of the page in the shell of a host, which keeps what it exports."""
+    home, kept = root / host, root / f"{host}.sh"
+    env = {
+        "HOME": str(home), "PATH": f"{root / 'bin'}:/usr/bin:/bin", "USER": "somebody", "FLEETHOOK_HOST": host,
+        "FLEETHOOK_HOME": str(home / "fh"), "FLEETHOOK_TEST_CONFIRMS": "1", "PYTHONPATH": str(ROOT),
+        "TEST_ROOT": str(root), "TEST_PORT": str(port), "TEST_SERVER_BINARY": str(find_binary().path),
+    }  # fmt: skip
+    script = f"[ -e {kept} ] && . {kept}\nset -e\n{place(command, root, port)}\nexport -p > {kept}\n"
+    return subprocess.run(
+        ["bash", "-c", script], env=env, cwd=home, capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
+    """Issue 11, operations: three hosts, ACL, TLS by a private authority, the first set, back-up and restore, the end."""
+    port, said = free_port(), dict[str, str]()
+    for language, text in BLOCK.findall(PAGE):
+        named = FILE.match(text)
+        if named:
+            path = Path(place(named[1], fleet, port))
+            path = path if path.is_absolute() else fleet / named[2] / path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(place(text[named.end() :], fleet, port), "utf-8")
+            continue
+        assert language == "console", text
+        for host, command in COMMAND.findall(text):
+            done = run(fleet, host, command, port)
+            logs = "".join(path.read_text("utf-8", "replace")[-1500:] for path in fleet.glob("*.log"))
+            assert done.returncode == 0, f"{host}$ {command}\n{done.stdout}\n{done.stderr}\n{logs}"
+            said[command] = done.stdout + done.stderr
+            if "key export > backup" in command:  # what comes after the copy is not in it
+                later = run(fleet, host, 'fleethook hooks apply fleet.yaml --yes --message "After the copy"', port)
+                assert later.returncode == 0, later.stderr
+    assert "The first set" in said["fleethook hooks history"], "the restored server has the published sets"
+    assert "After the copy" not in said["fleethook hooks history"]
+    assert "evaluator-worker-" in said["fleethook worker --health"]
+    assert "the fleet answered deny" in said["fleethook doctor --live"]
+    assert not (fleet / "laptop/.claude/settings.json").exists()
+    for host in ("worker", "laptop"):
+        left = [path for path in (fleet / host).rglob("*") if path.is_file() and path.name != "fleethook-ca.pem"]
+        assert [path.name for path in left if path.name != "fleethook.yaml"] == []
