@@ -9,11 +9,6 @@ import importlib
 
 TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
 if TYPE_CHECKING:  # for type checkers and editors; at run time __getattr__ does it
-    from bus.agents import LlmCall as LlmCall
-    from bus.agents import Prompt as Prompt
-    from bus.agents import Session as Session
-    from bus.agents import ToolCall as ToolCall
-    from bus.agents import Turn as Turn
     from bus.client import Bus as Bus
     from bus.client import SyncBus as SyncBus
     from bus.errors import ConfigError as ConfigError
@@ -24,7 +19,12 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time __getattr__ does
     from bus.events import EventType as EventType
     from bus.hooks import Endpoint as Endpoint
     from bus.hooks import Hook as Hook
-    from bus.signing import verify as verify
+    from bus.http.signing import verify as verify
+    from bus.sdk.scopes import LlmCall as LlmCall
+    from bus.sdk.scopes import Prompt as Prompt
+    from bus.sdk.scopes import Session as Session
+    from bus.sdk.scopes import ToolCall as ToolCall
+    from bus.sdk.scopes import Turn as Turn
     from bus.verdicts import Verdict as Verdict
 
 _NAMES = {
@@ -36,15 +36,15 @@ _NAMES = {
     "EventType": "bus.events",
     "FleethookError": "bus.errors",
     "Hook": "bus.hooks",
-    "LlmCall": "bus.agents",
-    "Prompt": "bus.agents",
-    "Session": "bus.agents",
+    "LlmCall": "bus.sdk.scopes",
+    "Prompt": "bus.sdk.scopes",
+    "Session": "bus.sdk.scopes",
     "SyncBus": "bus.client",
-    "ToolCall": "bus.agents",
-    "Turn": "bus.agents",
+    "ToolCall": "bus.sdk.scopes",
+    "Turn": "bus.sdk.scopes",
     "Unreachable": "bus.errors",
     "Verdict": "bus.verdicts",
-    "verify": "bus.signing",
+    "verify": "bus.http.signing",
 }
 
 __all__ = sorted(_NAMES)  # noqa: PLE0605 - one table says both what there is and where it comes from

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.dialects.hooking import find_hooks
 from bus.errors import OverBudget
 from bus.events import STOPS, Event
+from bus.hookfiles import find_hooks
 from bus.hooks import LAYERS, NATIVE, Hook
-from bus.runners import NOTHING, Outcome
-from bus.runners.calls import calls
+from bus.outcomes import NOTHING, Outcome
+from bus.runners.per_file import calls
 from bus.tools import canonical_input, native_input
 from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, strictest
 

@@ -13,16 +13,16 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from bus.codec import decode_verdict, encode_event
-from bus.connections import CONNECT_SECONDS, Command, Link, Links
 from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
 from bus.event_folder import event_folder, folder_fields
 from bus.events import Event
-from bus.faces import AgentFace, SyncAgentFace
 from bus.ids import event_id, host_name, reply_token
-from bus.keys import Keys
-from bus.streams import checked, is_full
+from bus.sdk.facade import AgentFace, SyncAgentFace
 from bus.verdicts import Policy, Verdict, bus_policy, failed
+from bus.wire.codec import decode_verdict, encode_event
+from bus.wire.connections import CONNECT_SECONDS, Command, Link, Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked, is_full
 
 DEFAULT_BUDGET: Final = 10.0
 """Seconds within which a verdict must come, all in all."""
@@ -50,8 +50,8 @@ class Bus(AgentFace):
         connect: float = CONNECT_SECONDS,
     ) -> None:  # fmt: skip
         if not url or not namespace:
-            from bus.config.loading import load_settings
-            from bus.server import bus_url
+            from bus.hooksets.settings_files import load_settings
+            from bus.wire.embedded_server import bus_url
 
             settings = load_settings().settings
             namespace = namespace or settings.namespace
@@ -118,7 +118,7 @@ class Bus(AgentFace):
 
     async def _drain(self) -> None:
         """Send on what waits in the spool, in order; raises Unreachable, and what is not acknowledged stays."""
-        from bus.spool import Draining, add_commands
+        from bus.shim.spool import Draining, add_commands
 
         if self._spool is not None and _waits(self._spool):
             with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self._spool, _WIRE_SECONDS) as spool:
@@ -146,7 +146,7 @@ class Bus(AgentFace):
         """Put events into the spool, from which a drainer sends each once."""
         if self._spool is None:
             return
-        from bus.spool import append
+        from bus.shim.spool import append
 
         self._looks = True
         self.kept += len(events)
@@ -237,8 +237,8 @@ def _waits(spool: Path) -> bool:
 
 
 def _own_spool(url: str, namespace: str) -> Path:
-    from bus.answerfile import program_spool
-    from bus.directories import directories
+    from bus.shim.answer_file import program_spool
+    from bus.system.directories import directories
 
     return program_spool(directories(), url, Keys(namespace).prefix)
 

@@ -17,7 +17,7 @@ Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "t
 Payload = Literal["full", "thin", "raw"]
 Resolve = Literal["never", "retry", "session"]
 Schedule = Literal["default", "gobby", "fast", "once"]
-"""Names of retry schedules; their waits stand in `workers/retries.py`."""
+"""Names of retry schedules; their waits stand in `workers/delivery/retries.py`."""
 
 LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
 """From the highest to the lowest; a lower layer can add strictness and never take it away."""
@@ -147,7 +147,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     routing_key: str = ""
     """PagerDuty's integration key, as `env:NAME` or `file:PATH`."""
     resolve: Resolve = "never"
-    """What ends an incident at PagerDuty, and so what one incident is (`workers/templates/pagerduty.py`)."""
+    """What ends an incident at PagerDuty, and so what one incident is (`workers/delivery/formats/pagerduty.py`)."""
     timeout: float = 15.0
     """Seconds for one attempt: resolve, connect, send and read together."""
     retry: tuple[float, ...] | Schedule = ()

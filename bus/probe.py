@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from bus.codec import decode_verdict, encode_event, encode_verdict
-from bus.connections import Command, Links
 from bus.events import Event
 from bus.ids import event_id, reply_token
-from bus.keys import KEPT_MS, Keys
 from bus.requests import Request
-from bus.streams import Call, checked
 from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict, encode_event, encode_verdict
+from bus.wire.connections import Command, Links
+from bus.wire.keys import KEPT_MS, Keys
+from bus.wire.streams import Call, checked
 
 PROBE: Final = "fleethook:probe"
 """The type of its event; no hook runs for it, whatever its patterns say."""

@@ -9,16 +9,16 @@ from typing import Final
 
 import msgspec
 
-from bus.answers import pack_answer
-from bus.codec import decode_body, encode_verdict, pack
-from bus.dialects import find
+from bus.agents import find
 from bus.event_folder import NOT_SAID, EventFolder, folder_fields, read_folder
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
-from bus.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
-from bus.streams import Call, Entry
+from bus.shim.answer import pack_answer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import POLICIES, Policy, Verdict
+from bus.wire.codec import decode_body, encode_verdict, pack
+from bus.wire.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
+from bus.wire.streams import Call, Entry
 
 MOST_BUDGET_MS: Final = 600_000
 """No request waits longer than ten minutes (the longest default timeout of any agent)."""

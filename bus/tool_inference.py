@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from bus.tool_names import CANONICAL, Use
 from bus.tool_programs import WORD, program_command, request_command, tool_parts
-from bus.vocabulary import CANONICAL, Use
 
 _COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_line", "cmd_string", "cli_command",
                     "shell_command",

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bus.events import source_name
-from bus.shell_patches import find_patch
 from bus.tool_inference import Inferred, acts_as, infer
-from bus.vocabulary import CANONICAL, TABLE, Use
+from bus.tool_names import CANONICAL, TABLE, Use
+from bus.tool_patches import find_patch
 
 __all__ = ["CANONICAL", "TABLE", "Use", "acts_as", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
            "native_input", "single_files", "tool_for", "tool_names"]  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from click.testing import CliRunner
 
-from bus.connections import Links
-from bus.inforce import Watcher
-from bus.keys import Keys
+from bus.hooksets.in_force import Watcher
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.waiting import PATIENCE
 from workers.carrier import Carrier
 from workers.cli import root

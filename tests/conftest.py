@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from bus.connections import Links, sync_client
-from bus.keys import Keys, declared
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys, declared
 from tests.support.requirements import Requirements
 from tests.support.servers import Server
-from workers.process import fast_loop
+from workers.runtime.process import fast_loop
 
 # The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
@@ -60,7 +60,7 @@ def keys(server: Server) -> Iterator[Keys]:
         key = declared(name.removeprefix(names.prefix))
         kind = str(client.type(name), "ascii")  # type: ignore[arg-type]  # bytes: nothing is decoded
         if key is None:
-            problems.append(f"{name} is not declared in bus/keys.py")
+            problems.append(f"{name} is not declared in bus/wire/keys.py")
         elif kind not in {key.kind, "none"}:
             problems.append(f"{name} is a {kind}, declared as {key.kind}")
         elif isinstance(key.ttl, int) and key.kind in {"string", "list"} and client.pttl(name) == -1:

@@ -25,9 +25,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from bus.answerfile import AnswerFile, EventLine, Server, hook_command, read_answer_file, write_answer_file
-from bus.answers import Answer, pack_answer
-from bus.keys import Keys
+from bus.shim.answer import Answer, pack_answer
+from bus.shim.answer_file import AnswerFile, EventLine, Server, hook_command, read_answer_file, write_answer_file
+from bus.wire.keys import Keys
 from tests.support import counted
 
 Fields = dict[bytes, bytes]

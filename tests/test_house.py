@@ -6,30 +6,54 @@ import ast
 import importlib
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bus import errors
-from bus.keys import DECLARED
+from bus.wire.keys import DECLARED
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((*ROOT.glob("bus/**/*.py"), *ROOT.glob("workers/**/*.py")))
 MOST_LINES = 400
 MOST_FILES = 25
 
+# A package imports only what stands to its right (or itself). Packages between two ">" do not import each other.
+ORDER = {
+    "workers": """
+        cli > roles > dispatcher jobs bench demo > supervisor > carrier evaluator host admin > housekeeping > records
+        > runtime > delivery
+    """,
+    "bus": """
+        chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
+        > config > http > hooks secrets > matching pacing shim > system > errors outcomes > tools verdicts
+        > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs
+    """,
+}
+REGISTERED = {"DIALECT", "HOOKS", "PROGRAM"}
+"""The names under which a registry finds its members; loading them by name is an import too."""
+MOST_FILES = 25
+
 # Each outside thing is known by one module (or folder); everybody else goes through it.
 KNOWN_BY = {
-    "redis": {"bus.connections", "workers.bench"},
-    "aiohttp": {"bus.exchanges", "bus.lines", "bus.posting", "bus.tunnels", "workers.bench", "workers.listening"},
+    "redis": {"bus.wire.connections", "workers.bench"},
+    "aiohttp": {
+        "bus.http.exchange",
+        "bus.http.connector",
+        "bus.http.client",
+        "bus.http.tunnels",
+        "workers.bench",
+        "workers.admin.webhook_listener",
+    },
     "rq": {"workers.jobs", "workers.bench"},
     "cel": {"bus.matching.conditions"},
     "re2": {"bus.matching.regexes"},
-    "msgpack": {"bus.codec"},
-    "yaml": {"bus.config.documents", "bus.guards"},
-    "tenacity": {"workers.retries", "workers.bench"},
+    "msgpack": {"bus.wire.codec"},
+    "yaml": {"bus.config.documents", "bus.hooksets.guards"},
+    "tenacity": {"workers.delivery.retries", "workers.bench"},
     "rich": {"workers.cli"},
-    "platformdirs": {"bus.directories"},
+    "platformdirs": {"bus.system.directories"},
     "click": {"workers.cli"},
 }
 
@@ -40,6 +64,9 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+MODULES = {name_of(path) for path in SOURCES}
+
+
 def imports_of(path: Path) -> set[str]:
     """Every module that a file imports, in functions and under TYPE_CHECKING too, by its full name."""
     found: set[str] = set()
@@ -48,9 +75,27 @@ def imports_of(path: Path) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.add(node.module or "")
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(names if names <= MODULES else {*names, node.module or ""})
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found.update(members_of(node.args[0]))
     return found
+
+
+def members_of(name: ast.expr) -> set[str]:
+    """The modules that a registry loads by name: those of the folder before the first `{` that hold a registered name."""
+    if not isinstance(name, ast.JoinedStr) or not isinstance(name.values[0], ast.Constant):
+        return set()
+    folder = str(name.values[0].value).rstrip(".")
+    return {name_of(path) for path in SOURCES if name_of(path).startswith(f"{folder}.") and is_registered(path)}
+
+
+def is_registered(path: Path) -> bool:
+    """Whether a module holds a name under which a registry finds it."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    names = [node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+             for node in body if isinstance(node, ast.Assign | ast.AnnAssign)]  # fmt: skip
+    return any(isinstance(name, ast.Name) and name.id in REGISTERED for name in names)
 
 
 GRAPH = {name_of(path): imports_of(path) for path in SOURCES}
@@ -83,6 +128,49 @@ def test_imports_only_go_down() -> None:
 
     for name in ours:
         visit(name, ())
+
+
+def test_packages_import_only_what_is_below_them() -> None:
+    """The packages of both trees are in the order of `docs/architecture.md`, and each import goes down in it."""
+    rank = {
+        f"{tree}.{package}": place
+        for tree, order in ORDER.items()
+        for place, group in enumerate(order.split(">"))
+        for package in group.split()
+    }
+    guilty = []
+    for name, wants in GRAPH.items():
+        mine = ".".join(name.split(".")[:2])
+        if name in {"bus", "workers", "workers.__main__"}:
+            continue
+        assert mine in rank, f"{mine} has no place in ORDER"
+        for want in wants & GRAPH.keys():
+            theirs = ".".join(want.split(".")[:2])
+            if (
+                theirs in rank
+                and theirs != mine
+                and mine.split(".")[0] == theirs.split(".")[0]
+                and rank[mine] >= rank[theirs]
+            ):
+                guilty.append(f"{name} -> {want}")
+    assert guilty == []
+
+
+def test_a_folder_has_few_files() -> None:
+    """At most 25 code files a folder."""
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in SOURCES)
+    assert {folder: n for folder, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_unit_tests_mirror_the_packages() -> None:
+    """A unit test of the packages is in the folder of the module that it tests."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for top in ("bus", "workers")
+        for path in ROOT.glob(f"tests/unit/{top}/**/test_*.py")
+        if not (ROOT / path.parent.relative_to(ROOT / "tests" / "unit")).is_dir()
+    ]
+    assert wrong == []
 
 
 def test_a_file_answers_one_question_in_few_lines() -> None:
@@ -155,7 +243,7 @@ def test_errors_form_one_tree() -> None:
 
 def test_every_lua_script_names_its_keys_and_arguments() -> None:
     """A script's head is its contract."""
-    for path in sorted(ROOT.glob("bus/scripts/*.lua")):
+    for path in sorted(ROOT.glob("bus/wire/scripts/*.lua")):
         head = path.read_text(encoding="utf-8").split("\n\n")[0]
         assert head.startswith("-- "), path.name
         assert "KEYS" in head, path.name
@@ -163,7 +251,7 @@ def test_every_lua_script_names_its_keys_and_arguments() -> None:
 
 
 def test_keys_in_code_are_declared() -> None:
-    """Every literal first argument of `keys(...)` stands in bus/keys.py."""
+    """Every literal first argument of `keys(...)` stands in bus/wire/keys.py."""
     known = {key.pattern.split(":")[0].rstrip("*") for key in DECLARED}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

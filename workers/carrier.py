@@ -12,24 +12,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from bus.connections import Links
 from bus.errors import FleethookError, Unreachable
+from bus.hooksets.in_force import Watcher
+from bus.http.client_pool import Posters
 from bus.ids import consumer_name, host_name
-from bus.inforce import Watcher
-from bus.keys import DONE_MS, KEPT_MS, Keys
-from bus.redaction import redact_text, redact_url
-from bus.sealing import MissingKey
-from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
-from workers.afterwords import Afterwords
-from workers.attempts import Attempts, Result, Taken, members
-from workers.breakers import Failures, Limits
-from workers.deliveries import Attempt, attempt_record, now_ms
-from workers.inflight import InFlight
-from workers.missing_keys import WAIT_MS, missed_commands
-from workers.posters import Posters
-from workers.process import DRAIN_SECONDS, SELDOM, drained
-from workers.retries import AttemptFailed, GivenUp, next_delay
-from workers.settling import Outcome, Settler
+from bus.secrets.redaction import redact_text, redact_url
+from bus.secrets.sealing import MissingKey
+from bus.wire.connections import Links
+from bus.wire.keys import DONE_MS, KEPT_MS, Keys
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
+from workers.delivery.attempts import Attempts, Result, Taken, members
+from workers.delivery.breakers import Failures, Limits
+from workers.delivery.deliveries import Attempt, attempt_record, now_ms
+from workers.delivery.later_context import Afterwords
+from workers.delivery.missing_keys import WAIT_MS, missed_commands
+from workers.delivery.retries import AttemptFailed, GivenUp, next_delay
+from workers.delivery.settler import Outcome, Settler
+from workers.runtime.in_flight import InFlight
+from workers.runtime.process import DRAIN_SECONDS, SELDOM, drained
 
 log = logging.getLogger("fleethook.carrier")
 

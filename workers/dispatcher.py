@@ -12,29 +12,29 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bus.codec import decode_verdict
-from bus.connections import Command, Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.event_folder import EventFolder
 from bus.events import Event, EventType
 from bus.hooksets.guard_changes import list_spooled
 from bus.hooksets.host_hooks import KnownRecords
-from bus.hosts import Hosts
+from bus.hooksets.in_force import Watcher
+from bus.host_requests import Hosts
 from bus.ids import consumer_name, host_name
-from bus.inforce import Watcher
-from bus.keys import HEARTBEAT_MS, Keys
 from bus.requests import read_event, read_request
-from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from bus.verdicts import Verdict
-from workers.bounds import Relief
-from workers.bulk import waiting
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Command, Links
+from bus.wire.keys import HEARTBEAT_MS, Keys
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
 from workers.carrier import TURN_SECONDS, gather
-from workers.deadletters import poison_call
-from workers.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
-from workers.loops import lineage, loop_text
-from workers.repairs import Repairs
-from workers.spooled import counts
+from workers.delivery.dead_letters import poison_call
+from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
+from workers.records.bounds import Relief
+from workers.records.bulk_jobs import waiting
+from workers.runtime.hook_loops import lineage, loop_text
+from workers.runtime.spooled_once import counts
+from workers.runtime.stream_repair import Repairs
 
 log = logging.getLogger("fleethook.dispatcher")
 

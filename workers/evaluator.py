@@ -11,15 +11,13 @@ from typing import Final
 import msgspec
 
 from bus.chain import Run, evaluate
-from bus.codec import decode_verdict
-from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
+from bus.hooksets.in_force import HookSet, Watcher
+from bus.http.client_pool import Posters
 from bus.ids import consumer_name, host_name
-from bus.inforce import HookSet, Watcher
-from bus.keys import Keys
 from bus.probe import PROBE, probe_call
 from bus.requests import (
     Request,
@@ -33,22 +31,24 @@ from bus.requests import (
     render,
     sent_by_now,
 )
-from bus.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
+from bus.runners.by_kind import Runners
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
-from workers.afterwords import Afterwords
-from workers.clock import ServerClock
-from workers.counters import Counters
-from workers.deadletters import poison_call
-from workers.loops import lineage, without_loops
-from workers.notices import Notices
-from workers.patience import Slots, extended_ms, hook_seconds, is_waited_for
-from workers.placement import Placement
-from workers.posters import Posters
-from workers.process import DRAIN_SECONDS, drained_in_turn
-from workers.repairs import Repairs
-from workers.request_hooks import RequestHooks
-from workers.rule_checks import RuleChecks
-from workers.running import Runners
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
+from workers.delivery.dead_letters import poison_call
+from workers.delivery.later_context import Afterwords
+from workers.runtime.clock import ServerClock
+from workers.runtime.counters import Counters
+from workers.runtime.file_notices import Notices
+from workers.runtime.hook_loops import lineage, without_loops
+from workers.runtime.placement import Placement
+from workers.runtime.process import DRAIN_SECONDS, drained_in_turn
+from workers.runtime.request_hooks import RequestHooks
+from workers.runtime.rule_checks import RuleChecks
+from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
+from workers.runtime.stream_repair import Repairs
 
 log = logging.getLogger("fleethook.evaluator")
 

@@ -13,29 +13,29 @@ from typing import Final
 import msgspec
 
 from bus.chain import evaluate
-from bus.codec import decode_verdict
-from bus.connections import Links
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
-from bus.hosts import GROUP, Ask, answer_commands, begin_call, gone_commands, joined_key, read_ask, role
+from bus.hooksets.in_force import Watcher
+from bus.host_requests import GROUP, Ask, answer_commands, begin_call, gone_commands, joined_key, read_ask, role
+from bus.http.client_pool import Posters
 from bus.ids import consumer_name, host_name
-from bus.inforce import Watcher
-from bus.keys import KEPT_MS, Keys
 from bus.requests import read_event, read_request
-from bus.streams import Backoff, Consumer, Entry, call, call_all, checked
+from bus.runners.by_kind import Runners
 from bus.verdicts import Verdict, bus_policy, failed
-from workers.afterwords import Afterwords
-from workers.clock import ServerClock
-from workers.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
-from workers.loops import lineage, without_loops
-from workers.notices import Notices
-from workers.patience import Slots, extended_ms
-from workers.posters import Posters
-from workers.process import DRAIN_SECONDS, drained_in_turn
-from workers.request_hooks import RequestHooks
-from workers.rule_checks import RuleChecks
-from workers.running import Runners
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import KEPT_MS, Keys
+from bus.wire.streams import Backoff, Consumer, Entry, call, call_all, checked
+from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
+from workers.delivery.later_context import Afterwords
+from workers.runtime.clock import ServerClock
+from workers.runtime.file_notices import Notices
+from workers.runtime.hook_loops import lineage, without_loops
+from workers.runtime.process import DRAIN_SECONDS, drained_in_turn
+from workers.runtime.request_hooks import RequestHooks
+from workers.runtime.rule_checks import RuleChecks
+from workers.runtime.slow_hooks import Slots, extended_ms
 
 log = logging.getLogger("fleethook.host")
 

@@ -21,16 +21,16 @@ from rq.serializers import JSONSerializer
 from rq.worker_registration import register
 
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import FleethookError, Unreachable
+from bus.hooksets.in_force import Watcher
 from bus.ids import connection_name, host_name
-from bus.inforce import Watcher
-from bus.keys import Keys
-from workers.breakers import Failures, Limits
-from workers.bulk import work_off
+from bus.wire.connections import Links, sync_client, unreachable_text
+from bus.wire.keys import Keys
 from workers.carrier import Carrier
-from workers.chores import tidy_all
-from workers.process import Process, spare_the_collector
+from workers.delivery.breakers import Failures, Limits
+from workers.housekeeping import tidy_all
+from workers.records.bulk_jobs import work_off
+from workers.runtime.process import Process, spare_the_collector
 
 log = logging.getLogger("fleethook.jobs")
 

@@ -7,15 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from bus.config.settings import Settings
-from bus.connections import Links
 from bus.errors import ConfigError, Unreachable
-from bus.inforce import Watcher
-from bus.keys import Keys
-from bus.server import bus_url
-from bus.streams import Backoff
-from workers.lifeline import stop_event
-from workers.process import Process, set_up, spare_the_collector
-from workers.spools import draining
+from bus.hooksets.in_force import Watcher
+from bus.wire.connections import Links
+from bus.wire.embedded_server import bus_url
+from bus.wire.keys import Keys
+from bus.wire.streams import Backoff
+from workers.runtime.lifeline import stop_event
+from workers.runtime.process import Process, set_up, spare_the_collector
+from workers.runtime.spool_drain import draining
 
 log = logging.getLogger("fleethook.worker")
 

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from bus import server
 from bus.config.settings import Settings
-from bus.directories import Directories
 from bus.errors import FleethookError, ServerError
-from bus.keys import Keys
-from bus.locks import own, owner, write_private
-from bus.sealing import make_key
-from workers.keeping import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
-from workers.readiness import until_answered
+from bus.secrets.sealing import make_key
+from bus.system.directories import Directories
+from bus.system.locks import own, owner, write_private
+from bus.wire import embedded_server
+from bus.wire.keys import Keys
+from workers.runtime.child_processes import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
+from workers.runtime.readiness import until_answered
 
 
 class State(msgspec.Struct, frozen=True):
@@ -48,15 +48,15 @@ async def up(
     """
     lock = own(_lock(places), "`fleethook up`")
     make_key()
-    embedded: server.Running | None = None
+    embedded: embedded_server.Running | None = None
     try:
         env = {"FLEETHOOK_NAMESPACE": settings.namespace, "FLEETHOOK_REDIS_URL": settings.redis_url}
         if settings.rq_url:
             env["FLEETHOOK_RQ_URL"] = settings.rq_url
         if not settings.redis_url:
-            embedded = server.launch(places)
+            embedded = embedded_server.launch(places)
             await _answering(embedded, stop)
-            env["FLEETHOOK_REDIS_URL"] = server.bus_url(settings, "worker", places)
+            env["FLEETHOOK_REDIS_URL"] = embedded_server.bus_url(settings, "worker", places)
         wanted = process_specs(settings) if specs is None else specs
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted))
@@ -108,7 +108,7 @@ async def up(
                 await asyncio.wait([task])
     finally:
         if embedded is not None:
-            await asyncio.to_thread(server.stop, embedded)
+            await asyncio.to_thread(embedded_server.stop, embedded)
         places.pid_file.unlink(missing_ok=True)
         lock.release()
     return 0
@@ -212,12 +212,12 @@ def import_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))}
 
 
-async def _answering(running: server.Running, stop: asyncio.Event) -> None:
-    while not (stop.is_set() or server.answers(running)):  # noqa: ASYNC110 - a server has to be asked
-        await asyncio.sleep(server.POLL)
+async def _answering(running: embedded_server.Running, stop: asyncio.Event) -> None:
+    while not (stop.is_set() or embedded_server.answers(running)):  # noqa: ASYNC110 - a server has to be asked
+        await asyncio.sleep(embedded_server.POLL)
 
 
-async def _keep_server(running: server.Running, on_line: OnLine, record: Callable[[], None]) -> None:
+async def _keep_server(running: embedded_server.Running, on_line: OnLine, record: Callable[[], None]) -> None:
     """Start the embedded server again whenever it ends; its data is in the append-only file."""
     pauses, never = Pauses(), asyncio.Event()
     while True:
@@ -232,4 +232,4 @@ async def _keep_server(running: server.Running, on_line: OnLine, record: Callabl
         on_line("server", f"{end}; starting it again in {pause:.1f} s")
         await asyncio.sleep(pause)
         with contextlib.suppress(OSError):  # said at the next round
-            server.relaunch(running)
+            embedded_server.relaunch(running)

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import yaml
 
 from bus.config.files import NOTHING, TEXT_LIMIT, Source, Stamp, gathered, read_file, stamp, too_large
-from bus.config.jsonplaces import Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
+from bus.config.json_documents import Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
 from bus.errors import ConfigError
 
 NODE_LIMIT: Final = 250_000

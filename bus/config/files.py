@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Final, NamedTuple
 
-from bus.config.jsonplaces import SPLIT
+from bus.config.json_documents import SPLIT
 from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024

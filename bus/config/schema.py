@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from bus.config.format import EndpointEntry, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.file_types import EndpointEntry, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.settings import Settings
 from bus.hooks import Format
 from bus.verdicts import POLICIES

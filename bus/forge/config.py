@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bus.config.documents import load
-from bus.dialects.forge_hooks import read_entries
-from bus.dialects.locations import forge_global_files, forge_project_files, forge_project_root
 from bus.errors import ConfigError
 from bus.forge.registry import Hook
+from bus.hookfiles.forge import read_entries
+from bus.hookfiles.locations import forge_global_files, forge_project_files, forge_project_root
 
 log = logging.getLogger("fleethook.forge")
 

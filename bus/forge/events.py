@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from bus.dialects.forge import DIALECT
+from bus.agents.forge import DIALECT
 from bus.events import Event, EventType
-from bus.plainness import plain
+from bus.sdk.plain_values import plain
 
 _NOT_A_NAME: Final = re.compile(r"[^A-Z0-9_]")
 _OWN: Final = frozenset({"FORGE_EVENT", "FORGE_TIMESTAMP", "FORGE_SESSION_ID", "FORGE_TOOL_NAME", "FORGE_WORKING_DIR"})

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bus.agents import Sender
-from bus.dialects.forge import DIALECT
-from bus.environment import base_env, fit_env
+from bus.agents.forge import DIALECT
 from bus.errors import FleethookError
 from bus.forge.events import HookEvent, canonical
 from bus.forge.registry import Hook, HookRegistry
 from bus.hooks import DEFAULT_TIMEOUT
-from bus.processes import Finished, run_process
-from bus.redaction import redact_text
+from bus.sdk.scopes import Sender
+from bus.secrets.redaction import redact_text
+from bus.system.environment import base_env, fit_env
+from bus.system.processes import Finished, run_process
 from bus.verdicts import Verdict
 
 log = logging.getLogger("fleethook.forge")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from bus.dialects.forge import NAME
+from bus.agents.forge import NAME
 from bus.errors import ConfigError, PatternError
 from bus.events import Event
 from bus.forge.events import HookEvent

@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 
 from bus.config.documents import gathering
 from bus.config.files import Source, is_gone, reading_as, stamp
-from bus.config.hookfile import HookFile, load_hook_file
-from bus.config.pinned_imports import folder_name
 from bus.errors import ConfigError, NotAccepted
 from bus.hooks import Layer
+from bus.hooksets.hookfile import HookFile, load_hook_file
 from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, read_kept, write_kept
+from bus.hooksets.pinned_imports import folder_name
 
 log = logging.getLogger("fleethook.hooks")
 

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from bus.announcements import announce, announced_key
-from bus.connections import Links
 from bus.errors import DecodeError
 from bus.events import Event, EventType
 from bus.hooks import Hook
-from bus.keys import DONE_MS, Keys
-from bus.streams import checked
 from bus.verdicts import strictest
+from bus.wire.announcements import announce, announced_key
+from bus.wire.connections import Links
+from bus.wire.keys import DONE_MS, Keys
+from bus.wire.streams import checked
 
 KEPT: Final = 10
 """How many of the last changes `status` can show."""

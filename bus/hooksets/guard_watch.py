@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from bus.config.contents import from_document
 from bus.config.files import is_gone, reading_as
-from bus.config.hookfile import HookFile, load_hook_file
+from bus.config.hook_file_value import from_document
 from bus.errors import ConfigError
 from bus.hooks import Hook, Layer
 from bus.hooksets.files_in_force import FileInForce
 from bus.hooksets.guard_changes import GuardChange, file_mark, weakened
+from bus.hooksets.hookfile import HookFile, load_hook_file
 from bus.hooksets.last_good import Kept, forget, locked, read_kept, write_kept
 
 log = logging.getLogger("fleethook.hooks")

@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from bus.connections import Links
-from bus.directories import Directories, config_file
 from bus.errors import ConfigError
 from bus.events import PRE_TOOL
 from bus.hooks import Hook
 from bus.hooksets.files_in_force import file_in_force
+from bus.hooksets.in_force import HookSet
 from bus.hooksets.layers import Layered
 from bus.hooksets.published import current_version, load_version
-from bus.inforce import HookSet
-from bus.keys import Keys
 from bus.matching.patterns import parse_pattern
+from bus.system.directories import Directories, config_file
 from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 
 PUBLISH: Final = "fleethook guards publish"
 """Puts the default packs in force for the whole fleet."""

@@ -1,6 +1,6 @@
 """The hooks that one host alone has: recorded in Redis, so that a host whose worker is away is known to have them.
 
-The blocking ones fall to their failure policies then, and the events of the others are kept (`workers/kept_events.py`).
+The blocking ones fall to their failure policies then, and the events of the others are kept (`workers/runtime/kept_events.py`).
 Only what tells whether a hook fits an event, and its failure policy: neither commands nor URLs. The record stays while the
 worker is away, and goes when the host has no such hooks any more or a person forgets it (`fleethook hosts forget`).
 """
@@ -16,24 +16,24 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from bus.codec import pack, unpack
 from bus.config.files import Source, stamp
-from bus.config.hookfile import HookFile
-from bus.config.trust import listed
-from bus.connections import Command, Links
-from bus.directories import Directories, config_file
 from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.event_folder import NOT_SAID, EventFolder, lies_in
 from bus.events import Event
 from bus.hooks import NATIVE, Hook, Layer
 from bus.hooksets.files_in_force import file_in_force
+from bus.hooksets.hookfile import HookFile
+from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
 from bus.hooksets.layers import Layered
 from bus.hooksets.projects import project_in_force
-from bus.hosts import role
-from bus.inforce import POLL_SECONDS, HookSet, Watcher
-from bus.keys import Keys
-from bus.streams import checked, flat
+from bus.hooksets.trust import listed
+from bus.host_requests import role
+from bus.system.directories import Directories, config_file
 from bus.verdicts import Policy, Verdict
+from bus.wire.codec import pack, unpack
+from bus.wire.connections import Command, Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked, flat
 
 log = logging.getLogger("fleethook.hosts")
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.directories import make_private
 from bus.errors import ConfigError
-from bus.locks import write_private
+from bus.system.directories import make_private
+from bus.system.locks import write_private
 
 log = logging.getLogger("fleethook.hooks")
 

@@ -7,10 +7,10 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from bus.config.format import GuardSettings
-from bus.config.hookfile import HookFile
-from bus.guards import load_pack
+from bus.config.file_types import GuardSettings
 from bus.hooks import Endpoint, Hook, Layer
+from bus.hooksets.guards import load_pack
+from bus.hooksets.hookfile import HookFile
 
 log = logging.getLogger("fleethook.hooks")
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bus.config.contents import HookFile
+from bus.agents import claude, ion
 from bus.config.documents import Plain, load
-from bus.dialects import claude, ion
-from bus.dialects.claude_plugins import HOOKS, MANIFEST, is_single_skill, plugin_contents, plugin_roots
-from bus.dialects.hooking import find_hooks
+from bus.config.hook_file_value import HookFile
 from bus.errors import ConfigError
+from bus.hookfiles import find_hooks
+from bus.hookfiles.claude.plugins import HOOKS, MANIFEST, is_single_skill, plugin_contents, plugin_roots
 from bus.hooks import Layer
 
 Sign = tuple[bool, str]

@@ -13,12 +13,16 @@ from typing import Final
 
 import msgspec
 
-from bus.config.contents import from_document, to_document
 from bus.config.files import NOTHING, Source, is_gone, read_file, reading_as, stamp
-from bus.config.hookfile import HookFile, load_hook_file
-from bus.config.named_files import named_files
-from bus.config.pins import script_digest
-from bus.config.trust import (
+from bus.config.hook_file_value import from_document, to_document
+from bus.errors import ConfigError
+from bus.hooks import Hook
+from bus.hooksets.files_in_force import FileInForce, Rejected, left_out
+from bus.hooksets.hookfile import HookFile, load_hook_file
+from bus.hooksets.last_good import Copy, Kept, forget, locked, read_kept, write_kept
+from bus.hooksets.named_files import named_files
+from bus.hooksets.pins import script_digest
+from bus.hooksets.trust import (
     GONE,
     WAITS,
     Trusted,
@@ -29,10 +33,6 @@ from bus.config.trust import (
     trusted_entry,
     untrust,
 )
-from bus.errors import ConfigError
-from bus.hooks import Hook
-from bus.hooksets.files_in_force import FileInForce, Rejected, left_out
-from bus.hooksets.last_good import Copy, Kept, forget, locked, read_kept, write_kept
 
 log = logging.getLogger("fleethook.hooks")
 

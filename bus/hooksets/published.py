@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.codec import read_json
-from bus.config.hookfile import HookFile, from_document, to_document
-from bus.connections import Links
 from bus.errors import ConfigError, DecodeError, FleethookError, NotFound
+from bus.hooksets.hookfile import HookFile, from_document, to_document
 from bus.ids import host_name
-from bus.keys import Keys
-from bus.sealing import fingerprint, seal
-from bus.streams import call, checked, flat
+from bus.secrets.sealing import fingerprint, seal
+from bus.wire.codec import read_json
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import call, checked, flat
 
 KEPT_VERSIONS: Final = 100
 MOST_BYTES: Final = 64 * 1024 * 1024

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bus.config.files import is_gone
-from bus.config.hookfile import HookFile
 from bus.errors import ConfigError
 from bus.hooks import Layer
 from bus.hooksets.files_in_force import FileInForce, file_in_force
+from bus.hooksets.hookfile import HookFile
 from bus.hooksets.last_good import Kept
 from bus.hooksets.projects import project_in_force, project_state
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
-from bus.installs.forms import Hook, JsonHooks
-from bus.installs.layers import Layer, json_layers, switched, unreadable
+from bus.installs import block_check
+from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.settings_layers import Layer, json_layers, switched, unreadable
 
 _WITH_TOOL: Final = frozenset(
     {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied"}
@@ -74,7 +75,7 @@ PROGRAM: Final = Program(
         "local": lambda where: where.project / ".claude/settings.local.json",
     },
     canary=_canary,
-    understood=understanding.claude,
+    understood=block_check.claude,
     folder=_folder,
     troubles=_troubles,
     readers={

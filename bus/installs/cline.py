@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from bus.dialects import find
+from bus.agents import find
 from bus.errors import ConfigError
-from bus.hookcommand import Setup, hook_command, is_closed, is_ours
-from bus.installs import Call, Canary, Program, Scope, Trouble, Where, never_events, understanding
+from bus.installs import block_check
+from bus.installs.base import Call, Canary, Program, Scope, Trouble, Where, never_events
+from bus.installs.command import Setup, hook_command, is_closed, is_ours
 
 _HEAD: Final = "#!/bin/sh\n# Written by `fleethook install`, removed by `fleethook uninstall`.\n"
 
@@ -76,7 +77,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".clinerules/hooks",
     },
     canary=_canary,
-    understood=understanding.cancelling,
+    understood=block_check.cancelling,
     folder=lambda where: where.home / ".cline",
     troubles=_troubles,
     steps=("Cline runs hooks only where they are switched on in its settings (Hooks)",),

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bus import entries
-from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
-from bus.installs.forms import Hook, JsonHooks
-from bus.installs.layers import Layer, json_layers, switched, toml_layers, unreadable
+from bus.installs import block_check, hook_entries
+from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.settings_layers import Layer, json_layers, switched, toml_layers, unreadable
 
 TYPES: Final = frozenset({"command", "prompt", "agent", "mcp_tool"})
 """Of handlers; one of any other type makes it refuse the whole file."""
@@ -69,7 +69,7 @@ def _refused(path: Path) -> Iterator[Trouble]:
     for layer in json_layers([path]):
         for name in sorted(set(layer.settings) - PROGRAM_KEYS):
             yield Trouble(f"{path}: the name {name!r} makes Codex CLI refuse the whole file", "take it out")
-        for event, _, _, handler in entries.handlers(layer.settings):
+        for event, _, _, handler in hook_entries.handlers(layer.settings):
             kind = handler.get("type")
             if kind not in TYPES:
                 what = f"{path}: a hook of {event} has the type {kind!r}, which makes Codex CLI refuse the whole file"
@@ -104,8 +104,8 @@ def _trust(where: Where, _scope: Scope, path: Path) -> Iterator[Trouble]:
     pending, changed, off, count = 0, 0, 0, 0
     for layer in json_layers([path]):
         groups = layer.settings.get("hooks", {})
-        for event, group, number, handler in entries.handlers(layer.settings):
-            if not entries.command_of(handler):
+        for event, group, number, handler in hook_entries.handlers(layer.settings):
+            if not hook_entries.command_of(handler):
                 continue
             count += 1
             tail = f"{_snake(event)}:{group}:{number}"
@@ -148,7 +148,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".codex/hooks.json",
     },
     canary=_canary,
-    understood=understanding.codex,
+    understood=block_check.codex,
     folder=_folder,
     troubles=_troubles,
     trust=_trust,

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
-from bus.installs.forms import Hook, JsonHooks
-from bus.installs.layers import json_layers, switched, unreadable
+from bus.installs import block_check
+from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.settings_layers import json_layers, switched, unreadable
 
 FILE: Final = "fleethook.json"
 
@@ -51,7 +52,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".github/hooks" / FILE,
     },
     canary=_canary,
-    understood=understanding.flat("permissionDecision", "permissionDecisionReason"),
+    understood=block_check.flat("permissionDecision", "permissionDecisionReason"),
     folder=_folder,
     troubles=_troubles,
     steps=("Copilot CLI reads a repository's hooks only in folders that it has been told to trust",),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from bus.installs import Canary, Program, understanding
-from bus.installs.forms import Hook, JsonHooks
+from bus.installs import block_check
+from bus.installs.base import Canary, Program
+from bus.installs.json_settings import Hook, JsonHooks
 
 
 def _entry(hook: Hook) -> dict[str, Any]:
@@ -34,7 +35,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".cursor/hooks.json",
     },
     canary=_canary,
-    understood=understanding.flat("permission", "agent_message", "user_message"),
+    understood=block_check.flat("permission", "agent_message", "user_message"),
     folder=lambda where: where.home / ".cursor",
     steps=("Cursor reads hooks.json when a window opens; hooks of a project run only where the folder is trusted",),
 )

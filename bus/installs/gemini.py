@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
-from bus.installs.forms import Hook, JsonHooks
-from bus.installs.layers import Layer, folder_trust, json_layers, switched, unreadable
+from bus.installs import block_check
+from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.settings_layers import Layer, folder_trust, json_layers, switched, unreadable
 
 HOOK: Final = "fleethook"
 """The name that the agent shows, and by which a person can switch ours off."""
@@ -86,7 +87,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".gemini/settings.json",
     },
     canary=_canary,
-    understood=understanding.gemini,
+    understood=block_check.gemini,
     folder=_folder,
     troubles=_troubles,
     steps=("Gemini CLI runs hooks only in folders that it has been told to trust: it asks when it starts in one",),

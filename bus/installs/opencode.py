@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bus.dialects.opencode import plugin_text
+from bus.agents.opencode import plugin_text
 from bus.errors import ConfigError
-from bus.hookcommand import CLOSED, Setup
-from bus.installs import Call, Canary, Program, Scope, Trouble, Where, never_events, understanding
+from bus.installs import block_check
+from bus.installs.base import Call, Canary, Program, Scope, Trouble, Where, never_events
+from bus.installs.command import CLOSED, Setup
 
 FILE: Final = "fleethook.js"
 _SETUP: Final = "\nconst SETUP = "
@@ -137,7 +138,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".opencode/plugins" / FILE,
     },
     canary=_canary,
-    understood=understanding.denying,
+    understood=block_check.denying,
     folder=_folder,
     troubles=_troubles,
     runs=_runs,

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bus.hookcommand import is_ours
-from bus.installs import Canary, Program, Scope, Trouble, Where, understanding
-from bus.installs.forms import Hook, JsonHooks
-from bus.installs.layers import folder_trust, json_layers, switched, unreadable
+from bus.installs import block_check
+from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.command import is_ours
+from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.settings_layers import folder_trust, json_layers, switched, unreadable
 
 OUR_NAME: Final = "fleethook"
 
@@ -78,7 +79,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".qwen/settings.json",
     },
     canary=_canary,
-    understood=understanding.qwen,
+    understood=block_check.qwen,
     folder=_folder,
     troubles=_troubles,
 )

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bus.installs import Canary, Program, understanding
-from bus.installs.forms import Hook, JsonHooks
+from bus.installs import block_check
+from bus.installs.base import Canary, Program
+from bus.installs.json_settings import Hook, JsonHooks
 
 
 def _entry(hook: Hook) -> dict[str, Any]:
@@ -33,7 +34,7 @@ PROGRAM: Final = Program(
         "project": lambda where: where.project / ".windsurf/hooks.json",
     },
     canary=_canary,
-    understood=understanding.by_exit_code,
+    understood=block_check.by_exit_code,
     folder=lambda where: where.home / ".codeium/windsurf",
     steps=("Windsurf reads hooks.json when it starts",),
 )

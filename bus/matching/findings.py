@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from bus.environment import base_env
 from bus.errors import ConditionError, OverBudget
 from bus.events import Event
 from bus.ids import host_name
@@ -21,6 +20,7 @@ from bus.matching.disk import light_disk
 from bus.matching.questions import ANSWERS, Answer, Item, Question, answer_rule, encode_question
 from bus.matching.rules import UNCHECKED, judge_by_names
 from bus.system.child import Child
+from bus.system.environment import base_env
 
 _MOST_DEATHS: Final = 4
 """How often one question may end its process before what is left of it counts as too much as well."""

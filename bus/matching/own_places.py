@@ -47,7 +47,7 @@ def _above(places: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=8)
 def _own_places(home: str | None, _when: int) -> frozenset[str]:
-    from bus.directories import directories
+    from bus.system.directories import directories
 
     folders = directories(create=False)
     found = [folders.config, folders.data, folders.state, folders.runtime, *_written(folders.state), *_code()]

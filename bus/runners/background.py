@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from bus.codec import read_json
 from bus.errors import DecodeError
+from bus.hookfiles.command_results import plain
 from bus.hooks import Hook
-from bus.processes import Finished
-from bus.runners.results import plain
+from bus.system.processes import Finished
+from bus.wire.codec import read_json
 
 DETACHING: Final = frozenset({"claude", "ion"})
 """Whose hooks may go to the background."""

@@ -11,16 +11,16 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bus.config.pins import ScriptChanged, check_pins
-from bus.dialects.hooking import find_hooks, find_rooted
-from bus.environment import base_env, fit_env
 from bus.events import Event
+from bus.hookfiles import find_hooks, find_rooted
+from bus.hookfiles.command_results import failure, hook_name, log_ending, log_failure
 from bus.hooks import Hook
-from bus.processes import Detach, Finished, run_process
-from bus.runners import Outcome
+from bus.hooksets.pins import ScriptChanged, check_pins
+from bus.outcomes import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
-from bus.runners.calls import one_by_one
-from bus.runners.results import failure, hook_name, log_ending, log_failure
+from bus.runners.per_file import one_by_one
+from bus.system.environment import base_env, fit_env
+from bus.system.processes import Detach, Finished, run_process
 
 GRACE: Final = 0.25
 """Seconds from SIGTERM to SIGKILL where somebody waits for the verdict; in the background it is `run_process`'s own."""

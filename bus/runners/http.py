@@ -10,20 +10,20 @@ from typing import Final
 
 import msgspec
 
-from bus import signing
-from bus.codec import write_json
-from bus.dialects.hooking import find_http
 from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.events import Event
+from bus.hookfiles import find_http
+from bus.hookfiles.command_results import log_failure
+from bus.hookfiles.json_replies import read_reply
 from bus.hooks import NATIVE, Hook, HttpCall
+from bus.http import signing
+from bus.http.client import Poster, Reply
 from bus.ids import delivery_id, webhook_id
-from bus.posting import Poster, Reply
-from bus.redaction import redact_event, redact_text
-from bus.runners import Outcome
-from bus.runners.calls import one_by_one
-from bus.runners.replies import read_reply
-from bus.runners.results import log_failure
-from bus.secrets import fill, resolve_secret
+from bus.outcomes import Outcome
+from bus.runners.per_file import one_by_one
+from bus.secrets.redaction import redact_event, redact_text
+from bus.secrets.references import fill, resolve_secret
+from bus.wire.codec import write_json
 
 SHOWN: Final = 4096
 """Characters of the end of an answer that a trace keeps."""

@@ -6,8 +6,8 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.disk import full_disk
 from bus.matching.questions import Answer, answer_rule
-from bus.redaction import redact_whole
-from bus.runners import NOTHING, Outcome
+from bus.outcomes import NOTHING, Outcome
+from bus.secrets.redaction import redact_whole
 
 
 class RuleRunner:

@@ -2,7 +2,7 @@
 
 Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
 imports only C-level modules of the standard library, and what is beside it only where it is needed (`outage`, `tls`);
-all that it must know is in the answer file (`bus/answerfile.py`). It exits 2 only where an answer or a fallback says
+all that it must know is in the answer file (`bus/shim/answer_file.py`). It exits 2 only where an answer or a fallback says
 so; what it cannot do at all, it raises.
 """
 
@@ -321,7 +321,7 @@ def read_stdin(until: float) -> bytes:
 
 
 def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes]":
-    """Exit code, stdout and stderr in a reply (`bus/answers.py`); raises NoAnswer where it is not in that form."""
+    """Exit code, stdout and stderr in a reply (`bus/shim/answer.py`); raises NoAnswer where it is not in that form."""
     head, _, rest = raw.partition(b"\n")
     try:
         magic, code, out, err = head.split(b" ")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SPOOL_LIMIT = 64 * 1024 * 1024
 KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
-DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.spool import main;sys.exit(main(sys.argv[1:2]))"
+DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import main;sys.exit(main(sys.argv[1:2]))"
 """Finds `bus` where this file is, however it was installed."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.keys import Keys
+from bus.wire.keys import Keys
 from tests.chaos.counting import Counts
 from tests.chaos.fleet import Fleet
 from tests.support.servers import Server

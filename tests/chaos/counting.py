@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from bus.codec import decode_verdict
-from bus.connections import sync_client
-from bus.keys import Keys, declared
 from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import sync_client
+from bus.wire.keys import Keys, declared
 from tests.support.waiting import PATIENCE, until
 
 _PAGE = 5_000

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from bus.keys import Keys
+from bus.wire.keys import Keys
 from tests.chaos.counting import tell
 from tests.support.waiting import wait_until
-from workers.lifeline import VARIABLE
+from workers.runtime.lifeline import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 40.0

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import pytest
 
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
+from bus.http.signing import generate_secret
 from bus.ids import delivery_id, event_id, webhook_id
-from bus.keys import Keys
-from bus.signing import generate_secret
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import sync_client
+from bus.wire.connections import sync_client
 from tests.support.fleet import fleet
 from tests.support.waiting import wait_until
 

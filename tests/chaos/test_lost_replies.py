@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from bus.answerfile import Server as Address
-from bus.answerfile import compile_shim
-from bus.answers import Answer
 from bus.client import Bus
-from bus.codec import decode_body
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import Unreachable
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
-from bus.keys import Keys
-from bus.spool import spool_status
+from bus.shim.answer import Answer
+from bus.shim.answer_file import Server as Address
+from bus.shim.answer_file import compile_shim
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.counting import Counts
 from tests.chaos.fleet import Fleet
 from tests.cli_kit import namespace

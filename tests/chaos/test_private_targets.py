@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from bus.addresses import policy
-from bus.posting import Poster
+from bus.http.address_policy import policy
+from bus.http.client import Poster
 
 PRIVATE_V4: Final = [IPv4Network(text) for text in (
     "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "0.0.0.0/8",

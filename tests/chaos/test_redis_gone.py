@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from bus.answerfile import compile_shim
-from bus.answers import Answer
-from bus.codec import decode_body, decode_verdict
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
-from bus.spool import spool_status
+from bus.shim.answer import Answer
+from bus.shim.answer_file import compile_shim
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body, decode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.conftest import Owned
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet

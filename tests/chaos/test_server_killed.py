@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import Unreachable
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.conftest import Owned
 from tests.chaos.counting import tell, when
 from tests.chaos.fleet import Fleet

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bus import shim
-from bus.answerfile import Server, compile_shim
-from bus.answers import Answer
-from bus.codec import decode_body
-from bus.spool import spool_status
+from bus.shim.answer import Answer
+from bus.shim.answer_file import Server, compile_shim
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.req("X-06")]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
-from bus.keys import HEARTBEAT_MS, Keys
 from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import HEARTBEAT_MS, Keys
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet, Worker
 from tests.chaos.receiver import Receiver

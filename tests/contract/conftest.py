@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from fakeredis import TcpFakeServer
 
-from bus.connections import Links
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.places import Place
 from tests.support.running import do
 from tests.support.servers import Server

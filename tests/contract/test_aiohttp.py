@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 from aiohttp.client_proto import ResponseHandler
 
-from bus.addresses import policy
-from bus.exchanges import Door
-from bus.lines import Line, Pool
+from bus.http.address_policy import policy
+from bus.http.connector import Line, Pool
+from bus.http.exchange import Door
 
 
 async def nowhere(host: str, port: int) -> list[str]:

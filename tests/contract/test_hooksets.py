@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import ConfigError, FleethookError, NotFound
 from bus.hooksets.published import KEPT_VERSIONS, current_version, history, load_version, rollback
-from bus.streams import Call
+from bus.wire.streams import Call
 from tests.support.places import Place
 from tests.support.running import do, publish_hooks
 

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from bus.codec import decode_verdict, encode_event
 from bus.errors import FleethookError, Unreachable
 from bus.events import Event
-from bus.keys import KEPT_MS, Keys
 from bus.requests import Request, call_key, defer_call, read_request
-from bus.streams import Entry, call, checked
+from bus.wire.codec import decode_verdict, encode_event
+from bus.wire.keys import KEPT_MS, Keys
+from bus.wire.streams import Entry, call, checked
 from tests.support.places import GROUP, Place
 from tests.support.running import bash, do, put, stream
-from workers.deadletters import poison_call
-from workers.loops import MOST_STEPS, Chain, read_lineage
+from workers.delivery.dead_letters import poison_call
+from workers.runtime.hook_loops import MOST_STEPS, Chain, read_lineage
 
 # --- answer
 

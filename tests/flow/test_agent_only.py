@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.acl import roles
-from bus.answerfile import read_answer_file
-from bus.connections import Links, sync_client
-from bus.directories import directories
-from bus.keys import Keys
+from bus.shim.answer_file import read_answer_file
+from bus.system.directories import directories
+from bus.wire.acl import roles
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.running import publish_hooks
 from tests.support.servers import Server

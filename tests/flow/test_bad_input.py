@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bus.answerfile import EventLine, read_answer_file, write_answer_file
-from bus.answers import Answer
-from bus.codec import decode_verdict, encode_payload, pack
-from bus.connections import sync_client
 from bus.events import Event
-from bus.hookcommand import Setup, hook_command
 from bus.ids import event_id, reply_token
+from bus.installs.command import Setup, hook_command
+from bus.shim.answer import Answer
+from bus.shim.answer_file import EventLine, read_answer_file, write_answer_file
 from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict, encode_payload, pack
+from bus.wire.connections import sync_client
 from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import wait_until
 

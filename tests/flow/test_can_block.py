@@ -8,16 +8,16 @@ import pytest
 from standardwebhooks import Webhook
 
 from bus.client import SyncBus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered
+from bus.http.signing import generate_secret
 from bus.ids import event_id
-from bus.inforce import HookSet, Layered
-from bus.signing import generate_secret
+from bus.wire.connections import Links
 from tests.support.beside import beside
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Answer, Receiver, receiving
-from workers.replaying import Past, chunks
+from workers.records.replay import Past, chunks
 
 SECRET, OLD = generate_secret(), generate_secret()
 HOOKS = """

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.dialects import claude
+from bus.agents import claude
+from bus.shim.answer import Answer
 from bus.tools import canonical_tool
 from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.spool import append, spool_status
+from bus.shim.spool import append, spool_status
 from tests.cli_kit import fleethook
 
 

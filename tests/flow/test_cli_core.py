@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bus.locks import listener, owner
+from bus.system.locks import listener, owner
 from tests.support.waiting import wait_until
 from workers.admin.person import TEST_VARIABLE
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
-from bus.streams import Entry, call_all
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Entry, call_all
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
-from workers.deadletters import poison_call
+from workers.delivery.dead_letters import poison_call
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwAAAA"
 

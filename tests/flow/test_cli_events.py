@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bus.config.hookfile import parse_hook_file
-from bus.connections import sync_client
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
+from bus.wire.connections import sync_client
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
 from tests.support.waiting import wait_until

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import sync_client
-from bus.keys import Keys
+from bus.wire.connections import sync_client
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace
 from tests.support.servers import Server
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links
 from bus.ids import host_name
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.delivering import dispatching, publish, turn_end
 from tests.support.running import HOST, bash, evaluating, put, verdict
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.kept_events import kept_events
+from workers.runtime.kept_events import kept_events
 
 pytestmark = pytest.mark.req("X-10")
 

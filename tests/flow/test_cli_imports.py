@@ -11,10 +11,10 @@ from typing import Any
 import coverage
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
 from bus.ids import host_name
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.cli_kit import Result, fleethook, namespace, run
 from tests.support.delivering import publish
 from tests.support.running import ask, evaluating

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.hookfile import parse_hook_file
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
+from bus.http.signing import generate_secret
 from bus.ids import host_name
-from bus.keys import Keys
-from bus.sealing import key_ids
-from bus.signing import generate_secret
+from bus.secrets.sealing import key_ids
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.receivers import receiving

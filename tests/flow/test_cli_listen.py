@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from bus.addresses import policy
-from bus.posting import Poster, Reply
-from bus.signing import generate_secret, headers
+from bus.http.address_policy import policy
+from bus.http.client import Poster, Reply
+from bus.http.signing import generate_secret, headers
 from tests.cli_kit import fleethook
 from tests.support.beside import beside
 from tests.support.receivers import Answer, receiving

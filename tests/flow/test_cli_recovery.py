@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.hookfile import parse_hook_file
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.receivers import Receiver, receiving
@@ -136,7 +136,7 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
 def test_named_ones_are_those_that_are_dropped_however_many_they_are(
     server: Server, keys: Keys, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.cli.dead.MANY", 0)
+    monkeypatch.setattr("workers.cli.deliveries.dead.MANY", 0)
     with receiving_two(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
         receiver.by_path["/log"] = receiver.usual._replace(status=404)
         names = [f"{publish('turn:end')}.log" for _ in range(3)]

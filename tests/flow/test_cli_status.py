@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from bus.config.hookfile import parse_hook_file
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import host_name
-from bus.keys import Keys
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.receivers import Answer, receiving

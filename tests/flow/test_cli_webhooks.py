@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
+from bus.http.signing import headers as signed
 from bus.ids import host_name
-from bus.keys import Keys
-from bus.secrets import resolve_secret
-from bus.signing import headers as signed
+from bus.secrets.references import resolve_secret
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.receivers import Answer, Receiver, receiving

@@ -12,10 +12,10 @@ from standardwebhooks import Webhook
 
 from bus.client import SyncBus
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
 from bus.events import Event
+from bus.http.signing import generate_secret
 from bus.ids import event_id
-from bus.signing import generate_secret
+from bus.wire.connections import Links, sync_client
 from tests.support.beside import beside
 from tests.support.delivering import left
 from tests.support.fleet import HOST, Fleet, fleet
@@ -143,7 +143,7 @@ def test_chores_are_done_by_their_own_worker(made: Fleet, bus: SyncBus) -> None:
 @pytest.mark.req("B-05")
 def test_nothing_is_left_over(made: Fleet) -> None:
     """No body, place, parked delivery, pending entry or failed job, after all of the above."""
-    from bus.connections import sync_client
+    from bus.wire.connections import sync_client
 
     assert made.ask(lambda links: left(links, made.keys)) == {}
     with sync_client(made.url("admin")) as client:

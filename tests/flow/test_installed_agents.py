@@ -14,13 +14,13 @@ import pytest
 
 from bus import installs
 from bus.config.settings import Settings
-from bus.directories import Directories, directories
-from bus.installs import NAMES
+from bus.installs.base import NAMES
 from bus.installs.opencode import HARNESS
+from bus.system.directories import Directories, directories
 from bus.verdicts import Verdict
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
-from workers.connecting import SHIM_URL, Installed, answers_for, connect, installed, plan
-from workers.doctor import canary
+from workers.admin.agent_setup import SHIM_URL, Installed, answers_for, connect, installed, plan
+from workers.admin.doctor import canary
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20")]
 

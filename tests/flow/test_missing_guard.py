@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.hooksets.guarded import FLEET_WITHOUT, NO_GUARD, has_guard
-from bus.inforce import HookSet, Layered
-from bus.keys import Keys
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, workers
 from tests.support.running import bash, evaluating, publish_hooks, put, verdict
 from tests.support.servers import Server

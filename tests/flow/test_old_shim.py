@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bus.answers import Answer
-from bus.spool import drain, spool_status
+from bus.shim.answer import Answer
+from bus.shim.spool import drain, spool_status
 from tests.support.fleet import Fleet, fleet
 from tests.support.waiting import wait_until
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.server import find_binary
+from bus.wire.embedded_server import find_binary
 from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-05", "B-08")]

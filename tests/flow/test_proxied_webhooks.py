@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links
-from bus.keys import Keys
-from bus.streams import checked
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked
 from tests.cli_kit import Result, fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.forward import ForwardProxy, forwarding

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bus.codec import encode_event, encode_payload, encode_verdict
-from bus.connections import sync_client
 from bus.events import Event
 from bus.ids import event_id, reply_token
-from bus.keys import declared
-from bus.spool import append, drain
+from bus.shim.spool import append, drain
 from bus.verdicts import Part, Verdict
+from bus.wire.codec import encode_event, encode_payload, encode_verdict
+from bus.wire.connections import sync_client
+from bus.wire.keys import declared
 from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import wait_until
 from workers.jobs import ALLOWED

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.directories import directories
+from bus.system.directories import directories
 from tests.cli_kit import fleethook
 from tests.support.waiting import wait_until
 from workers.supervisor import running

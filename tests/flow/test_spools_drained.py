@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bus.answerfile import program_spool, read_answer_file, write_answer_file
-from bus.directories import directories
 from bus.events import Event
-from bus.spool import append, spool_status
+from bus.shim.answer_file import program_spool, read_answer_file, write_answer_file
+from bus.shim.spool import append, spool_status
+from bus.system.directories import directories
 from tests.support.fleet import Fleet, fleet
 from tests.support.waiting import wait_until
-from workers.connecting import empty_spool, spool_without_agent
+from workers.admin.agent_setup import empty_spool, spool_without_agent
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-06")]
 

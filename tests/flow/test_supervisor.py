@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 
 from bus.config.settings import Settings
-from bus.directories import Directories, directories
-from bus.locks import listener
+from bus.system.directories import Directories, directories
+from bus.system.locks import listener
 from tests.support.waiting import wait_until
-from workers.keeping import Pauses, ProcessSpec, Supervisor
+from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
 from workers.supervisor import Log, State, detach, down, process_specs, running
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = """
 import os, signal, sys
-from workers.lifeline import die_with_parent
+from workers.runtime.lifeline import die_with_parent
 name = sys.argv[1]
 assert die_with_parent(grace=0.2) and "FLEETHOOK_LIFELINE" not in os.environ
 def say(text):  # in one write: the fork has the same pipe
     os.write(1, text.encode() + b"\\n")
-from bus.connections import sync_client
+from bus.wire.connections import sync_client
 client = sync_client(os.environ["FLEETHOOK_REDIS_URL"])
 client.ping()  # the end has a second, in which nothing is to be imported
 def stop(number, frame):
@@ -49,10 +49,10 @@ while True:
 UP = """
 import asyncio, sys
 from bus.config.settings import Settings
-from bus.directories import directories
+from bus.system.directories import directories
 from bus.errors import FleethookError
-from workers.keeping import ProcessSpec
-from workers.lifeline import stop_event
+from workers.runtime.child_processes import ProcessSpec
+from workers.runtime.lifeline import stop_event
 from workers.supervisor import up
 child, *names = sys.argv[1:]
 specs = [ProcessSpec(name, (sys.executable, child, name), 2 if name == "evaluator" else 1) for name in names]

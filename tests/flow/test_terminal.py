@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.keys import Keys
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace
 from tests.support.servers import Server
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from bus import Event, SyncBus, verify
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
 from tests.support.fleet import Fleet
 
 SECRET = generate_secret()

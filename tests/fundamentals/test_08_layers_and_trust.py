@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus import Event, SyncBus
-from bus.config.trust import trust
+from bus.hooksets.trust import trust
 from tests.support.fleet import Fleet
 from tests.support.waiting import wait_until
 

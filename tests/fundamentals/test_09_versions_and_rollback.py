@@ -7,7 +7,7 @@ import time
 import pytest
 
 from bus import ConfigError, Event, SyncBus
-from bus.config.hookfile import parse_hook_file
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply, history, rollback
 from tests.support.fleet import Fleet
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bus.answers import Answer
+from bus.shim.answer import Answer
 from tests.support.fleet import Fleet
 
 HOOKS = """

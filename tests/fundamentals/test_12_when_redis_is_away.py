@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bus import Event, Unreachable
-from bus.spool import spool_status
+from bus.shim.spool import spool_status
 from tests.support.fleet import Fleet
 from tests.support.fleet import fleet as started
 from tests.support.waiting import wait_until

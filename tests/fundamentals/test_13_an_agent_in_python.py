@@ -12,7 +12,7 @@ import pytest
 
 from bus import Denied, SyncBus
 from bus.events import Event
-from bus.guards import load_pack
+from bus.hooksets.guards import load_pack
 from bus.matching.patterns import Index
 from bus.matching.rules import judge
 from tests.support.fleet import Fleet

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bus.answers import Answer
-from bus.dialects import AgentDialect
+from bus.agents.base import AgentDialect
 from bus.events import Event
+from bus.shim.answer import Answer
 from bus.verdicts import Part, Verdict, failed
 
 PARTS = (

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bus.answers import Answer
-from bus.codec import encode_event, unpack
-from bus.dialects import AgentDialect
+from bus.agents.base import AgentDialect
 from bus.events import Event
+from bus.shim.answer import Answer
 from bus.verdicts import Part, Verdict, failed
+from bus.wire.codec import encode_event, unpack
 
 HERE = Path(__file__).parent
 

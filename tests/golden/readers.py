@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from bus.answers import Answer
+from bus.shim.answer import Answer
 
 _HALF = re.compile(r"[\ud800-\udfff]")
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.codec import encode_event, unpack
-from bus.dialects import codex, find
-from bus.dialects.settling import stderr
+from bus.agents import codex, find
+from bus.agents.degrade import stderr
 from bus.events import GATES
+from bus.shim.answer import Answer
 from bus.tools import canonical_tool, tool_names
 from bus.verdicts import Verdict
+from bus.wire.codec import encode_event, unpack
 from tests.golden.family import (
     CHANGED,
     NOT_PINNED,

@@ -20,10 +20,10 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from bus.answerfile import AnswerFile, compile_shim, hook_command, server_from_url, write_answer_file
-from bus.answers import Answer
-from bus.dialects import find
-from bus.hookcommand import answer_events
+from bus.agents import find
+from bus.installs.command import answer_events
+from bus.shim.answer import Answer
+from bus.shim.answer_file import AnswerFile, compile_shim, hook_command, server_from_url, write_answer_file
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.dialects import copilot, find
+from bus.agents import copilot, find
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.shim.answer import Answer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.dialects import cursor, find
+from bus.agents import cursor, find
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.keys import Keys
 from bus.requests import call_key
+from bus.shim.answer import Answer
 from bus.verdicts import Verdict
+from bus.wire.keys import Keys
 from tests.golden import matrix
 
 DIALECT = find("cursor-agent")

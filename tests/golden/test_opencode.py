@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.codec import encode_event, unpack
-from bus.dialects import find, opencode
+from bus.agents import find, opencode
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.shim.answer import Answer
 from bus.verdicts import Part, Verdict, failed
+from bus.wire.codec import encode_event, unpack
 
 HERE = Path(__file__).parent / "opencode"
 RECORDED = sorted(HERE.glob("*.json"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.dialects import find
+from bus.agents import find
 from bus.verdicts import Part, Verdict
 
 SECRET = "ghp_0123456789abcdefghij"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.answers import Answer
-from bus.codec import encode_event, unpack
-from bus.dialects import find, qwen
-from bus.dialects.settling import stderr
+from bus.agents import find, qwen
+from bus.agents.degrade import stderr
 from bus.events import GATES
+from bus.shim.answer import Answer
 from bus.tools import canonical_tool, tool_for
 from bus.verdicts import Verdict
+from bus.wire.codec import encode_event, unpack
 from tests.golden.family import (
     CHANGED,
     NOT_PINNED,

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from bus.answers import Answer
-from bus.codec import encode_event, unpack
-from bus.dialects import claude, find, pigo
-from bus.dialects.facts import model, output_text, tokens, tool_failed, turn_number, user_message
-from bus.dialects.gobby_hooks import EVENTS
-from bus.dialects.hooking import find_hooks
+from bus.agents import claude, find, pigo
+from bus.agents.event_facts import model, output_text, tokens, tool_failed, turn_number, user_message
+from bus.agents.gobby import EVENTS
 from bus.errors import DecodeError
 from bus.events import Event, EventType
+from bus.hookfiles import find_hooks
 from bus.hooks import Hook
+from bus.shim.answer import Answer
 from bus.verdicts import Part, Verdict, failed
+from bus.wire.codec import encode_event, unpack
 
 DENY = Verdict(decision="deny", event="e1", reason="no rm", parts=(Part(hook="guard", decision="deny"),))
 ASK = Verdict(decision="ask", event="e1", reason="who says so")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bus.answers import Answer
-from bus.dialects import find, windsurf
+from bus.agents import find, windsurf
 from bus.errors import DecodeError
+from bus.shim.answer import Answer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 

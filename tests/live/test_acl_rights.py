@@ -16,13 +16,13 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
-from bus.acl import ROLES, Role, acl_file, roles, user_name
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
-from bus.directories import Directories, directories
-from bus.keys import DECLARED, Keys
-from bus.scripts import script
-from bus.server import bus_url, find_binary, start, stop
+from bus.system.directories import Directories, directories
+from bus.wire.acl import ROLES, Role, acl_file, roles, user_name
+from bus.wire.connections import Links, sync_client
+from bus.wire.embedded_server import bus_url, find_binary, start, stop
+from bus.wire.keys import DECLARED, Keys
+from bus.wire.scripts import script
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -217,7 +217,7 @@ def test_every_namespace_has_its_own_keys_and_all_can_be_reached(login: Any) -> 
         assert worker.xreadgroup("dispatchers", "d", {keys("events"): ">"}, count=5)
 
 
-@pytest.mark.skipif(not SELECTORS, reason="Redis 6.2 does not tell reading a key from writing it (bus/acl.py)")
+@pytest.mark.skipif(not SELECTORS, reason="Redis 6.2 does not tell reading a key from writing it (bus/wire/acl.py)")
 def test_a_worker_reads_the_hook_set_and_cannot_write_it(login: Any) -> None:
     admin, worker = login("admin"), login("worker")
     current, log = KEYS("hookset", "current"), KEYS("hookset", "log")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bus import Bus, Denied, Event
-from bus.agents import MOST_GOES, Scope, here
-from bus.codec import decode_body, decode_verdict
-from bus.connections import Links
-from bus.keys import Keys
-from bus.spool import spool_status
+from bus.sdk.scopes import MOST_GOES, Scope, here
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body, decode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
 

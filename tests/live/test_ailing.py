@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bus.connections import Links
-from bus.keys import Keys
-from bus.redaction import REDACTED
+from bus.secrets.redaction import REDACTED
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_isolation import TARGET, are, running
 from tests.support.delivering import publish, turn_end
 from tests.support.receivers import Answer
 from tests.support.running import do
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.ailing import MARKS, EndpointState, endpoint_states
-from workers.endpoints import disable, enable, pause, resume
+from workers.delivery.endpoint_state import disable, enable, pause, resume
+from workers.records.endpoint_health import MARKS, EndpointState, endpoint_states
 
 OTHER = "endpoint:mine@elsewhere"
 

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from bus import hosts
+from bus import host_requests
 from bus.config.settings import Settings
-from bus.connections import Links
 from bus.events import Event
 from bus.hooksets.host_hooks import forget_host
 from bus.ids import event_id
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_host import LAPTOP, hooks, hosting, rule
 from tests.support.delivering import dispatching, publish
 from tests.support.running import do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.chores import tidy_all
-from workers.deadletters import dead_letters
-from workers.deliveries import deliveries
-from workers.kept_events import kept_events
+from workers.delivery.dead_letters import dead_letters
+from workers.delivery.deliveries import deliveries
+from workers.housekeeping import tidy_all
+from workers.runtime.kept_events import kept_events
 
 pytestmark = [pytest.mark.live, pytest.mark.req("P-11", "X-10")]
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.live, pytest.mark.req("P-11", "X-10")]
 @pytest.fixture(autouse=True)
 def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a host is away is looked at for each event, and not every half second."""
-    monkeypatch.setattr(hosts, "_KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(host_requests, "_KNOWN_SECONDS", 0.0)
 
 
 async def waiting(links: Links, keys: Keys) -> list[tuple[str, int]]:

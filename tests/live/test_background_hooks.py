@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id, host_name
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, receiving
 from tests.support.running import ask, evaluating, lines, until_true

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from bus.connections import Links
-from bus.keys import Keys
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_isolation import are, hook_one, running, states
 from tests.support.delivering import carrying, dispatching, left, publish, turn_end
 from tests.support.running import do
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deadletters import redrive
-from workers.deliveries import deliveries, retry, waits_for
-from workers.endpoints import disable, enable, pause, resume
-from workers.status import count_waiting
+from workers.delivery.dead_letters import redrive
+from workers.delivery.deliveries import deliveries, retry, waits_for
+from workers.delivery.endpoint_state import disable, enable, pause, resume
+from workers.records.status import count_waiting
 
 TARGET = "endpoint:one"
 

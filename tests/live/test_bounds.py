@@ -12,19 +12,19 @@ import pytest
 
 from bus.client import Bus
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
 from bus.ids import event_id
-from bus.keys import Keys
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.shim_kit import World
 from tests.support.delivering import dispatching, owe, publish, settled, turn_end, watcher_of
 from tests.support.running import NO_RM, bash, command_hook, do, evaluating, publish_hooks, put, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.bounds import FULL, Relief, memory_in_use
-from workers.chores import tidy_all
-from workers.deadletters import dead_letters
-from workers.deliveries import deliveries, delivery
+from workers.delivery.dead_letters import dead_letters
+from workers.delivery.deliveries import deliveries, delivery
 from workers.evaluator import Evaluator
+from workers.housekeeping import tidy_all
+from workers.records.bounds import FULL, Relief, memory_in_use
 
 pytestmark = [pytest.mark.live, pytest.mark.req("B-05", "X-06")]
 

@@ -17,24 +17,24 @@ import pytest
 from rq import Queue
 
 from bus.config.settings import Settings
-from bus.connections import Links
 from bus.errors import Unreachable
-from bus.inforce import Watcher
-from bus.keys import Keys
-from bus.streams import server_now
+from bus.hooksets.in_force import Watcher
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import server_now
 from tests.live.test_jobs import PROGRAM
 from tests.support.delivering import Asked, carrying, dispatching, left, owe, publish, settled, turn_end, watcher_of
 from tests.support.receivers import Receiver, receiving
 from tests.support.running import HOST, do, namespace, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
-from workers import bulk
-from workers.bulk import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
-from workers.deadletters import dead_letters
-from workers.deliveries import deliveries, retry
+from workers.delivery.dead_letters import dead_letters
+from workers.delivery.deliveries import deliveries, retry
 from workers.jobs import CHORES, enqueue, queue
-from workers.replaying import Past
-from workers.selecting import Wanted, walk
+from workers.records import bulk_jobs
+from workers.records.bulk_jobs import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
+from workers.records.replay import Past
+from workers.records.selection import Wanted, walk
 
 OFFLINE = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
 
@@ -277,7 +277,7 @@ async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
     """After a page was done and before its cursor was written: whoever comes next does it again, to no effect."""
     names = await bury(links, keys, 450)
     name = await begin(links, keys, "redrive", Wanted(reason="for a test"))
-    real, pages = bulk.ACTS["redrive"], []
+    real, pages = bulk_jobs.ACTS["redrive"], []
 
     async def dies(*args: Any, **more: Any) -> int:
         pages.append(await real(*args, **more))
@@ -285,7 +285,7 @@ async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
             raise Unreachable("killed here")
         return pages[-1]
 
-    monkeypatch.setitem(bulk.ACTS, "redrive", dies)
+    monkeypatch.setitem(bulk_jobs.ACTS, "redrive", dies)
     with pytest.raises(Unreachable):
         await worked(links, keys, name)
     half = await job(links, keys, name)

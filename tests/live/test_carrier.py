@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from bus.connections import Links
-from bus.keys import Keys
-from bus.signing import generate_secret
-from bus.streams import Call, call_all
+from bus.http.signing import generate_secret
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Call, call_all
 from tests.support.delivering import carrying, left, owe, settled, turn_end, watcher_of
 from tests.support.proxy import Proxy
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.breakers import Limits
 from workers.carrier import Carrier
-from workers.deadletters import dead_letters, drop, redrive
+from workers.delivery.breakers import Limits
+from workers.delivery.dead_letters import dead_letters, drop, redrive
 
 SECRET = generate_secret()
 
@@ -201,7 +201,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         stopped._consumer._beaten -= 10
         if beats_first:
             await do(links, *stopped._consumer.beat_commands()[0])
-        from workers.posters import Posters
+        from bus.http.client_pool import Posters
 
         async with Posters() as posters:
             await stopped._attempt(taken, posters, lapses)
@@ -318,7 +318,7 @@ async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
     def broken(*_: object) -> bytes:
         raise RuntimeError("not today")
 
-    monkeypatch.setattr("workers.attempts.render_body", broken)
+    monkeypatch.setattr("workers.delivery.attempts.render_body", broken)
     async with receiving() as receiver, carrying(server.url, keys):
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
         (one,) = await settled(links, keys, await owe(links, keys, turn_end()), "dead")
@@ -427,7 +427,7 @@ async def test_large_bodies_come_a_few_at_a_time(
     server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.carrier.MOST_TAKEN", 1)
-    monkeypatch.setattr("bus.streams.ADOPT_SECONDS", 0.05)
+    monkeypatch.setattr("bus.wire.streams.ADOPT_SECONDS", 0.05)
     async with receiving() as receiver:
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
         names = [await owe(links, keys, turn_end()) for _ in range(4)]

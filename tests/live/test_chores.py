@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.config.settings import MIB, Settings
-from bus.connections import Links
-from bus.keys import SENT_MS, Keys
-from bus.streams import server_now
+from bus.wire.connections import Links
+from bus.wire.keys import SENT_MS, Keys
+from bus.wire.streams import server_now
 from tests.cli_kit import run
 from tests.support.delivering import owe, turn_end
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
-from workers.chores import tidy_all, trim_events
-from workers.deliveries import deliveries
+from workers.delivery.deliveries import deliveries
+from workers.housekeeping import tidy_all, trim_events
 
 GROUP = "dispatchers"
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from bus.addresses import policy
+from bus.agents import find
 from bus.chain import evaluate
-from bus.config.hookfile import load_hook_file
-from bus.dialects import find
-from bus.dialects.hooking import find_hooks
 from bus.events import Event
+from bus.hookfiles import find_hooks
 from bus.hooks import Endpoint, Layer
-from bus.inforce import HookSet, Layered
-from bus.posting import Poster
+from bus.hooksets.hookfile import load_hook_file
+from bus.hooksets.in_force import HookSet, Layered
+from bus.http.address_policy import policy
+from bus.http.client import Poster
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.verdicts import Verdict
 from tests.live.receivers import answer, receiver
-from workers.webhooks import render_body
+from workers.delivery.webhook import render_body
 
 MEMORY = Path(__file__).parents[2] / "examples" / "ion" / "memory"
 AGENTS = ("claude", "codex", "gemini")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bus.client import Bus, SyncBus
-from bus.codec import decode_body
-from bus.connections import Links
 from bus.errors import Unreachable
 from bus.events import Event
 from bus.ids import event_id
-from bus.keys import Keys
-from bus.spool import spool_status
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.proxy import Proxy
 from tests.support.running import (
     NO_RM,

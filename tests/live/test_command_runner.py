@@ -12,7 +12,7 @@ import pytest
 
 from bus.events import Event
 from bus.hooks import Hook
-from bus.runners import Outcome
+from bus.outcomes import Outcome
 from bus.runners.command import CommandRunner, command_env, run_command
 from tests.support.waiting import until
 

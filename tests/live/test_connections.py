@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from bus.connections import Links, sync_client, unreachable_text
 from bus.errors import Unreachable
-from bus.wire import Wire
+from bus.wire.connections import Links, sync_client, unreachable_text
+from bus.wire.protocol import Wire
 from tests.support.servers import Server
 from tests.support.waiting import until
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from bus.codec import encode_verdict
-from bus.connections import Links
 from bus.errors import Unreachable
 from bus.events import Event
 from bus.ids import event_id
-from bus.keys import Keys
-from bus.streams import Call, call_all
 from bus.verdicts import Verdict
+from bus.wire.codec import encode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Call, call_all
 from tests.support.delivering import (
     Asked,
     carrying,
@@ -35,8 +35,8 @@ from tests.support.receivers import receiving
 from tests.support.running import HOST, do, publish_hooks, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deadletters import dead_letters
-from workers.deliveries import deliveries
+from workers.delivery.dead_letters import dead_letters
+from workers.delivery.deliveries import deliveries
 from workers.dispatcher import GROUP, STANDBY_SECONDS, WAKE_SECONDS, Dispatcher
 
 HOOKS = """

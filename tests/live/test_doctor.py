@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bus.answerfile import server_from_url, write_answer_file
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
-from bus.directories import directories
-from bus.keys import Keys
+from bus.shim.answer_file import server_from_url, write_answer_file
+from bus.system.directories import directories
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.support.servers import Server
-from workers.connecting import Installed, answers_for
-from workers.doctor import canary, server
-from workers.doctor.agents import agent_checks
-from workers.doctor.default_user import default_user_check
-from workers.doctor.rights import rights_checks
-from workers.doctor.server import server_checks
-from workers.repairs import Repairs
-from workers.status import status
+from workers.admin.agent_setup import Installed, answers_for
+from workers.admin.doctor import canary, server
+from workers.admin.doctor.agents import agent_checks
+from workers.admin.doctor.default_user import default_user_check
+from workers.admin.doctor.rights import rights_checks
+from workers.admin.doctor.server import server_checks
+from workers.records.status import status
+from workers.runtime.stream_repair import Repairs
 
 SETTINGS = Settings(chores=0)
 POOR = "reset on >p ~* &* +@all"

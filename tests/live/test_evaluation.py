@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bus.answers import unpack_answer
 from bus.client import Bus
-from bus.codec import decode_verdict, encode_payload
-from bus.connections import Links
 from bus.events import Event
-from bus.inforce import HookSet
-from bus.keys import Keys
+from bus.hooksets.in_force import HookSet
+from bus.shim.answer import unpack_answer
 from bus.verdicts import Policy
+from bus.wire.codec import decode_verdict, encode_payload
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import (
     NO_RM,
     answer,
@@ -37,7 +37,7 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deadletters import dead_letters
+from workers.delivery.dead_letters import dead_letters
 
 # --- Verdicts
 

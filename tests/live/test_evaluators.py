@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
-from bus.inforce import Watcher
-from bus.keys import Keys
+from bus.hooksets.in_force import Watcher
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.proxy import Proxy
 from tests.support.running import (
     HOST,
@@ -35,7 +35,7 @@ from tests.support.running import (
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.evaluator import GROUP, Evaluator
-from workers.loops import MOST_STEPS
+from workers.runtime.hook_loops import MOST_STEPS
 
 
 @pytest.mark.req("B-05")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from bus.agents import find
 from bus.chain import evaluate
-from bus.dialects import find
-from bus.dialects.hooking import find_hooks
 from bus.events import Event
-from bus.inforce import HookSet, Layered
+from bus.hookfiles import find_hooks
+from bus.hooksets.in_force import HookSet, Layered
 from bus.runners.command import CommandRunner
 from bus.verdicts import Verdict
 from tests.golden.test_conformance import AGENTS, Agent, payload, pre

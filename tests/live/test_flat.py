@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bus.client import Bus
-from bus.connections import Links
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.counting import tell
 from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bus import Bus
-from bus.codec import decode_body
-from bus.connections import Links
 from bus.events import Event
 from bus.forge import Hook, HookBlockedError, HookConfig, HookEvent, HookExecutor, HookRegistry, HookResult, fire_event
-from bus.keys import Keys
+from bus.wire.codec import decode_body
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
 

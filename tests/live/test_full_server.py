@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.acl import roles
-from bus.answerfile import AnswerFile, EventLine, write_answer_file
-from bus.answerfile import Server as Address
 from bus.client import Bus
-from bus.codec import decode_verdict
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
+from bus.shim.answer_file import AnswerFile, EventLine, write_answer_file
+from bus.shim.answer_file import Server as Address
+from bus.wire.acl import roles
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Links, sync_client
 from tests.live.test_bounds import MIB, records
 from tests.live.test_host import LAPTOP, hooks, hosting, rule
 from tests.shim_kit import FALLBACK, World
@@ -24,8 +24,8 @@ from tests.support.delivering import dispatching
 from tests.support.running import bash, do, evaluating, publish_hooks, put, stream, until_true
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.bounds import memory_in_use
-from workers.doctor.server import server_checks
+from workers.admin.doctor.server import server_checks
+from workers.records.bounds import memory_in_use
 
 pytestmark = [pytest.mark.live, pytest.mark.req("B-05", "X-06", "X-09")]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bus.codec import pack
-from bus.connections import Links
 from bus.events import Event
-from bus.keys import Keys
+from bus.wire.codec import pack
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import bash, evaluating, put, stream, verdict

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from bus.codec import decode_body
-from bus.config.hookfile import HookFile, parse_hook_file
-from bus.connections import Links
 from bus.events import Event
-from bus.guards import DEFAULT_PACKS
 from bus.hooks import Hook
 from bus.hooksets.guard_changes import Loss, read_changes, weakened
+from bus.hooksets.guards import DEFAULT_PACKS
+from bus.hooksets.hookfile import HookFile, parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.projects import accept, take_back
 from bus.hooksets.published import apply, load_version
-from bus.inforce import HookSet, Layered, Watcher
-from bus.keys import Keys
+from bus.wire.codec import decode_body
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
 from workers.cli.up import STARTER
-from workers.notices import Notices
+from workers.runtime.file_notices import Notices
 
 BOTH = "version: 1\nguards: {destructive-commands: true, fleethook-itself: true}\n"
 RULE = (
@@ -82,7 +82,7 @@ async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
     links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process on its own; the event is there once, and comes again where the file is weakened again."""
-    monkeypatch.setattr("bus.inforce.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
     file = tmp_path / "fleethook.yaml"
     file.write_text(BOTH)
     watchers = [
@@ -122,7 +122,7 @@ async def test_a_worker_notices_without_an_event_of_that_folder(
     links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every process sees the same state of the file; one that looked later said the same loss again as another."""
-    monkeypatch.setattr("bus.inforce.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     file, store, kept = tmp_path / "repo" / "fleethook.yaml", tmp_path / "trust.json", tmp_path / "kept"
     file.write_text(f"version: 1\n{RULE % ('', 'deny', 'rm')}")

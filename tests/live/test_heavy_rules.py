@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
-from bus.keys import Keys
 from bus.matching.findings import Findings, ask
 from bus.matching.questions import Question
 from bus.matching.rules import TOO_LARGE
 from bus.system.child import Child
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, lines, publish_hooks, put, until_true, verdict
 from tests.support.servers import Server
 
@@ -45,7 +45,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A gate before the checks of this test."""
     made = Gate()
-    monkeypatch.setattr("workers.rule_checks.ask", made.ask)
+    monkeypatch.setattr("workers.runtime.rule_checks.ask", made.ask)
     yield made
     made.open.set()
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from bus.config.hookfile import load_hook_file, parse_hook_file
 from bus.errors import NotFound
 from bus.events import Event
+from bus.hooksets.hookfile import load_hook_file, parse_hook_file
+from bus.hooksets.templates import names, template
 from bus.matching.patterns import Index
-from bus.processes import Finished
 from bus.runners.command import run_command
-from bus.templates import names, template
+from bus.system.processes import Finished
 from tests.cli_kit import fleethook
 
 

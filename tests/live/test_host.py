@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from bus import streams
 from bus.client import Bus
-from bus.connections import Links, sync_client
 from bus.events import Event
 from bus.hooksets import host_hooks
 from bus.hooksets.host_hooks import HostRecorder, forget_host, known_hosts
+from bus.hooksets.in_force import Watcher
 from bus.hooksets.projects import accept, take_back
-from bus.hosts import GROUP
-from bus.inforce import Watcher
-from bus.keys import Keys
+from bus.host_requests import GROUP
 from bus.verdicts import Policy, Verdict
+from bus.wire import streams
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.shim_kit import World
 from tests.support.delivering import dispatching, publish
 from tests.support.running import bash, do, evaluating, lines, publish_hooks, put, verdict
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deliveries import deliveries
+from workers.delivery.deliveries import deliveries
 from workers.host import HostWorker
 
 LAPTOP = "laptop"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
-from bus.hosts import Hosts
-from bus.inforce import Watcher
-from bus.keys import Keys
+from bus.hooksets.in_force import Watcher
+from bus.host_requests import Hosts
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_host import LAPTOP, asked, hooks, hosting, rule
 from tests.support.running import HOST, bash, do, evaluating, lines, publish_hooks, put, stream, until_true, verdict
 from tests.support.servers import Server

@@ -11,15 +11,15 @@ from typing import Literal
 import msgspec
 import pytest
 
-from bus import signing
-from bus.addresses import policy
 from bus.errors import ConfigError, SignatureError
 from bus.events import Event
 from bus.hooks import Hook, HttpCall, OldSecret
-from bus.posting import Poster
-from bus.runners import Outcome
+from bus.http import signing
+from bus.http.address_policy import policy
+from bus.http.client import Poster
+from bus.outcomes import Outcome
 from bus.runners.http import HttpRunner
-from bus.secrets import fill, resolve_secret
+from bus.secrets.references import fill, resolve_secret
 from tests.live.receivers import Serve, answer, receiver
 
 EVENT = Event(type="tool:pre_execute", id="e0123", tool="shell", input={"command": "ls"}, raw={"x": "\ud800"})

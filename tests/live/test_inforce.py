@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bus.config.trust import trust, untrust
-from bus.connections import Links
 from bus.errors import ConfigError
 from bus.events import Event
+from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import rollback
-from bus.inforce import Watcher
-from bus.keys import Keys
+from bus.hooksets.trust import trust, untrust
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import (
     NO_RM,
     ask,

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from bus.connections import Links
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_carrier import endpoints
 from tests.support.delivering import carrying, dispatching, left, owe, publish, settled, turn_end
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.breakers import Limits, read_breakers
-from workers.deadletters import dead_letters
-from workers.deliveries import deliveries
-from workers.endpoints import (
+from workers.delivery.breakers import Limits, read_breakers
+from workers.delivery.dead_letters import dead_letters
+from workers.delivery.deliveries import deliveries
+from workers.delivery.endpoint_state import (
     NotHalted,
     disable,
     enable,

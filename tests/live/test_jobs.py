@@ -17,9 +17,9 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
 from bus.errors import Unreachable
-from bus.keys import Keys
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.cli_kit import namespace
 from tests.support.delivering import owe, settled, turn_end
 from tests.support.proxy import Proxy
@@ -31,7 +31,7 @@ from workers.jobs import CARRIER, CHORES, enqueue, queue, queue_name
 
 PROGRAM = """
 import sys
-from bus.config.loading import load_settings
+from bus.hooksets.settings_files import load_settings
 from workers import jobs
 from workers.roles import run_role
 jobs._WORKER_TTL, jobs._BEAT_SECONDS = 16, 0.1  # RQ waits for a job for one second at a time

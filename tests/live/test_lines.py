@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from bus.addresses import policy
-from bus.posting import Poster
+from bus.http.address_policy import policy
+from bus.http.client import Poster
 from tests.live.receivers import answer, receiver
 
 LOCAL = policy(["127.0.0.1"])

@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
-from bus.addresses import policy
-from bus.lookups import MOST, Lookups
-from bus.posting import Poster, Reply
+from bus.http.address_policy import policy
+from bus.http.client import Poster, Reply
+from bus.http.resolver import MOST, Lookups
 from tests.live.receivers import answer, receiver
 
 
@@ -75,7 +75,7 @@ async def test_so_many_at_once_and_no_more() -> None:
 def test_a_look_up_under_way_does_not_keep_the_process_from_ending() -> None:
     program = """
 import asyncio, threading
-from bus.lookups import Lookups
+from bus.http.resolver import Lookups
 async def main():
     lookups, begun = Lookups(lambda host: begun.set() or threading.Event().wait(60) or []), threading.Event()
     task = asyncio.create_task(lookups("a.test", 80))

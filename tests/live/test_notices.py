@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bus.connections import Links
-from bus.keys import Keys
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, put, stream, verdict
 from tests.support.servers import Server
 from tests.support.waiting import until

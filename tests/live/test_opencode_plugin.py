@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bus.answerfile import AnswerFile, EventLine, Server, write_answer_file
-from bus.answers import Answer, pack_answer
-from bus.codec import decode_body
-from bus.dialects import opencode
+from bus.agents import opencode
 from bus.events import GATES
+from bus.shim.answer import Answer, pack_answer
+from bus.shim.answer_file import AnswerFile, EventLine, Server, write_answer_file
 from bus.verdicts import Policy, Verdict, failed
+from bus.wire.codec import decode_body
 from tests.shim_kit import Fields, World, connect, running_server
 from tests.support.waiting import wait_until
 

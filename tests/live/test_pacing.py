@@ -9,22 +9,22 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.live.test_isolation import are, hook_one, running
 from tests.support.delivering import carrying, dispatching, left, publish, turn_end
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.breakers import Limits
-from workers.deadletters import redrive
-from workers.deliveries import deliveries, retry, waits_for
+from workers.delivery.breakers import Limits
+from workers.delivery.dead_letters import redrive
+from workers.delivery.deliveries import deliveries, retry, waits_for
+from workers.delivery.endpoint_state import disable, enable, pause
 from workers.dispatcher import GROUP
-from workers.endpoints import disable, enable, pause
-from workers.status import count_waiting
+from workers.records.status import count_waiting
 
 TARGET = "endpoint:one"
 NEVER = Limits(first_probe=0.05, most_probe=0.05)

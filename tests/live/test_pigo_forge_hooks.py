@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from bus.agents import find
 from bus.chain import evaluate
-from bus.dialects import find
-from bus.dialects.hooking import find_hooks
 from bus.events import Event
+from bus.hookfiles import find_hooks
 from bus.hooks import Hook, Layer
-from bus.inforce import HookSet, Layered
-from bus.processes import Finished
+from bus.hooksets.in_force import HookSet, Layered
 from bus.runners.command import CommandRunner, run_command
+from bus.system.processes import Finished
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Policy, Verdict
 

@@ -9,11 +9,11 @@ import ssl
 import aiohttp
 import pytest
 
-from bus.addresses import policy
 from bus.errors import Unreachable
-from bus.exchanges import open_session
-from bus.lines import Pool
-from bus.posting import Poster, Reply
+from bus.http.address_policy import policy
+from bus.http.client import Poster, Reply
+from bus.http.connector import Pool
+from bus.http.exchange import open_session
 from tests.live.receivers import PEM, answer, receiver
 
 LOCAL = policy(["127.0.0.1", "::1"])
@@ -33,7 +33,7 @@ async def test_all_receivers_are_posted_to_through_one_session(monkeypatch: pyte
         made.append(open_session(pool))
         return made[-1]
 
-    monkeypatch.setattr("bus.exchanges.open_session", opened)
+    monkeypatch.setattr("bus.http.exchange.open_session", opened)
     moved = answer("307 Elsewhere", headers=["Location: /other", "Set-Cookie: a=b"])
     async with receiver(answer()) as one, receiver(moved) as other:
         async with Poster(LOCAL) as poster:

@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from bus.connections import Links
 from bus.ids import host_name
-from bus.keys import Keys
 from bus.probe import answering_evaluator, is_process
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.running import evaluating, publish_hooks, stream
 from tests.support.servers import Server
-from workers.readiness import until_answered
+from workers.runtime.readiness import until_answered
 
 
 @pytest.mark.req("X-10")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bus import descendants
-from bus.environment import TOTAL_LIMIT, base_env, fit_env
-from bus.processes import Finished, run_process
+from bus.system import descendants
+from bus.system.environment import TOTAL_LIMIT, base_env, fit_env
+from bus.system.processes import Finished, run_process
 
 ESCAPE = """
 import os, sys, time

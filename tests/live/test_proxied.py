@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import pytest
 
-from bus.addresses import policy
-from bus.posting import Poster, Reply
+from bus.http.address_policy import policy
+from bus.http.client import Poster, Reply
 from tests.live.receivers import PEM, answer, receiver
 from tests.support.doors import Full
 from tests.support.forward import ForwardProxy, forwarding
-from workers.outcomes import row_of
-from workers.webhooks import judge
+from workers.delivery.outcomes import row_of
+from workers.delivery.webhook import judge
 
 PUBLIC = "203.0.114.9"
 """What names are here: an address that a direct connection from a test would never reach."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links, sync_client
 from bus.ids import event_id
-from bus.keys import Keys
 from bus.requests import defer_call, read_request, sent_by_now
-from bus.streams import Consumer, Entry, server_now
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
+from bus.wire.streams import Consumer, Entry, server_now
 from tests.support.delivering import Asked, dispatching, publish, settled, turn_end, watcher_of
 from tests.support.fleet import fleet
 from tests.support.running import (
@@ -35,8 +35,8 @@ from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
 from workers.dispatcher import Dispatcher
 from workers.evaluator import GROUP
-from workers.reading import Filters, find_event, follow, moment, recent
-from workers.repairs import AHEAD_MS, Repairs, read_repairs
+from workers.records.events import Filters, find_event, follow, moment, recent
+from workers.runtime.stream_repair import AHEAD_MS, Repairs, read_repairs
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-09")]
 

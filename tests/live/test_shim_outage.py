@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.answerfile import Server
-from bus.spool import spool_status
+from bus.shim.answer_file import Server
+from bus.shim.spool import spool_status
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]

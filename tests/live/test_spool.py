@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from bus import shim
-from bus.answerfile import Server
 from bus.ids import event_id
-from bus.spool import BATCH_RECORDS, Drained, SpoolStatus, append, drain, main, spool_status
+from bus.shim.answer_file import Server
+from bus.shim.spool import BATCH_RECORDS, Drained, SpoolStatus, append, drain, main, spool_status
 from tests.shim_kit import Proxy, World, connect, running_server, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06")]
@@ -51,7 +51,9 @@ def arrived(world: World, stream: str = "events") -> list[bytes]:
 
 def drainer(world: World) -> subprocess.Popen[bytes]:
     house = str(Path(shim.__file__).parents[2])
-    return subprocess.Popen([sys.executable, "-m", "bus.spool", str(world.file)], cwd=house, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-m", "bus.shim.spool", str(world.file)], cwd=house, stderr=subprocess.PIPE
+    )
 
 
 def test_everything_arrives_in_order_with_its_fields_and_leaves_the_disk(world: World) -> None:
@@ -138,7 +140,7 @@ def test_only_one_drainer_is_at_work(world: World) -> None:
 WRITER = """
 import sys
 from bus.ids import event_id
-from bus.spool import append
+from bus.shim.spool import append
 sys.stdin.read(1)
 for _ in range(150):
     name = event_id()
@@ -228,7 +230,7 @@ def test_a_full_spool_drops_what_is_new_and_counts_it(world: World) -> None:
 
 FULL_DISK = """
 import errno, os, sys
-from bus.spool import append, spool_status
+from bus.shim.spool import append, spool_status
 spool, records = sys.argv[1] + "/waiting", 0
 while append(spool, "events", ["id", f"e{records}", "body", b"x" * 3000]):
     records += 1

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from bus.codec import encode_event
-from bus.connections import Links
 from bus.events import Event
 from bus.ids import event_id
-from bus.keys import Keys
+from bus.wire.codec import encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.delivering import dispatching, publish, settled, turn_end
 from tests.support.running import HOST, NO_RM, bash, do, evaluating, publish_hooks, put, stream, verdict
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.deliveries import deliveries
-from workers.reading import Filters, Seen, find_event, follow, recent
-from workers.trace import trace
+from workers.delivery.deliveries import deliveries
+from workers.records.events import Filters, Seen, find_event, follow, recent
+from workers.records.trace import trace
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from bus.codec import encode_verdict
-from bus.connections import Links
 from bus.hooks import Format
-from bus.keys import Keys
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
 from bus.verdicts import Part, Verdict
+from bus.wire.codec import encode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, receiving
 from tests.support.running import publish_hooks

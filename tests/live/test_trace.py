@@ -10,20 +10,20 @@ import msgspec
 import pytest
 
 from bus.client import Bus
-from bus.codec import encode_payload
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import NotFound
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
-from bus.keys import Keys
-from bus.streams import checked
+from bus.wire.codec import encode_payload
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked
 from tests.cli_kit import namespace, workers
 from tests.live.receivers import answer, receiver
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.trace import Trace, trace, trace_record
+from workers.records.trace import Trace, trace, trace_record
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz012345"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.connections import Links
 from bus.events import Event
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from tests.chaos.fleet import Fleet
 from tests.support.delivering import publish, turn_end
 from tests.support.memory import MIB, cpu_seconds, peak_rss
@@ -17,7 +17,7 @@ from tests.support.running import publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
 from tests.support.zoo import SECONDS, Animal, Zoo, zoo
-from workers.deliveries import Delivery, deliveries
+from workers.delivery.deliveries import Delivery, deliveries
 
 SLACK_MS = 1_500
 """What a shared machine may add to a deadline."""

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bus.codec import encode_event
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.in_force import Watcher
 from bus.ids import event_id
-from bus.inforce import Watcher
-from bus.keys import Keys
-from bus.streams import call_all
+from bus.wire.codec import encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import call_all
 from tests.support.running import HOST, do
 from tests.support.waiting import until
 from workers.carrier import Carrier
-from workers.deliveries import Delivery, deliveries, dispatch_call, now_ms, owed, pack_fields
+from workers.delivery.deliveries import Delivery, deliveries, dispatch_call, now_ms, owed, pack_fields
 from workers.dispatcher import GROUP, Dispatcher
 
 
@@ -126,7 +126,7 @@ async def owe(links: Links, keys: Keys, event: Event, user_file: Path | None = N
 
 
 def _entry(stream: str, reply: Any) -> Any:
-    from bus.streams import Entry, flat
+    from bus.wire.streams import Entry, flat
 
     ((_, ((name, fields),)),) = reply
     return Entry(stream, name.decode(), flat(fields))

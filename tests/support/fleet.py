@@ -19,24 +19,24 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bus.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
-from bus.answers import Answer
+from bus.agents import claude
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
 from bus.config.settings import Settings
-from bus.connections import Links, sync_client
-from bus.dialects import claude
-from bus.directories import Directories, directories
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply, current_version
-from bus.keys import Keys
+from bus.shim.answer import Answer
+from bus.system.directories import Directories, directories
+from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
+from bus.wire.connections import Links, sync_client
+from bus.wire.keys import Keys
 from tests.cli_kit import run
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
-from workers.connecting import SHIM_URL, answers_for, connect, installed, plan
-from workers.deadletters import DeadLetter, dead_letters
-from workers.deliveries import Delivery, deliveries
-from workers.reading import Filters, Seen, find_event, recent
-from workers.trace import Trace, trace
+from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
+from workers.delivery.dead_letters import DeadLetter, dead_letters
+from workers.delivery.deliveries import Delivery, deliveries
+from workers.records.events import Filters, Seen, find_event, recent
+from workers.records.trace import Trace, trace
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.connections import Links
-from bus.keys import Keys
 from bus.requests import Request, answer_call, claim_call, read_request
-from bus.streams import Call, Consumer, call_all, checked
 from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Call, Consumer, call_all, checked
 from tests.support.running import bash, do, put
 
 GROUP = "g"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from bus.scripts import every_script
+from bus.wire.scripts import every_script
 
 _ACCEPTING = 4
 """Turns of the loop that a connection which is being accepted needs to become one of our tasks."""

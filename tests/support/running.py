@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from bus import streams
-from bus.codec import decode_verdict, encode_event
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
-from bus.inforce import Watcher
-from bus.keys import Keys
-from bus.streams import Consumer, Entry, flat
 from bus.verdicts import Policy, Verdict
+from bus.wire import streams
+from bus.wire.codec import decode_verdict, encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Consumer, Entry, flat
 from tests.support.waiting import until
 from workers.evaluator import GROUP, Evaluator
 

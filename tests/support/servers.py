@@ -10,8 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bus.connections import sync_client
-from bus.server import find_binary
+from bus.wire.connections import sync_client
+from bus.wire.embedded_server import find_binary
 from tests.support.waiting import wait_until
 
 

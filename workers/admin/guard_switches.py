@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bus.config.changing import with_item, with_values, without_item
 from bus.config.documents import loads, read_file
-from bus.config.editing import flow
-from bus.config.format import GuardSettings
-from bus.config.hookfile import HookFile, parse_hook_file
+from bus.config.edit_add import flow
+from bus.config.edit_change import with_item, with_values, without_item
+from bus.config.file_types import GuardSettings
 from bus.config.validation import suggestion
 from bus.errors import ConfigError, NotFound
-from bus.guards import load_pack, packs
 from bus.hooks import Hook, Layer
-from workers.endpointfiles import Edited
+from bus.hooksets.guards import load_pack, packs
+from bus.hooksets.hookfile import HookFile, parse_hook_file
+from workers.admin.endpoint_edit import Edited
 
 
 class Switch(NamedTuple):

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 
 from bus.chain import evaluate
-from bus.config.contents import HookFile
-from bus.config.format import GuardSettings
+from bus.config.file_types import GuardSettings
+from bus.config.hook_file_value import HookFile
 from bus.events import Event
-from bus.guards.corpus import Judged, Line
 from bus.hooks import Hook
-from bus.inforce import HookSet, Layered
+from bus.hooksets.guards.corpus import Judged, Line
+from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.disk import full_disk
 from bus.matching.questions import answer_rule
 from bus.matching.rules import check_rule
-from bus.runners import Outcome
+from bus.outcomes import Outcome
 from bus.runners.rule import rule_outcome
 
 _BUDGET_SECONDS = 10.0

@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from bus.answerfile import EventLine, read_answer_file
-from bus.dialects import find
-from bus.directories import Directories
+from bus.agents import find
 from bus.errors import ConfigError
 from bus.hooks import Hook
-from bus.installs import NAMES
+from bus.installs.base import NAMES
 from bus.matching.patterns import parse_pattern
 from bus.requests import MOST_BUDGET_MS
-from workers.patience import hook_seconds
+from bus.shim.answer_file import EventLine, read_answer_file
+from bus.system.directories import Directories
+from workers.runtime.slow_hooks import hook_seconds
 
 Granted = Mapping[str, Mapping[str, float]]
 """By agent and event type, the seconds that hooks get."""

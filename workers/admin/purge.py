@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bus.directories import SOCKET_NAME, Directories, config_file
 from bus.errors import ConfigError
-from bus.manifest import MANIFEST
+from bus.installs.manifest import MANIFEST
+from bus.system.directories import SOCKET_NAME, Directories, config_file
 
 _GENERATED_CONFIG: Final = ("fleethook.schema.json", "service.env")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from bus.config.settings import VARIABLES
-from bus.directories import Directories
 from bus.errors import ConfigError
-from bus.locks import write_private
-from bus.redaction import redact_text, redact_url
+from bus.secrets.redaction import redact_text, redact_url
+from bus.system.directories import Directories
+from bus.system.locks import write_private
 from workers.admin.service_units import MARK, environment_text, launchd_plist, systemd_unit
 
 System = Literal["systemd", "launchd"]

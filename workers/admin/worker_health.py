@@ -7,12 +7,12 @@ from typing import Final
 import msgspec
 
 from bus.config.settings import Settings
-from bus.connections import Links
-from bus.hosts import GROUP as HOSTS
+from bus.host_requests import GROUP as HOSTS
 from bus.ids import host_name
-from bus.keys import Keys
-from bus.streams import flat
-from workers.status import registered_workers
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import flat
+from workers.records.status import registered_workers
 
 SECONDS: Final = 4.0
 """The longest that a probe takes, in seconds."""

@@ -7,16 +7,16 @@ import statistics
 import time
 from typing import Final
 
-from bus.codec import encode_payload
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
-from bus.dialects import find
+from bus.agents import find
 from bus.events import PRE_TOOL, SOURCES
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
-from bus.keys import Keys
-from bus.streams import checked
 from bus.tools import tool_for
+from bus.wire.codec import encode_payload
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import RULE, process
 from workers.bench.rounds import Figure, Sizes, figure

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bus.config.contents import HookFile
-from bus.config.format import GuardSettings
+from bus.config.file_types import GuardSettings
+from bus.config.hook_file_value import HookFile
 from bus.events import Event
-from bus.guards import DEFAULT_PACKS, load_pack
-from bus.guards.corpus import read_corpus
-from bus.inforce import HookSet, Layered
+from bus.hooksets.guards import DEFAULT_PACKS, load_pack
+from bus.hooksets.guards.corpus import read_corpus
+from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.arguments import command_of
 from bus.matching.disk import full_disk
 from bus.matching.rules import check_rule, judge

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import FleethookError
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, figure
 

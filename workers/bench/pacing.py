@@ -11,13 +11,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import FleethookError
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from workers.bench.bare import GROUP, bare_client
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import process

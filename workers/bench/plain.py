@@ -16,9 +16,9 @@ import time
 from typing import Final
 from urllib.parse import urlsplit
 
+from bus.http.signing import generate_secret
+from bus.http.signing import headers as signed
 from bus.ids import event_id
-from bus.signing import generate_secret
-from bus.signing import headers as signed
 
 QUEUE: Final = "bench-plain"
 CLIENT: Final = "httpx" if importlib.util.find_spec("httpx") else "http.client"
@@ -75,7 +75,7 @@ def _be_worker(url: str, port: int, count: int) -> None:
     from rq import Queue, Worker
     from rq.serializers import JSONSerializer
 
-    from bus.connections import sync_client
+    from bus.wire.connections import sync_client
 
     if CLIENT == "httpx":
         import httpx  # noqa: F401 - its import is no delivery's cost: each fork would pay for it

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from bus.client import Bus, SyncBus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.errors import FleethookError
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
-from bus.inforce import POLL_SECONDS
-from bus.keys import Keys
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from workers.bench.bare import ask, bare_client
 from workers.bench.placing import Places, on_one_core, server_pid
 from workers.bench.rounds import Figure, Sizes, alternate, figure

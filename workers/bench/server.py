@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bus.connections import sync_client
-from bus.server import find_binary
+from bus.wire.connections import sync_client
+from bus.wire.embedded_server import find_binary
 
 _PATIENCE = 10.0
 

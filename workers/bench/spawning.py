@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from bus.answerfile import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
 from bus.ids import host_name
-from bus.inforce import POLL_SECONDS
-from bus.keys import Keys
+from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from bus.config.settings import Settings
-from bus.directories import directories
-from bus.server import bus_url
+from bus.system.directories import directories
+from bus.wire.embedded_server import bus_url
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 from workers.supervisor import running
 

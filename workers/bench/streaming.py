@@ -11,19 +11,19 @@ import time
 import msgspec
 
 from bus.client import Bus
-from bus.codec import encode_event
-from bus.config.hookfile import parse_hook_file
-from bus.connections import Links
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.keys import Keys
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
+from bus.wire.codec import encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
 from workers.bench.bare import bare_client
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.plain import CLIENT, plainly
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
-from workers.process import fast_loop
+from workers.runtime.process import fast_loop
 
 BATCH = 100
 ENDPOINTS = 10
@@ -98,10 +98,10 @@ async def _port(url: str) -> int:
 
 async def _carried(url: str, port: int, most: int) -> float:
     """Fill the stream with deliveries, then let one carrier in a process of its own empty it."""
-    from bus.inforce import HookSet, Layered
+    from bus.hooksets.in_force import HookSet, Layered
     from bus.requests import read_event, read_request
-    from bus.streams import Entry, call_all
-    from workers.deliveries import dispatch_call, now_ms, owed, pack_fields
+    from bus.wire.streams import Entry, call_all
+    from workers.delivery.deliveries import dispatch_call, now_ms, owed, pack_fields
 
     namespace = "bench-deliver"
     keys, links = Keys(namespace), Links(url)
@@ -193,14 +193,14 @@ async def _be_carrier(url: str, namespace: str) -> None:
     """One carrier over what is there; prints attempts and CPU seconds, its start not counted."""
     from pathlib import Path
 
-    from bus.addresses import policy
-    from bus.inforce import Watcher
-    from bus.posting import Poster
-    from bus.redaction import redact_text
-    from bus.sealing import seal
-    from bus.secrets import resolve_secret
+    from bus.hooksets.in_force import Watcher
+    from bus.http.address_policy import policy
+    from bus.http.client import Poster
+    from bus.secrets.redaction import redact_text
+    from bus.secrets.references import resolve_secret
+    from bus.secrets.sealing import seal
     from workers.carrier import Carrier
-    from workers.process import spare_the_collector
+    from workers.runtime.process import spare_the_collector
 
     keys, links = Keys(namespace), Links(url)
     watcher = Watcher(links, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))

@@ -41,13 +41,13 @@ from workers.cli.output import (
 if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
     from pathlib import Path
 
-    from bus.acl import Role
-    from bus.config.loading import Loaded
     from bus.config.settings import Settings
-    from bus.connections import Links
-    from bus.directories import Directories
-    from bus.keys import Keys
+    from bus.hooksets.settings_files import Loaded
     from bus.system.calling_agent import CallingAgent
+    from bus.system.directories import Directories
+    from bus.wire.acl import Role
+    from bus.wire.connections import Links
+    from bus.wire.keys import Keys
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,7 +132,7 @@ class Context:
 
     @cached_property
     def _loaded(self) -> Loaded:
-        from bus.config.loading import load_settings
+        from bus.hooksets.settings_files import load_settings
 
         found = load_settings({"namespace": self.namespace, **self.flags})
         for warning in found.warnings:
@@ -141,7 +141,7 @@ class Context:
 
     @cached_property
     def _directories(self) -> Directories:
-        from bus.directories import directories
+        from bus.system.directories import directories
 
         return directories(create=False)
 
@@ -159,18 +159,18 @@ class Context:
 
     def keys(self) -> Keys:
         """The key names of the namespace."""
-        from bus.keys import Keys
+        from bus.wire.keys import Keys
 
         return Keys(self.settings().namespace)
 
     def url(self, role: Role = "admin") -> str:
         """The bus's URL for a role; it holds a password and must not be shown. Unreachable where there is no server."""
-        from bus.server import bus_url
+        from bus.wire.embedded_server import bus_url
 
         try:
             return bus_url(self.settings(), role, self.directories())
         except Unreachable:
-            from workers.connecting import agent_only_url
+            from workers.admin.agent_setup import agent_only_url
 
             if not agent_only_url(self.settings(), self.directories()):
                 raise
@@ -181,7 +181,7 @@ class Context:
         """The result of `work` on an event loop, with links to the bus that are closed after it."""
         import asyncio
 
-        from bus.connections import Links
+        from bus.wire.connections import Links
 
         async def whole() -> T:
             links = Links(self.url(role), connect=1.0)
@@ -293,7 +293,7 @@ def exit_code(error: BaseException) -> int:
 
 def error_report(error: BaseException) -> dict[str, Any]:
     """The error as `--json` shows it: kind, code, message and, where known, place and hint; secrets redacted."""
-    from bus.redaction import redact_text
+    from bus.secrets.redaction import redact_text
 
     report: dict[str, Any] = {
         "kind": type(error).__name__, "code": exit_code(error), "message": redact_text(_text(error))
@@ -306,7 +306,7 @@ def error_report(error: BaseException) -> dict[str, Any]:
 
 
 def _report(error: Exception, fleet: Context) -> int:
-    from bus.redaction import redact_text
+    from bus.secrets.redaction import redact_text
 
     code = exit_code(error)
     if isinstance(error, (Findings, PartlyDone)) and not str(error):

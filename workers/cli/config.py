@@ -115,7 +115,7 @@ def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> No
     """
     import secrets
 
-    from bus.acl import DEFAULT_OFF, EVERY_NAMESPACE, ROLES, Role, acl_lines, roles, user_name
+    from bus.wire.acl import DEFAULT_OFF, EVERY_NAMESPACE, ROLES, Role, acl_lines, roles, user_name
 
     namespace = EVERY_NAMESPACE if every_namespace else fleet.settings().namespace
     rules = roles(namespace, selectors=not old)
@@ -155,15 +155,15 @@ def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
 
 
 def _files(fleet: Context) -> list[Path]:
-    from bus.config.trust import project_file
-    from bus.directories import config_file
+    from bus.hooksets.trust import project_file
+    from bus.system.directories import config_file
 
     found = (config_file(fleet.directories().config), project_file(Path.cwd()))
     return [path for path in found if path is not None]
 
 
 def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
-    from bus.config.hookfile import load_hook_file
+    from bus.hooksets.hookfile import load_hook_file
 
     if not path.exists():
         raise NotFound(f"{path} does not exist")
@@ -176,7 +176,7 @@ def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
 
 def _shown(name: str, value: Any) -> Any:  # noqa: ANN401 - any setting
     if name.endswith("url") and value:
-        from bus.redaction import redact_url
+        from bus.secrets.redaction import redact_url
 
         return redact_url(value)
     return value

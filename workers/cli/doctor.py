@@ -11,11 +11,11 @@ import click
 from bus.errors import ConfigError, Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.output import Colour
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
-    from bus.connections import Links
-    from workers.doctor import Check
+    from bus.wire.connections import Links
+    from workers.admin.doctor import Check
 
 _MARKS: Final[dict[str, tuple[str, Colour]]] = {
     "ok": (" ok ", "green"), "warn": (" !! ", "yellow"), "fail": ("FAIL", "red"), "unknown": (" ?? ", "bright_black"),
@@ -34,7 +34,7 @@ def doctor(fleet: Context, live: bool, fix: bool) -> None:
     """
     found = _examine(fleet, live=live)
     if fix and any(check.mend for check in found):
-        from workers.doctor.mending import mend
+        from workers.admin.doctor.mending import mend
 
         for text in mend(found, fleet.settings(), fleet.directories(), Path.cwd()):
             fleet.say(f"mended: {text}")
@@ -59,10 +59,10 @@ def _show(fleet: Context, check: Check) -> None:
 
 
 def _examine(fleet: Context, *, live: bool) -> list[Check]:
-    from workers.connecting import agent_only_url
-    from workers.doctor import Check
-    from workers.doctor.agents import agent_checks, agents_here
-    from workers.doctor.machine import file_checks, package_checks
+    from workers.admin.agent_setup import agent_only_url
+    from workers.admin.doctor import Check
+    from workers.admin.doctor.agents import agent_checks, agents_here
+    from workers.admin.doctor.machine import file_checks, package_checks
 
     found, cwd = list(package_checks()), Path.cwd()
     try:
@@ -76,16 +76,16 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
     checked = {agent: list(agent_checks(agent, settings, places, cwd)) for agent in agents}
 
     if url := agent_only_url(settings, places):
-        from workers.doctor.agent_only import adapted
+        from workers.admin.doctor.agent_only import adapted
 
         found += _examine_agent_only(fleet, url, checked, cwd, live=live)
         return [*map(adapted, found), *_none_found(agents)]
 
     async def work(links: Links) -> list[Check]:
-        from bus.connections import Links as Opened
         from bus.ids import host_name
-        from workers.doctor import canary
-        from workers.doctor.server import fleet_guard_check, host_checks, server_checks
+        from bus.wire.connections import Links as Opened
+        from workers.admin.doctor import canary
+        from workers.admin.doctor.server import fleet_guard_check, host_checks, server_checks
 
         rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else links
         try:
@@ -111,7 +111,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
 
 
 def _none_found(agents: Sequence[str]) -> list[Check]:
-    from workers.doctor import Check
+    from workers.admin.doctor import Check
 
     text = "no coding agent was found here, and none is installed"
     return [] if agents else [Check(id="agents", status="warn", what=text, fix="fleethook install AGENT")]
@@ -123,8 +123,8 @@ def _examine_agent_only(
     """The fleet's server and the agents of a machine that has no bus, with the rights of hook commands."""
     import asyncio
 
-    from bus.connections import Links
-    from workers.doctor.agent_only import agent_checks_there, fleet_checks
+    from bus.wire.connections import Links
+    from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
 
     async def work() -> list[Check]:
         links, places = Links(url, connect=1.0), fleet.directories()
@@ -143,9 +143,9 @@ def _examine_agent_only(
 
 async def _reached(fleet: Context, links: Links, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:
     """What an agent's hook commands may do, and the proof that they do it."""
-    from workers.connecting import installed
-    from workers.doctor import Check, canary
-    from workers.doctor.rights import rights_checks
+    from workers.admin.agent_setup import installed
+    from workers.admin.doctor import Check, canary
+    from workers.admin.doctor.rights import rights_checks
 
     settings, places, here = fleet.settings(), fleet.directories(), installed(agent, project=cwd)
     seen = await rights_checks(agent, places) if here else []

@@ -11,17 +11,17 @@ import click
 
 from workers.cli.common import Context
 from workers.cli.guard_reports import report_file_change, report_set_change
-from workers.cli.hooksets import redacted, shown_diff
+from workers.cli.hooks.sets import redacted, shown_diff
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.config.hookfile import HookFile
-    from bus.connections import Links
-    from workers.endpointfiles import Edited
+    from bus.hooksets.hookfile import HookFile
+    from bus.wire.connections import Links
+    from workers.admin.endpoint_edit import Edited
 
 
 def user_file(fleet: Context, file: Path | None = None) -> Path:
     """The hook file to edit: the one given, else the user's, which may not exist yet."""
-    from bus.directories import config_file
+    from bus.system.directories import config_file
 
     config = fleet.directories().config
     return file.absolute() if file is not None else config_file(config) or config / "fleethook.yaml"
@@ -42,7 +42,7 @@ def write_change(
     fleet: Context, edited: Edited, yes: bool, dry_run: bool, *, before: Callable[[], object] | None = None
 ) -> dict[str, Any]:
     """Show the change of a file, ask, and write it; `before` is called once it is sure that it will be written."""
-    from bus.config.editing import replace_file
+    from bus.config.edit_add import replace_file
 
     name = str(edited.file)
     lines = difflib.unified_diff(
@@ -80,8 +80,8 @@ def publish_change(
 
 
 def _report_file(fleet: Context, edited: Edited) -> None:
-    from bus.config.hookfile import parse_hook_file
     from bus.errors import ConfigError
+    from bus.hooksets.hookfile import parse_hook_file
 
     try:
         before = parse_hook_file(edited.before, "user", file=str(edited.file))

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
-from workers.cli.showing import DURATION, about, event_line, event_lines, outcome, trace_lines, verdict_lines, when
-from workers.wording import counted
+from workers.cli.formatting import DURATION, about, event_line, event_lines, outcome, trace_lines, verdict_lines, when
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.connections import Links
     from bus.events import Event
-    from workers.reading import Filters, Seen
+    from bus.wire.connections import Links
+    from workers.records.events import Filters, Seen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,8 +123,8 @@ def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:
 def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what `work` returns
     import asyncio
 
-    from bus.answerfile import program_spool
     from bus.client import Bus
+    from bus.shim.answer_file import program_spool
 
     settings = fleet.settings()
     url = fleet.url("agent")
@@ -143,7 +143,7 @@ def _events(raw: bytes, *, many: bool) -> list[Event]:
     """The events in a JSON object or in lines of them; DecodeError says which line is wrong, and what."""
     import re
 
-    from bus.dialects import find
+    from bus.agents import find
     from bus.errors import DecodeError
 
     lines = [(number, line) for number, line in enumerate(raw.splitlines(), 1) if line.strip()]
@@ -178,7 +178,7 @@ def events() -> None:
 @pass_fleet
 def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filters
     """List events, newest first; what is shown is redacted."""
-    from workers.reading import recent, record
+    from workers.records.events import recent, record
 
     filters = _filters(given, since)
 
@@ -207,7 +207,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any
 def show(fleet: Context, name: str) -> None:
     """Show one event whole: its input, the agent's own payload and its verdict, redacted."""
     from workers.cli.output import to_json
-    from workers.reading import find_event, record
+    from workers.records.events import find_event, record
 
     seen = fleet.run(lambda links: find_event(links, fleet.keys(), name, say=_progress(fleet)))
     whole = record(seen, raw=True)
@@ -236,7 +236,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 
     Copies that open deliveries and dead letters keep are not touched: they go with them (`fleethook dead drop`).
     """
-    from workers.purging import purge_older, purge_session
+    from workers.records.purge import purge_older, purge_session
 
     if (older_than is not None) + (session is not None) + everything != 1:
         raise click.UsageError("say one of --older-than, --session and --all")
@@ -266,7 +266,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 @pass_fleet
 def tail(fleet: Context, /, **given: Any) -> None:  # noqa: ANN401 - the filters
     """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
-    from workers.reading import follow, matching, read_seen, record
+    from workers.records.events import follow, matching, read_seen, record
 
     filters = _filters(given, None)
     fits = matching(filters)
@@ -295,15 +295,15 @@ def tail(fleet: Context, /, **given: Any) -> None:  # noqa: ANN401 - the filters
 @pass_fleet
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
-    from workers.trace import trace as gather
-    from workers.trace import trace_record
+    from workers.records.trace import trace as gather
+    from workers.records.trace import trace_record
 
     found = fleet.run(lambda links: gather(links, fleet.keys(), name, say=_progress(fleet)))
     fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
 
 
 def _filters(given: dict[str, Any], since: float | None) -> Filters:
-    from workers.reading import Filters
+    from workers.records.events import Filters
 
     words = {name: value for name, value in given.items() if value is not None}
     return Filters(**words, since=0 if since is None else int((time.time() - since) * 1000))

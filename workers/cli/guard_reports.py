@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from workers.cli.common import Context
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.config.hookfile import HookFile
     from bus.hooks import Hook
     from bus.hooksets.guard_changes import GuardChange
+    from bus.hooksets.hookfile import HookFile
 
 
 def report_set_change(fleet: Context, command: str, before: HookFile, after: HookFile, version: int) -> None:
@@ -63,14 +63,14 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
 
 def _keep(fleet: Context, change: GuardChange) -> bool:
     """Put the event where programs keep theirs for this server, which its workers send on; whether it could be kept."""
-    from bus.answerfile import program_spool
-    from bus.codec import encode_event
-    from bus.directories import make_private
     from bus.errors import Unreachable
     from bus.events import Event, EventType
     from bus.hooksets.guard_changes import event_data
     from bus.ids import event_id
-    from bus.spool import append
+    from bus.shim.answer_file import program_spool
+    from bus.shim.spool import append
+    from bus.system.directories import make_private
+    from bus.wire.codec import encode_event
 
     kind, name = EventType.GUARD_CHANGED.value, event_id()
     event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms,
@@ -85,6 +85,6 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
 
 
 def _guards(file: HookFile) -> Mapping[str, Hook]:
-    from bus.inforce import HookSet, Layered
+    from bus.hooksets.in_force import HookSet, Layered
 
     return HookSet([Layered("fleet", "1", file)]).hooks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 
 @click.group(cls=LazyGroup)
@@ -21,7 +21,7 @@ def list_hosts(fleet: Context) -> None:
     import msgspec
 
     from bus.hooksets.host_hooks import known_hosts
-    from workers.cli.showing import plain, when
+    from workers.cli.formatting import plain, when
 
     found = fleet.run(lambda links: known_hosts(links, fleet.keys()))
     if fleet.json:
@@ -46,7 +46,7 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
     from bus.errors import FleethookError, NotFound
     from bus.hooksets.host_hooks import forget_host, known_hosts
     from workers.cli.guard_reports import report_losses
-    from workers.kept_events import give_up, kept_events
+    from workers.runtime.kept_events import give_up, kept_events
 
     keys = fleet.keys()
     known = next((one for one in fleet.run(lambda links: known_hosts(links, keys)) if one.host == name), None)
@@ -79,10 +79,10 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
 
 def record_host(fleet: Context) -> None:
     """Let the fleet know which hooks this host has now, and say where nobody here can answer for them."""
-    from bus.directories import config_file
     from bus.errors import FleethookError
     from bus.hooksets.host_hooks import HostHooks, own_hooks, record_now
     from bus.ids import host_name
+    from bus.system.directories import config_file
 
     places, host = fleet.directories(), fleet.settings().host or host_name()
     try:

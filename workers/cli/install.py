@@ -10,12 +10,12 @@ import click
 from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
 from workers.cli.hosts import record_host
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `install --help` needs none of them
-    from bus.answerfile import AnswerFile
-    from bus.installs import Scope
-    from bus.manifest import Plan
+    from bus.installs.base import Scope
+    from bus.installs.manifest import Plan
+    from bus.shim.answer_file import AnswerFile
 
 AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline")
 SCOPES: Final[tuple[Scope, ...]] = ("user", "project", "local")
@@ -120,7 +120,7 @@ def _jobs(
 ) -> tuple[list[_Job], dict[str, FleethookError]]:
     """The installs of these agents, or of those that are found; one that fails leaves the others alone."""
     from bus.installs import find, present
-    from workers.connecting import where_is
+    from workers.admin.agent_setup import where_is
 
     found = list(agents) or list(present(where_is()))
     if not found:
@@ -142,32 +142,32 @@ def _jobs(
 
 
 def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, fail_closed: bool) -> _Job:
-    from bus.directories import directories
-    from bus.installing import diff
     from bus.installs import evidence, find
-    from workers import connecting
+    from bus.installs.plan import diff
+    from bus.system.directories import directories
+    from workers.admin import agent_setup
 
     settings, places = fleet.settings(), directories()
     closed = fail_closed or settings.on_failure == "deny"
     path = places.answer_file(agent)
-    answers, warnings = connecting.answers_for(agent, settings, places, closed=closed)
-    plan = connecting.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
-    answers = connecting.within_grants(answers, places, plan)
-    server, found = answers.server, evidence(find(agent), connecting.where_is())
+    answers, warnings = agent_setup.answers_for(agent, settings, places, closed=closed)
+    plan = agent_setup.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
+    answers = agent_setup.within_grants(answers, places, plan)
+    server, found = answers.server, evidence(find(agent), agent_setup.where_is())
     if not found:
         warnings = (*warnings, f"{find(agent).label} was not found on this machine")
     report: dict[str, Any] = {
         "agent": agent, "found": found, "scope": scope, "files": [str(change.path) for change in plan.changes],
-        "diff": diff(plan), "answer_file": str(path), "answer_file_state": connecting.state_of(path, answers),
+        "diff": diff(plan), "answer_file": str(path), "answer_file_state": agent_setup.state_of(path, answers),
         "fail_closed": closed, "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
         "user": server.user, "warnings": [*warnings, *plan.warnings], "steps": list(plan.steps), "applied": False,
-        "backups": [], "weakens": connecting.losses(plan, answers, places),
+        "backups": [], "weakens": agent_setup.losses(plan, answers, places),
     }  # fmt: skip
     return _Job(plan, answers, report)
 
 
 def _write(fleet: Context, jobs: list[_Job]) -> None:
-    from workers.connecting import connect
+    from workers.admin.agent_setup import connect
 
     for job in jobs:
         backups = connect(job.plan, job.answers, fleet.directories())
@@ -218,8 +218,8 @@ def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, dry_run: boo
 
 def _connected(fleet: Context) -> list[str]:
     """The agents of which something is installed here."""
-    from bus.manifest import records
-    from workers.connecting import installed
+    from bus.installs.manifest import records
+    from workers.admin.agent_setup import installed
 
     places = fleet.directories()
     written = {record.agent for record in records(places.state).values()}
@@ -228,15 +228,15 @@ def _connected(fleet: Context) -> list[str]:
 
 def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool, quiet: bool = False) -> dict[str, Any]:
     """Take one agent's install back; `quiet` where its diff has been shown already."""
-    from bus import installing
-    from bus.manifest import undo
-    from workers.connecting import empty_spool, spool_without_agent, where_is
+    from bus.installs import plan as install_plan
+    from bus.installs.manifest import undo
+    from workers.admin.agent_setup import empty_spool, spool_without_agent, where_is
 
     places = fleet.directories()
-    plan = installing.plan_uninstall(agent, places.state, where=where_is())
+    plan = install_plan.plan_uninstall(agent, places.state, where=where_is())
     path = places.answer_file(agent)
     report: dict[str, Any] = {
-        "agent": agent, "files": [str(change.path) for change in plan.changes], "diff": installing.diff(plan),
+        "agent": agent, "files": [str(change.path) for change in plan.changes], "diff": install_plan.diff(plan),
         "answer_file": str(path) if path.exists() else None, "warnings": list(plan.warnings), "applied": False,
         "copies": [], "waiting": 0, "spool": None,
     }  # fmt: skip
@@ -291,7 +291,7 @@ def _show_install(fleet: Context, report: dict[str, Any]) -> None:
 
 
 def _next_steps(fleet: Context, jobs: list[_Job]) -> None:
-    from workers.connecting import agent_only_url
+    from workers.admin.agent_setup import agent_only_url
     from workers.supervisor import running
 
     settings, places = fleet.settings(), fleet.directories()

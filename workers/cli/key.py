@@ -19,7 +19,7 @@ def key() -> None:
 @pass_fleet
 def list_keys(fleet: Context) -> None:
     """List the ids of the keys that this machine has; the first one seals."""
-    from bus.sealing import key_file, key_ids
+    from bus.secrets.sealing import key_file, key_ids
 
     found = key_ids()
     if fleet.json:
@@ -37,7 +37,7 @@ def list_keys(fleet: Context) -> None:
 @pass_fleet
 def export(fleet: Context, name: str) -> None:
     """Print a key of this machine on stdout: the one that seals, or the one with this id."""
-    from bus.sealing import export_key, key_file, key_id
+    from bus.secrets.sealing import export_key, key_file, key_id
 
     fleet.require_person("key export", key_file())
     text = export_key(name)
@@ -55,8 +55,8 @@ def import_(fleet: Context) -> None:
 
     It seals from now on; the keys that were here still open what they sealed.
     """
-    from bus.directories import directories
-    from bus.sealing import import_key, key_file
+    from bus.secrets.sealing import import_key, key_file
+    from bus.system.directories import directories
 
     directories()  # makes them: this may be the first command on a machine
     fleet.require_person("key import", key_file())

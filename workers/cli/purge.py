@@ -11,7 +11,7 @@ import click
 from workers.cli.common import Context, PartlyDone
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
-    from bus.directories import Directories
+    from bus.system.directories import Directories
     from workers.admin.purge import Belonging
     from workers.admin.services import Manager, ServicePlan
 

@@ -52,7 +52,7 @@ def install(
 
     FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
     """
-    from bus.directories import directories
+    from bus.system.directories import directories
     from workers.admin import services
     from workers.supervisor import import_path
 

@@ -12,13 +12,13 @@ import click
 from bus.errors import Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 from workers.cli.output import Colour
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
-    from bus.connections import Links
-    from workers.ailing import EndpointState
-    from workers.rejections import Rejection
-    from workers.status import Status
+    from bus.wire.connections import Links
+    from workers.records.endpoint_health import EndpointState
+    from workers.records.status import Status
+    from workers.runtime.rejected_files import Rejection
     from workers.supervisor import State
 
 WAIT_SECONDS = 30.0
@@ -49,7 +49,7 @@ def status(fleet: Context, wait: float | None) -> None:
         if done or time.monotonic() >= until:
             break
         time.sleep(0.1)
-    from workers.rejections import rejections
+    from workers.runtime.rejected_files import rejections
 
     rejected = rejections(fleet.directories(), Path.cwd())
     _show(fleet, found, here, _endpoints(fleet) if found is not None else [], rejected)
@@ -60,8 +60,8 @@ def status(fleet: Context, wait: float | None) -> None:
 
 
 def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
-    from bus.connections import Links
-    from workers.status import status as read_status
+    from bus.wire.connections import Links
+    from workers.records.status import status as read_status
 
     settings = fleet.settings()
 
@@ -82,9 +82,9 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
 def _endpoints(fleet: Context) -> list[EndpointState]:
     """How the endpoints stand; none where the server has gone away meanwhile."""
     from bus.ids import host_name
-    from workers.ailing import endpoint_states
-    from workers.deliveries import endpoint_target
-    from workers.trying import hooks_here
+    from workers.admin.dry_run import hooks_here
+    from workers.delivery.deliveries import endpoint_target
+    from workers.records.endpoint_health import endpoint_states
 
     async def work(links: Links) -> list[EndpointState]:
         here = await hooks_here(links, fleet.keys(), fleet.directories(), Path.cwd())
@@ -102,8 +102,8 @@ def _show(
     fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState],
     rejected: Sequence[Rejection],
 ) -> None:  # fmt: skip
-    from workers.cli.showing import plain, standing_text, when
-    from workers.status import read_spools
+    from workers.cli.formatting import plain, standing_text, when
+    from workers.records.status import read_spools
 
     spools = found.spools if found is not None else read_spools(fleet.directories())
     if fleet.json:

@@ -18,11 +18,11 @@ import click
 from bus.errors import ServerError
 from workers.cli import output
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `logs` needs none of them
-    from bus.connections import Links
-    from bus.directories import Directories
+    from bus.system.directories import Directories
+    from bus.wire.connections import Links
     from workers.supervisor import State
 
 READY_SECONDS: Final = 60.0
@@ -73,7 +73,7 @@ def up(
     down` from elsewhere, stops it all.
     """
     began = time.monotonic()
-    from bus.directories import directories, make_private
+    from bus.system.directories import directories, make_private
     from workers.supervisor import Log, running
     from workers.supervisor import up as supervise
 
@@ -107,7 +107,7 @@ def up(
             _announce(fleet, places, state, (config, created), time.monotonic() - began)
 
     async def work() -> int:
-        from workers.lifeline import stop_event
+        from workers.runtime.lifeline import stop_event
 
         return await supervise(settings, places, on_line, on_ready, stop_event())
 
@@ -168,7 +168,7 @@ def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
 
 def _config_file(places: Directories) -> tuple[Path, bool]:
     """The user's hook file, and whether it was made now: a first `up` protects from its first minute (X-07)."""
-    from bus.directories import config_file
+    from bus.system.directories import config_file
 
     found = config_file(places.config)
     if found is not None:
@@ -183,7 +183,7 @@ def _config_file(places: Directories) -> tuple[Path, bool]:
 
 async def _reach(links: Links) -> None:
     """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
-    from bus.streams import checked
+    from bus.wire.streams import checked
 
     with links.link() as link:
         checked((await link.exchange([("PING",)]))[0], "asking the server")
@@ -220,7 +220,7 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
 def _server_text(fleet: Context, places: Directories) -> str:
     url = fleet.settings().redis_url
     if url:
-        from bus.redaction import redact_url
+        from bus.secrets.redaction import redact_url
 
         return redact_url(url)
     with contextlib.suppress(OSError, ValueError, KeyError):

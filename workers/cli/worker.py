@@ -81,8 +81,8 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
 def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     import asyncio
 
-    from bus.connections import Links
-    from bus.server import bus_url
+    from bus.wire.connections import Links
+    from bus.wire.embedded_server import bus_url
     from workers.admin.worker_health import SECONDS, worker_health
 
     settings = fleet.settings()
@@ -105,7 +105,7 @@ def _command(kind: str, text: str) -> click.Command:
     @common_options
     @pass_fleet
     def run(fleet: Context) -> None:
-        from workers.lifeline import die_with_parent
+        from workers.runtime.lifeline import die_with_parent
 
         die_with_parent()  # before the settings are read: its variable is none of them
         from workers.roles import run_role

@@ -17,19 +17,19 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bus.answerfile import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.client import Bus
-from bus.config.hookfile import parse_hook_file
 from bus.config.settings import Settings
-from bus.connections import Links
-from bus.directories import Directories, directories
 from bus.errors import FleethookError
 from bus.events import Event
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
-from bus.inforce import POLL_SECONDS
-from bus.keys import Keys
-from bus.server import bus_url, find_binary
-from bus.signing import generate_secret
+from bus.http.signing import generate_secret
+from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
+from bus.system.directories import Directories, directories
+from bus.wire.connections import Links
+from bus.wire.embedded_server import bus_url, find_binary
+from bus.wire.keys import Keys
 from workers.demo.agent import Report
 from workers.demo.receiver import Receiver
 from workers.supervisor import State, running

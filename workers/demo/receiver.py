@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from bus.errors import FleethookError
-from bus.signing import verify
+from bus.http.signing import verify
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.hooksets import in_force
-from workers.wording import counted
+from workers.cli.hooks.sets import in_force
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.guards import Case
     from bus.hooks import Hook
-    from bus.inforce import HookSet
+    from bus.hooksets.guards import Case
+    from bus.hooksets.in_force import HookSet
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.guards:list_guards", "List the packs and their rules, and where each is on."),
@@ -36,7 +36,7 @@ def guards() -> None:
 @pass_fleet
 def list_guards(fleet: Context, pack: str) -> None:
     """List the guard packs and their rules: what each decides, whether it is on, and in which layers."""
-    from bus.guards import load_pack, packs
+    from bus.hooksets.guards import load_pack, packs
 
     names = (load_pack(pack).name,) if pack else packs()
     hooks = in_force(fleet, needed=False)
@@ -58,7 +58,7 @@ def list_guards(fleet: Context, pack: str) -> None:
 @pass_fleet
 def show_guard(fleet: Context, name: str) -> None:
     """Show a pack and its rules, or one rule: what it stops and why, what to do instead, and its test cases."""
-    from bus.guards import load_pack
+    from bus.hooksets.guards import load_pack
     from workers.admin.guard_switches import find_switch
 
     switch = find_switch(name)

@@ -12,7 +12,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.edits import publish_change, user_file, write_change
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.config.hookfile import HookFile
+    from bus.hooksets.hookfile import HookFile
     from workers.admin.guard_switches import Switch
 
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -72,7 +72,7 @@ def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
     """
     from functools import reduce
 
-    from bus.guards import DEFAULT_PACKS
+    from bus.hooksets.guards import DEFAULT_PACKS
     from workers.admin.guard_switches import Switch, is_on, set_switched
 
     def change(one: HookFile) -> HookFile:
@@ -108,7 +108,7 @@ def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, 
 
 def _say_where_it_stays_on(fleet: Context, switch: Switch, layer: _Layer) -> None:
     from workers.admin.guard_switches import is_on
-    from workers.cli.hooksets import in_force
+    from workers.cli.hooks.sets import in_force
 
     others = [one.layer for one in in_force(fleet, needed=False).files
               if one.layer != layer and is_on(one.file.guards, switch)]  # fmt: skip
@@ -117,7 +117,7 @@ def _say_where_it_stays_on(fleet: Context, switch: Switch, layer: _Layer) -> Non
 
 
 def _file(fleet: Context, layer: _Layer) -> Path:
-    from bus.config.trust import project_file
+    from bus.hooksets.trust import project_file
 
     if layer == "user":
         return user_file(fleet)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.wording import counted
+from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.errors import ConfigError
-    from bus.guards.corpus import Figures, Judged, Line
+    from bus.hooksets.guards.corpus import Figures, Judged, Line
 
 _PERCENT = click.FloatRange(0, 100)
 
@@ -42,8 +42,8 @@ def test(
     A line is `{"command": …}` or `{"tool": …, "input": {…}}` with `"expect"`: deny, ask, stop (either) or allow, and
     optionally `cwd`, `group`, `agent`, `origin`, `why`. No server is needed and nothing is run.
     """
-    from bus.guards import load_pack, packs
-    from bus.guards.corpus import figures, lines_without
+    from bus.hooksets.guards import load_pack, packs
+    from bus.hooksets.guards.corpus import figures, lines_without
     from workers.admin.guard_trial import judge_lines
 
     names = [load_pack(name).name for name in chosen] or list(packs())
@@ -73,7 +73,7 @@ def test(
 
 
 def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
-    from bus.guards import check_pack, load_pack
+    from bus.hooksets.guards import check_pack, load_pack
 
     failures = {name: [str(one) for one in check_pack(load_pack(name))] for name in names}
     tests = {name: len(load_pack(name).tests) for name in names}
@@ -93,7 +93,7 @@ def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
 
 def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[Line], list[ConfigError]]:
     from bus.errors import ConfigError
-    from bus.guards.corpus import ANOTHER_HOST, read_corpus
+    from bus.hooksets.guards.corpus import ANOTHER_HOST, read_corpus
     from bus.ids import host_name
 
     lines: list[Line] = []
@@ -113,7 +113,7 @@ def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[Line], lis
 
 
 def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Sequence[str]) -> dict[str, Any]:
-    from bus.guards.corpus import figures, figures_by_group
+    from bus.hooksets.guards.corpus import figures, figures_by_group
 
     seconds = sum(one.seconds for one in judged)
     found: dict[str, list[dict[str, Any]]] = {"missed": [], "false alarm": [], "other decision": []}

@@ -1,0 +1,146 @@
+"""What every agent's events can carry, told from the dialects' own tables: for people, for programs, and as a page."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents import find
+from bus.agents.base import Capability
+from bus.events import GATES, SOURCES, EventType
+
+HEAD: Final = ("EVENT", "TYPE", "DENY", "ASK", "ALLOW", "CHANGED INPUT", "CHANGED OUTPUT", "CONTEXT", "TIMEOUT")
+
+COMMAND: Final = "fleethook hooks agents --markdown"
+"""What writes the page."""
+
+_NO: Final = "-"
+_CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSION_REQUEST.value})
+_INTRO: Final = f"""\
+# What each agent can be told
+
+This page is printed by `{COMMAND}` from the tables that Fleethook itself decides by; a test sees that it is
+what they say.
+
+An agent runs its hook command and waits for the answer. Only at the events in the tables would an answer change anything, so
+only there does the command ask for a verdict; all others it announces, and ends at once. A verdict that an event
+cannot carry is mapped by the rules below. What is lost is told to the person where the agent has a place for that,
+counted, and shown by `fleethook trace`.
+
+- **deny**: `blocks` (the call does not run, its result is replaced, the prompt is not sent, the agent goes on instead of
+  stopping); `as context`, where nothing can be blocked any more and the reason is told to the model; `-`, lost.
+- **ask**: `asks` the person; `denies`, where the agent cannot ask and the thing has not happened yet; `asks anyway`,
+  where silence makes the agent ask; `elsewhere`, where another event of the same call asks; `-`, lost.
+- **allow**: `said`; `silence`, where there is no form for it and the agent's own rules decide.
+- **changed input**: `applied`; `applied, or asks` and `applied, or denies`, where a change without an allow becomes an ask
+  with it or a deny that names it; `denies`, naming it, where the agent takes none; `elsewhere`; `-`, lost.
+- **changed output**: `applied`; `of MCP tools` only; `as a block`, whose reason takes the place of the output; `-`, lost:
+  the model reads what the tool gave.
+- **context**: `taken`, with the limit where it is a short one; `-`, lost.
+- **timeout**: what the agent gives a hook by itself, in the unit of its settings.
+
+No opinion is silence, and never an allow. A failure policy of deny or ask holds at these types of events only:
+{", ".join(f"`{kind}`" for kind in sorted(GATES))}.
+"""
+
+
+def about(source: str) -> str:
+    """What a dialect says of itself: the agent's name, the form, and with which version it was checked."""
+    told = importlib.import_module(f"bus.agents.{find(source).name}").__doc__ or source
+    return told.splitlines()[0]
+
+
+def remarks(source: str) -> tuple[str, ...]:
+    """What people have to know of an agent beside its table: the `REMARKS` of its dialect, a paragraph each."""
+    module = importlib.import_module(f"bus.agents.{find(source).name}")
+    return tuple(getattr(module, "REMARKS", ()))
+
+
+def row(native: str, can: Capability) -> tuple[str, ...]:
+    """One event in words, in the order of `HEAD`."""
+    call = can.type in _CALLS
+    return (
+        native, str(can.type), _deny(can), _ask(can),
+        ("said" if can.allow else "silence") if call else _NO,
+        _rewrite(can) if call or can.rewrite else _NO,
+        _output(can),
+        (f"taken, up to {can.context_limit:,}" if can.context_limit else "taken") if can.context else _NO,
+        f"{can.timeout * 1000:.0f} ms" if can.unit == "ms" else f"{can.timeout:g} s",
+    )  # fmt: skip
+
+
+def rows(source: str) -> list[tuple[str, ...]]:
+    """The events of an agent at which an answer changes something."""
+    return [row(native, can) for native, can in find(source).capabilities.items() if can.waits]
+
+
+def record(source: str) -> dict[str, Any]:
+    """One agent's whole table as plain data, every event in it."""
+    events = {native: msgspec.to_builtins(can) for native, can in find(source).capabilities.items()}
+    for event in events.values():
+        event["elsewhere"] = sorted(event["elsewhere"])
+    return {"agent": find(source).name, "about": about(source), "events": events}
+
+
+def page(sources: Iterable[str] = SOURCES) -> str:
+    """The capability tables of all agents as Markdown."""
+    return "\n".join([_INTRO, *(line for source in sources for line in _section(source))]).rstrip("\n")
+
+
+def _section(source: str) -> Iterator[str]:
+    table = find(source).capabilities
+    asked = [can for can in table.values() if can.waits]
+    yield f"## {source}"
+    yield ""
+    yield about(source)
+    yield f"No opinion: {' / '.join(dict.fromkeys(f'`{can.silence}`' for can in asked))}."
+    shut = [f"`{native}`" for native, can in table.items() if can.failure == "closed"]
+    yield f"A hook that fails (a crash, a timeout): it goes on{', except at ' + ', '.join(shut) if shut else ''}."
+    yield ""
+    yield _line(name.lower() for name in HEAD)
+    yield _line("---" for _ in HEAD)
+    for native, *rest in rows(source):
+        yield _line((f"`{native}`", *rest))
+    yield ""
+    told = [f"`{native}` ({can.type})" for native, can in table.items() if not can.waits]
+    if told:
+        yield f"Announced only: {', '.join(told)}."
+        yield ""
+    for remark in remarks(source):
+        yield remark
+        yield ""
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _deny(can: Capability) -> str:
+    if can.block:
+        return "blocks"
+    return "as context" if can.deny_else == "context" and can.context else _NO
+
+
+def _ask(can: Capability) -> str:
+    if can.ask:
+        return "asks"
+    if "ask" in can.elsewhere:
+        return "elsewhere"
+    if can.ask_else == "deny":
+        return "denies"
+    return "asks anyway" if can.asks_anyway else _NO
+
+
+def _output(can: Capability) -> str:
+    return {"field": "applied", "mcp": "of MCP tools", "block": "as a block", "": _NO}[can.output]
+
+
+def _rewrite(can: Capability) -> str:
+    if can.rewrite:
+        return {"ask": "applied, or asks", "deny": "applied, or denies", "alone": "applied"}[can.rewrite_as]
+    if "rewrite" in can.elsewhere:
+        return "elsewhere"
+    return "denies" if can.rewrite_else == "deny" else _NO

@@ -1,0 +1,199 @@
+"""Copilot CLI: its hook payloads into events, and verdicts into the flat JSON that it reads (documented 2026-08).
+
+How an event's name is spelt in its settings chooses the payload: `preToolUse` has camelCase fields and no name of the
+event, `PreToolUse` snake_case fields and Claude Code's tool names. The answers are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.agents.claude_protocol import can as family_can
+from bus.agents.degrade import Agent, Case, settle, told
+from bus.agents.event_facts import output_text
+from bus.agents.payloads import mapping, opened, text, unpacked, without
+from bus.errors import DecodeError
+from bus.events import Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+
+NAME: Final = "copilot"
+LABEL: Final = "Copilot CLI"
+
+TEXT_LIMIT: Final = 9_999
+"""Bytes of UTF-8: it keeps 10 KB of the context that all hooks of an event give; for reasons no limit is documented."""
+
+_AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT, unit="utf-8")
+
+
+def _can(type_: str, *answers: str, deny_else: str = "abstain", closed: bool = False) -> Capability:
+    """As in the Claude family; hooks have 30 s."""
+    return msgspec.structs.replace(family_can(type_, *answers, timeout=30.0, closed=closed), deny_else=deny_else)
+
+
+# It fails closed where a hook before a tool crashes, and open where that hook is too slow.
+_PRE_TOOL: Final = _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", closed=True)
+_PERMISSION: Final = _can(EventType.PERMISSION_REQUEST, "block", "asks", "interrupt")
+_POST_TOOL: Final = msgspec.structs.replace(
+    _can(EventType.TOOL_POST_EXECUTE, "context", deny_else="context"), output="field"
+)
+_FAILURE: Final = _can(EventType.TOOL_ERROR, "context", deny_else="context")
+_PROMPT: Final = _can(EventType.USER_PROMPT_SUBMIT)  # it drops what a hook of a settings file answers here
+
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "sessionStart": _can(EventType.SESSION_START, "context"),
+    "sessionEnd": _can(EventType.SESSION_END),
+    "userPromptSubmitted": _PROMPT,
+    "userPromptTransformed": _can(EventType.LLM_PRE_REQUEST, "context"),
+    "preToolUse": _PRE_TOOL,
+    "postToolUse": _POST_TOOL,
+    "postToolUseFailure": _FAILURE,
+    "permissionRequest": _PERMISSION,
+    "agentStop": _can(EventType.AGENT_STOP, "block"),
+    "subagentStart": _can(EventType.SUBAGENT_START, "context"),
+    "subagentStop": _can(EventType.SUBAGENT_STOP, "block"),
+    "errorOccurred": _can(EventType.AGENT_ERROR),
+    "preCompact": _can(EventType.CONTEXT_PRE_COMPACT),
+    # Its context would wake an agent that is idle, and that is no answer to a notification.
+    "notification": _can(EventType.NOTIFICATION),
+    "SessionStart": _can(EventType.SESSION_START, "context"),
+    "SessionEnd": _can(EventType.SESSION_END),
+    "UserPromptSubmit": _PROMPT,
+    "PreToolUse": _PRE_TOOL,
+    "PostToolUse": _POST_TOOL,
+    "PostToolUseFailure": _FAILURE,
+    "PermissionRequest": _PERMISSION,
+    "Stop": _can(EventType.AGENT_STOP, "block"),
+    "SubagentStop": _can(EventType.SUBAGENT_STOP, "block"),
+    "ErrorOccurred": _can(EventType.AGENT_ERROR),
+    "PreCompact": _can(EventType.CONTEXT_PRE_COMPACT),
+}
+"""Every event of Copilot CLI, August 2026, in both spellings."""
+
+NEVER: Final[frozenset[str]] = frozenset()
+"""Every event may be subscribed."""
+
+QUIET: Final = NEVER | {name for name in CAPABILITIES if name[0].isupper()} | {"userPromptTransformed"}
+"""Off by default: the second spelling of each event, which would come beside the first, and the second event of each
+prompt."""
+
+_RESULTS: Final = {
+    "failure": EventType.TOOL_ERROR,
+    "error": EventType.TOOL_ERROR,
+    "denied": EventType.PERMISSION_DENIED,
+}
+_SESSION: Final = ("sessionId", "session_id")
+_TOOL: Final = ("toolName", "tool_name")
+_INPUT: Final = ("toolArgs", "tool_input", "toolInput")
+_RESULT: Final = ("toolResult", "tool_result", "tool_response")
+
+
+class _Dialect:
+    """Copilot CLI's hook protocol; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+
+        A camelCase payload does not name its event: the hook command was installed for one. A tool's arguments may be
+        an object or a text that holds one; a text that holds none (a patch) stands under `input`.
+        """
+        given = opened(LABEL, payload)
+        native = native or text(given, "hook_event_name")
+        if not native:
+            raise DecodeError(f"payload of {LABEL} names no event, and its hook command was not told which one it is")
+        known, tool = CAPABILITIES.get(native), text(given, *_TOOL)
+        result = next((name for name in _RESULT if name in given), "")
+        asked = _asked(given) if tool else None
+        taken = {*_SESSION, "cwd", "hook_event_name", result}
+        taken |= {*_TOOL} if tool else set()
+        taken |= {*_INPUT} if asked is not None else set()
+        return Event(
+            type=_type(native, known, given.get(result)),
+            source=NAME,
+            native=native,
+            session=text(given, *_SESSION),
+            host=host,
+            cwd=text(given, "cwd"),
+            tool=canonical_tool(NAME, tool) if tool else "",
+            native_tool=tool,
+            input=canonical_input(NAME, tool, asked) if asked is not None else {},
+            output=given.get(result) if result else None,
+            data=without(given, taken),
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """The answer as one line of ASCII JSON; empty where nothing is to be said.
+
+        A note alone is shown to the person as progress, which newer versions know and others ignore; beside a decision
+        it would be a second object, and void both.
+        """
+        can = CAPABILITIES.get(native)
+        if can is None or not can.waits:
+            return Answer()
+        prompt = event.data.get("transformedPrompt") if event is not None else None
+        if native == "userPromptTransformed" and not isinstance(prompt, str):
+            can = msgspec.structs.replace(can, context=False)
+        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        said = _decision(can, case)
+        if case.context:
+            changes = native == "userPromptTransformed"
+            said["modifiedTransformedPrompt" if changes else "additionalContext"] = (
+                f"{prompt}\n\n{case.context}" if changes else case.context
+            )
+        if case.output is not None and event is not None:
+            kind = text(mapping(event.output), "resultType") or "success"
+            said["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
+        if not said and case.notes:
+            said = {"type": "progress", "message": told(_AGENT, case, verdict, event)}
+        return Answer(0, write_json(said) if said else b"", b"", case.lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def _decision(can: Capability, case: Case) -> dict[str, Any]:
+    """The part of the answer that carries the decision, in the form of the event's type."""
+    if can.type == EventType.TOOL_PRE_EXECUTE and case.decision != "abstain":
+        said: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}
+        return said if case.rewrite is None else {**said, "modifiedArgs": case.rewrite}
+    if can.type == EventType.PERMISSION_REQUEST and case.decision == "allow":
+        return {"behavior": "allow"}
+    if can.type == EventType.PERMISSION_REQUEST and case.decision == "deny":
+        return {"behavior": "deny", "message": case.reason, **({"interrupt": True} if case.interrupt else {})}
+    return {"decision": "block", "reason": case.reason} if case.decision == "deny" else {}
+
+
+def _type(native: str, known: Capability | None, result: object) -> str:
+    """The event's type; older versions have one event for calls that went well and calls that did not."""
+    if known is None:
+        return native_type(NAME, native)
+    ended = text(mapping(result), "resultType", "result_type")
+    return _RESULTS[ended].value if known is _POST_TOOL and ended in _RESULTS else known.type
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any] | None:
+    """The tool's arguments as an object; None where there are none."""
+    sent = next((given[name] for name in _INPUT if given.get(name) is not None), None)
+    read = unpacked(sent)
+    if isinstance(read, dict):
+        return read
+    return {"input": sent} if isinstance(sent, str) and sent else None
+
+
+def _original(event: Event | None) -> dict[str, Any] | None:
+    """The arguments as Copilot sent them, where it takes an object back."""
+    given = event.raw if event is not None and event.raw is not None else {}
+    sent = next((unpacked(given[name]) for name in _INPUT if given.get(name) is not None), None)
+    return sent if isinstance(sent, dict) else None

@@ -1,0 +1,243 @@
+"""Cursor: its hook payloads into events, and verdicts into the flat JSON that it reads (documented 2026-08; 3.18 captured).
+
+Every answer is a JSON object, `{}` for no opinion: newer versions take an empty stdout at a gate for a broken hook, and
+block. One call of a tool comes as several events: preToolUse takes a changed input, and what follows it can ask.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.agents.claude_protocol import can as family_can
+from bus.agents.degrade import Agent, Case, settle, told
+from bus.agents.payloads import first_root, opened, text, unpacked, without
+from bus.errors import DecodeError
+from bus.events import Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool, mcp_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+
+NAME: Final = "cursor"
+LABEL: Final = "Cursor"
+
+TEXT_LIMIT: Final = 9_999
+"""UTF-16 units of one text in an answer; no limit is documented."""
+
+SILENT: Final = Answer(0, b"{}")
+"""No opinion, also of an event that nobody waits for, and of a hook command whose Fleethook is gone."""
+
+_AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
+_SAYS_NOTHING: Final = "exit 0 and {}; an empty stdout may block"
+
+
+def _can(type_: str, *answers: str, elsewhere: str = "", deny_else: str = "abstain") -> Capability:
+    """As in the Claude family, with what only Cursor has."""
+    return msgspec.structs.replace(
+        family_can(type_, *answers, timeout=60.0),
+        rewrite_as="deny",  # it has no ask with a changed input
+        elsewhere=frozenset(elsewhere.split()),
+        deny_else=deny_else,
+        silence=_SAYS_NOTHING,
+    )
+
+
+def _own(name: str) -> str:
+    return native_type(NAME, name)
+
+
+_PRE: Final = EventType.TOOL_PRE_EXECUTE
+_POST: Final = EventType.TOOL_POST_EXECUTE
+
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "sessionStart": _can(EventType.SESSION_START, "context"),
+    "sessionEnd": _can(EventType.SESSION_END),
+    "beforeSubmitPrompt": _can(EventType.USER_PROMPT_SUBMIT, "block", "before"),
+    "preToolUse": _can(_PRE, "block", "before", "rewrite"),
+    "postToolUse": msgspec.structs.replace(_can(_POST, "context", deny_else="context"), output="mcp"),
+    "postToolUseFailure": _can(EventType.TOOL_ERROR),
+    "beforeShellExecution": _can(_PRE, "block", "ask", elsewhere="rewrite"),
+    "afterShellExecution": _can(_POST),
+    "beforeMCPExecution": _can(_PRE, "block", "ask", elsewhere="rewrite"),
+    "afterMCPExecution": _can(_POST),
+    "beforeReadFile": _can(_PRE, "block", "before", elsewhere="rewrite"),
+    "afterFileEdit": _can(EventType.FILE_CHANGE),
+    "beforeTabFileRead": _can(_PRE, "block", "before"),
+    "afterTabFileEdit": _can(EventType.FILE_CHANGE),
+    "subagentStart": _can(EventType.SUBAGENT_START, "block", "before"),
+    # Context makes a stopping agent go on, as a block does: both are its next message.
+    "subagentStop": _can(EventType.SUBAGENT_STOP, "block", "context"),
+    "stop": _can(EventType.AGENT_STOP, "block", "context"),
+    "preCompact": _can(EventType.CONTEXT_PRE_COMPACT),
+    "afterAgentResponse": _can(EventType.LLM_POST_RESPONSE),
+    "afterAgentThought": _can(EventType.LLM_POST_RESPONSE),
+    "workspaceOpen": _can(_own("workspaceOpen")),
+}
+"""Every event of Cursor, September 2026."""
+
+NEVER: Final[frozenset[str]] = frozenset()
+"""Every event may be subscribed."""
+
+QUIET: Final = NEVER | {
+    "afterShellExecution", "afterMCPExecution",  # postToolUse says the same, with the id of the call
+    "afterAgentThought",  # one for each thought
+    "beforeTabFileRead", "afterTabFileEdit",  # while a person types
+    "workspaceOpen",  # older versions take a name that they do not know for a broken file, and then run no hook at all
+}  # fmt: skip
+"""Off by default."""
+
+TOGETHER: Final = frozenset({"preToolUse", "beforeShellExecution", "beforeMCPExecution", "beforeReadFile"})
+"""What one call needs between them: a changed input goes with the first, an ask with the second and third."""
+
+# What follows a call of these tools asks the person; of all others this is the last word.
+_ASKED_LATER: Final = msgspec.structs.replace(
+    CAPABILITIES["preToolUse"], ask_else="abstain", elsewhere=frozenset({"ask"})
+)
+_STOPPED: Final = _can(EventType.USER_INTERRUPT)
+
+_PERMISSION: Final = frozenset(
+    {"preToolUse", "beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "beforeTabFileRead", "subagentStart"}
+)
+_TO_AGENT: Final = frozenset({"preToolUse", "beforeShellExecution", "beforeMCPExecution"})  # they have `agent_message`
+_NEXT_MESSAGE: Final = frozenset({"stop", "subagentStop"})
+
+# The events that are a tool of their own, and where its input stands.
+_SHELL: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
+_MCP: Final = frozenset({"beforeMCPExecution", "afterMCPExecution"})
+_FILES: Final = {
+    "beforeReadFile": "Read", "beforeTabFileRead": "TabRead", "afterFileEdit": "Edit", "afterTabFileEdit": "TabWrite",
+}  # fmt: skip
+_OUTPUTS: Final = {"afterShellExecution": "output", "afterMCPExecution": "result_json", "postToolUse": "tool_output"}
+_ENVELOPE: Final = frozenset({"conversation_id", "session_id", "hook_event_name", "cwd"})
+
+
+class _Dialect:
+    """Cursor's hook protocol; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+
+        A stop that is none (aborted, an error) has the type of what it is; JSON in texts is read.
+        """
+        given = opened(LABEL, payload)
+        native = native or text(given, "hook_event_name")
+        if not native:
+            raise DecodeError(f"payload of {LABEL} names no event (hook_event_name)")
+        tool, asked, taken = _call(native, given)
+        output = _OUTPUTS.get(native, "")
+        server = text(given, "mcp_server_name", "server_name")
+        return Event(
+            type=_type(native, given),
+            source=NAME,
+            native=native,
+            session=text(given, "conversation_id", "session_id"),
+            host=host,
+            cwd=text(given, "cwd") or first_root(given, "workspace_roots"),
+            tool=_canonical(tool, server) if tool else "",
+            native_tool=tool,
+            call=text(given, "tool_use_id"),
+            input=canonical_input(NAME, tool, asked),
+            output=unpacked(given.get(output)) if output else None,
+            data=without(given, {*_ENVELOPE, "tool_use_id", output, *taken}),
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """The answer as one line of ASCII JSON, at least an empty object."""
+        can = _capability(native, event)
+        if can is None or not can.waits:
+            return SILENT
+        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        said, lost = _said(native, case), case.lost
+        message = case.reason
+        if native in _PERMISSION and case.decision != "abstain":
+            said["permission"] = case.decision
+            if native in _TO_AGENT and case.decision != "allow":
+                said["agent_message"] = case.reason
+                message = case.reason if case.decision == "ask" else told(_AGENT, case, verdict, event)
+            if case.rewrite is not None:
+                said["updated_input"] = case.rewrite
+        if case.output is not None:
+            said["updated_mcp_tool_output"] = case.output
+        if case.decision in ("abstain", "allow"):
+            message = told(_AGENT, case, verdict, event)
+        if message and (native in _PERMISSION or native == "beforeSubmitPrompt"):
+            if native != "beforeTabFileRead":
+                said["user_message"] = message
+            elif case.decision == "deny":
+                lost = (*lost, f"the reason was dropped: {native} takes none")
+        return Answer(0, write_json(said), b"", lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def _said(native: str, case: Case) -> dict[str, Any]:
+    """The part of the answer that is no permission."""
+    if native == "beforeSubmitPrompt":
+        return {"continue": case.decision != "deny"}
+    if native in _NEXT_MESSAGE:
+        said = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to go on
+        following = "\n\n".join(filter(None, said))
+        return {"followup_message": following} if following else {}
+    return {"additional_context": case.context} if case.context else {}
+
+
+def _capability(native: str, event: Event | None) -> Capability | None:
+    """What the event carries: less where a stop is none, and an ask where a later event of the call can ask."""
+    can = CAPABILITIES.get(native)
+    if event is None or can is None:
+        return can
+    if native == "stop" and event.type != can.type:
+        return msgspec.structs.replace(_STOPPED, type=event.type, waits=True)
+    later = event.tool == "bash" or event.native_tool.startswith("MCP:") or event.tool.startswith("mcp__")
+    return _ASKED_LATER if native == "preToolUse" and later else can
+
+
+def _type(native: str, given: dict[str, Any]) -> str:
+    known = CAPABILITIES.get(native)
+    if native == "stop" and given.get("status") in ("aborted", "error"):
+        return (EventType.USER_INTERRUPT if given["status"] == "aborted" else EventType.AGENT_ERROR).value
+    if native == "postToolUseFailure" and given.get("failure_type") == "permission_denied":
+        return EventType.PERMISSION_DENIED.value
+    return known.type if known else _own(native)
+
+
+def _call(native: str, given: dict[str, Any]) -> tuple[str, dict[str, Any], set[str]]:
+    """The tool's name, its input, and the fields that these were."""
+    if native in _SHELL:
+        return "Shell", {name: given[name] for name in ("command", "cwd") if name in given}, {"command"}
+    if native in _FILES:
+        names = {"file_path", "edits"} & given.keys()
+        return _FILES[native], {name: given[name] for name in names}, names
+    tool, unread = text(given, "tool_name"), unpacked(given.get("tool_input"))
+    if native in _MCP and tool:
+        tool = f"MCP:{tool.removeprefix('MCP:')}"  # as preToolUse names the same call
+    taken = {"tool_name"} if tool else set()
+    if isinstance(unread, dict):
+        return tool, unread, taken | {"tool_input"}
+    return tool, {}, taken
+
+
+def _canonical(tool: str, server: str) -> str:
+    if not tool.startswith("MCP:"):
+        return canonical_tool(NAME, tool)
+    name = tool.removeprefix("MCP:")
+    if not server:
+        server, _, name = name.rpartition(":")  # `MCP:<server>:<tool>` has been seen too
+    return mcp_tool(server, name) if server else tool
+
+
+def _original(event: Event | None) -> dict[str, Any] | None:
+    """The input as Cursor sent it, where it takes one back."""
+    given = unpacked(event.raw.get("tool_input")) if event is not None and event.raw is not None else None
+    return given if isinstance(given, dict) else None

@@ -1,0 +1,282 @@
+"""A verdict cut to what one event of one agent can carry, by that agent's declared rules; every loss is named.
+
+Dialects differ in the form of their answers, which is theirs to write, and in what their events can carry, which their
+capability tables say. What follows from the two is the same for all and stands here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from bus.agents.base import Capability
+from bus.agents.event_facts import output_text
+from bus.events import GATES, Event
+from bus.tools import lost_fields, native_input
+from bus.verdicts import Decision, Part, Verdict
+from bus.wire.codec import write_json
+
+_CODES: Final = {"utf-16": "utf-16-le", "utf-8": "utf-8"}
+_UNPRINTABLE: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)])
+
+
+class Agent(NamedTuple):
+    """What the texts of an agent's answers depend on."""
+
+    name: str
+    """Its source name."""
+    label: str
+    """As people call it."""
+    limit: int
+    """The longest text in an answer that the agent passes on whole, in its own unit."""
+    unit: Literal["utf-16", "utf-8"] = "utf-16"
+    """What the limit counts: UTF-16 units, as JavaScript does, or bytes."""
+    strict: bool = False
+    """Its JSON reader refuses half a surrogate pair, and the whole answer with it: a deny would be lost."""
+
+
+class Case(NamedTuple):
+    """A verdict cut to what the event can carry."""
+
+    decision: Decision
+    reason: str
+    """For the model: never empty where there is a decision, and within the limit."""
+    rewrite: dict[str, Any] | None
+    """The whole changed input, in the agent's own fields."""
+    context: str
+    output: Any
+    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    halt: str
+    """Why the agent's work ends; empty where it goes on."""
+    permissions: tuple[dict[str, Any], ...]
+    """Changes of the agent's permissions that come with the allow."""
+    interrupt: bool
+    """The deny also ends what the agent does now."""
+    notes: list[str]
+    """For the person at the terminal."""
+    lost: tuple[str, ...]
+    """What the verdict said and the answer cannot: counted, and shown in the trace."""
+
+
+def settle(
+    agent: Agent, native: str, can: Capability, verdict: Verdict, event: Event | None,
+    original: Mapping[str, Any] | None,
+) -> Case:  # fmt: skip
+    """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
+    decision, extra, told_first = verdict.decision, "", ""
+    lost: list[str] = []
+    quiet: list[str] = []  # what the reason says anyway, or the person need not be told at every call
+    if verdict.fallback and can.type not in GATES:
+        decision = "abstain"  # a failure never blocks a stop, nor anything that is not a gate
+    rewrite: dict[str, Any] | None = None
+    if verdict.updated_input and decision != "deny":
+        rewrite = _rewritten(agent, verdict.updated_input, event, original)
+        if "rewrite" in can.elsewhere or (rewrite is not None and rewrite == original):
+            rewrite = None
+        elif not can.rewrite and can.rewrite_else == "drop":
+            rewrite = None
+            lost.append(f"a changed input was dropped: {native} carries none")
+        elif rewrite is None or not can.rewrite or (can.rewrite_as == "deny" and decision != "allow"):
+            # No form for this input, or none without a decision: the model is told what to call instead.
+            if not can.rewrite:
+                quiet.append(f"a changed input became deny: {native} carries none")
+            decision, extra = "deny", f"A hook changed the input: call the tool with {_shown(verdict.updated_input)}"
+            rewrite = None
+        elif decision == "abstain" and can.rewrite_as == "ask":
+            decision, extra = "ask", "A hook changed the input of this call"
+    output, extra_output = _output(can, native, verdict, event, lost)
+    if extra_output and decision in ("abstain", "allow"):
+        decision, extra = "deny", extra_output
+    if decision == "ask" and not can.ask:
+        decision = can.ask_else
+        if decision == "deny":
+            rewrite = None
+            extra = f"A person has to approve it, and {agent.label} cannot ask for that at {native}"
+            quiet.append(f"ask became deny: {native} cannot ask")
+        elif not can.asks_anyway and "ask" not in can.elsewhere:
+            lost.append(f"a hook wanted a person's approval, which {native} cannot ask for{_why(verdict)}")
+        if rewrite is not None and can.rewrite_as != "alone":
+            rewrite = None
+            lost.append("a changed input was dropped with it")
+    elif decision == "deny" and not can.block:
+        decision = "abstain"
+        if can.deny_else == "context":
+            told_first = _reason(agent, "deny", verdict, event, extra)
+            quiet.append(f"a block became context: {native} cannot block")
+        else:
+            lost.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
+    elif decision == "allow" and not can.allow:
+        decision = "abstain"
+        quiet.append(f"an allow became silence: {native} has none, so {agent.label}'s own rules decide")
+    context = ""
+    if can.context:
+        room = agent._replace(limit=can.context_limit or agent.limit)
+        context, cut = fit(room, "\n\n".join(text for text in (told_first, *verdict.contexts) if text))
+        if cut:
+            lost.append(f"{cut} characters of context were cut")
+    elif any(verdict.contexts):
+        lost.append(f"context was dropped: {native} takes none")
+    halt = clean(verdict.halt) if can.halts else ""
+    if verdict.halt and not can.halts:
+        lost.append(f"a hook wanted to end the agent's work ({verdict.halt}), which {native} cannot")
+    permissions = verdict.permissions if can.grants and decision == "allow" else ()
+    interrupt = verdict.interrupt and can.interrupts and decision == "deny"
+    if verdict.permissions and not permissions:
+        lost.append(f"a change of permissions was dropped: {native} carries none here")
+    if verdict.interrupt and not interrupt:
+        lost.append(f"an interrupt was dropped: {native} carries none here")
+    reason = _reason(agent, decision, verdict, event, extra) if decision != "abstain" else ""
+    shown = verdict.decision if extra_output and extra == extra_output else decision
+    notes = [*_told(shown, verdict, rewritten=rewrite is not None), *lost]
+    if output is not None or extra_output:
+        notes.append("the tool's output was changed")
+    losses = tuple(clean(text) for text in (*quiet, *lost))
+    return Case(
+        decision=decision,
+        reason=reason,
+        rewrite=rewrite,
+        context=context,
+        output=output,
+        halt=fit(agent, halt)[0],
+        permissions=permissions,
+        interrupt=interrupt,
+        notes=[clean(note) for note in notes],
+        lost=losses,
+    )
+
+
+def told(agent: Agent, case: Case, verdict: Verdict, event: Event | None) -> str:
+    """The notes as one message to the person, with the place to look; empty where there is nothing to say."""
+    return fit(agent, "fleethook: " + "; ".join(case.notes), _trace(verdict, event, " ({})"))[0] if case.notes else ""
+
+
+def fit(agent: Agent, text: str, tail: str = "") -> tuple[str, int]:
+    """Text and tail within the limit, the text's end cut and that said; and how many characters were cut."""
+    if agent.strict:
+        text, tail = _paired(text), _paired(tail)
+    if len(text) + len(tail) <= agent.limit // 4:  # at most four bytes a character
+        return text + tail, 0
+    raw = _raw(agent, text)
+    size = 2 if agent.unit == "utf-16" else 1
+    room = size * agent.limit - len(_raw(agent, tail))
+    if len(raw) <= room:
+        return text + tail, 0
+    head = raw[: max(0, room - 50 * size)]
+    if size == 2 and head and 0xD8 <= head[-1] <= 0xDB:  # never half a pair
+        head = head[:-2]
+    while size == 1 and head and raw[len(head)] & 0xC0 == 0x80:  # never a part of a character
+        head = head[:-1]
+    kept = head.decode(_CODES[agent.unit], "surrogatepass")
+    cut = len(text) - len(kept)
+    return f"{kept} [fleethook cut {cut} characters]{tail}", cut
+
+
+def clean(text: str) -> str:
+    """Without the control characters that could redraw a terminal."""
+    return text.translate(_UNPRINTABLE)
+
+
+def stderr(text: str) -> bytes:
+    """A reason as the one line that an agent reads from stderr."""
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _output(can: Capability, native: str, verdict: Verdict, event: Event | None, lost: list[str]) -> tuple[Any, str]:
+    """The changed output for its own field, or as the text that a block puts in the output's place."""
+    changed = verdict.updated_output
+    if changed is None or event is None or changed == event.output:
+        return None, ""
+    if can.output == "block":
+        return None, f"A hook changed the output of this call. It is now: {output_text(event, changed)}"
+    if can.output == "field" or (can.output == "mcp" and event.tool.startswith("mcp__")):
+        return changed, ""
+    lost.append(f"a changed output was dropped: {native} carries none{' for this tool' if can.output else ''}")
+    return None, ""
+
+
+def _rewritten(
+    agent: Agent, changed: Mapping[str, Any], event: Event | None, original: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The whole input after a rewrite, since agents replace the input; None where it cannot be made."""
+    if event is None or original is None or lost_fields(agent.name, event.native_tool, changed, original):
+        return None
+    whole = native_input(agent.name, event.native_tool, changed, original)
+    return None if agent.strict and _halved(whole) else whole
+
+
+def _reason(agent: Agent, decision: Decision, verdict: Verdict, event: Event | None, extra: str) -> str:
+    """What the model is told: why, what to do instead, who said so, and where a person can look."""
+    mine, why = _deciders(verdict), verdict.reason
+    if decision == "deny" and verdict.decision == "allow":
+        mine, why = [], ""  # who allowed a changed input did not deny this one
+    why = why or next((part.reason for part in mine if part.reason), "")
+    if not why and not extra:
+        why = "Fleethook gave no reason" if not mine else f"The hook {mine[0].hook} gave no reason"
+    instead = f"Instead: {verdict.instead}" if verdict.instead else ""
+    text = " ".join(_sentence(part) for part in (why, instead, extra) if part.strip())
+    who = ", ".join(dict.fromkeys(part.hook for part in mine))[:500]
+    trace = _trace(verdict, event, "{}")
+    tail = f" [{'; '.join(part for part in ('fleethook: ' + who if who else '', trace) if part) or 'fleethook'}]"
+    return fit(agent, clean(text), clean(tail))[0]
+
+
+def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]:
+    """What the person is told beside the model: who decided and where that stands, and everything that went wrong."""
+    said = []
+    if verdict.fallback:
+        outcome = {"deny": "denied by failure policy", "ask": "asking by failure policy"}.get(
+            decision, "nothing blocked"
+        )
+        said.append(f"no hook answered ({verdict.fallback}): {outcome}")
+    elif decision in ("deny", "ask"):
+        mine = [f"{part.hook} ({part.origin})" if part.origin else part.hook for part in _deciders(verdict)]
+        because = f"by {', '.join(dict.fromkeys(mine))}" if mine else "by a hook"
+        if verdict.updated_input and (not mine or verdict.decision == "allow"):
+            because = "since a hook changed the input"
+        said.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
+    if rewritten and (decision == "abstain" or verdict.decision != "abstain"):  # else the question says it
+        said.append("the tool's input was changed")
+    if verdict.repeated:
+        said.append("hooks may have run twice")
+    return [*said, *verdict.notes]
+
+
+def _why(verdict: Verdict) -> str:
+    """A reason in a note, which must leave room for the others."""
+    reason = verdict.reason
+    return f": {reason if len(reason) <= 500 else reason[:500] + ' …'}" if reason else ""
+
+
+def _deciders(verdict: Verdict) -> list[Part]:
+    """The hooks whose decision became the verdict's; nobody where all abstained."""
+    return [part for part in verdict.parts if part.decision == verdict.decision != "abstain"]
+
+
+def _trace(verdict: Verdict, event: Event | None, form: str) -> str:
+    found = verdict.event or (event.id if event is not None else "")
+    return form.format(f"fleethook trace {found}") if found else ""
+
+
+def _raw(agent: Agent, text: str) -> bytes:
+    return text.encode(_CODES[agent.unit], "surrogatepass")
+
+
+def _paired(text: str) -> str:
+    """Pairs of surrogates as the characters that they mean, and a half that is alone as the sign for what is lost."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _halved(value: Mapping[str, Any]) -> bool:
+    """Whether half a surrogate pair stands anywhere in a JSON object."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "\ufffd" in _paired(text.replace("\ufffd", ""))
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text[-1:] in ".!?" else f"{text}."
+
+
+def _shown(changed: Mapping[str, Any]) -> str:
+    return write_json(dict(changed)).decode("ascii")

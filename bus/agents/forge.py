@@ -1,0 +1,108 @@
+"""Forge as an agent: its HookEvent as JSON, and a verdict as a hook's ending: exit code, stderr, changed input (F-01, F-10)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bus.agents.base import Capability
+from bus.agents.degrade import Agent, settle, stderr
+from bus.agents.payloads import mapping, opened, text, unpacked, without
+from bus.errors import DecodeError
+from bus.events import Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+
+NAME: Final = "forge"
+
+TEXT_LIMIT: Final = 20_000
+"""UTF-16 units of a reason; Forge itself names no limit."""
+
+_AGENT: Final = Agent(NAME, "Forge", TEXT_LIMIT)
+
+_T = EventType
+_OWN: Final = (
+    _T.TOOL_PRE_EXECUTE, _T.TOOL_POST_EXECUTE, _T.TOOL_ERROR, _T.LLM_PRE_REQUEST, _T.LLM_POST_RESPONSE,
+    _T.LLM_STREAM_START, _T.LLM_STREAM_END, _T.SESSION_START, _T.SESSION_END, _T.SESSION_MESSAGE, _T.PERMISSION_CHECK,
+    _T.PERMISSION_PROMPT, _T.PERMISSION_GRANTED, _T.PERMISSION_DENIED, _T.USER_PROMPT_SUBMIT, _T.USER_INTERRUPT,
+)  # fmt: skip
+_BEFORE: Final = frozenset({
+    _T.TOOL_PRE_EXECUTE, _T.LLM_PRE_REQUEST, _T.PERMISSION_CHECK, _T.PERMISSION_PROMPT, _T.USER_PROMPT_SUBMIT,
+})  # fmt: skip
+
+
+def _can(type_: EventType) -> Capability:
+    """A pre-event can be kept from happening; only a tool's input can be changed, and nothing asked or told."""
+    tool = type_ == EventType.TOOL_PRE_EXECUTE
+    return Capability(
+        type=type_.value, waits=type_ in _BEFORE, block=type_ in _BEFORE, allow=False,
+        ask_else="deny" if type_ in _BEFORE else "abstain", rewrite=tool, rewrite_as="alone", timeout=10.0,
+        silence="exit 0 and an empty stdout",
+    )  # fmt: skip
+
+
+CAPABILITIES: Final[dict[str, Capability]] = {type_.value: _can(type_) for type_ in _OWN}
+"""F-01's event types, which are the canonical ones."""
+
+_FIELDS: Final = frozenset({"type", "data", "tool_name", "session_id"})
+_IN_DATA: Final = frozenset({"tool_args", "arguments", "tool_result", "result"})
+
+
+class _Dialect:
+    """Forge's events and endings; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in `HookEvent.to_json()`: type, timestamp, data, tool_name, session_id (F-02).
+
+        Of a tool the call stands in `data.tool_args` and its outcome in `data.tool_result`, as F-07 names them.
+        """
+        given = opened("Forge", payload)
+        native = native or text(given, "type")
+        if not native:
+            raise DecodeError("payload of Forge names no event (type)")
+        data, tool = mapping(given.get("data")), text(given, "tool_name")
+        arguments = mapping(unpacked(data.get("tool_args", data.get("arguments"))))
+        known = CAPABILITIES.get(native)
+        kept: dict[str, Any] = without(data, _IN_DATA if tool else ())
+        return Event(
+            type=known.type if known else native_type(NAME, native),
+            source=NAME,
+            native=native,
+            session=text(given, "session_id"),
+            host=host,
+            cwd=text(given, "working_dir", "cwd") or text(data, "working_dir", "cwd"),
+            tool=canonical_tool(NAME, tool) if tool else "",
+            native_tool=tool,
+            call=text(data, "call_id", "tool_call_id") if tool else "",
+            input=canonical_input(NAME, tool, arguments),
+            output=data.get("tool_result", data.get("result")) if tool else None,
+            data={**kept, **without(given, _FIELDS)},
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """Exit 2 with the reason on stderr; a changed input as `{"tool_args": …}` on stdout; else exit 0 and nothing."""
+        can = CAPABILITIES.get(native)
+        if can is None or not can.waits:
+            return Answer()
+        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        if case.decision == "deny":
+            return Answer(2, b"", stderr(case.reason), case.lost)
+        said = write_json({"tool_args": case.rewrite}) if case.rewrite is not None else b""
+        return Answer(0, said, b"", case.lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def _original(event: Event | None) -> dict[str, Any] | None:
+    """The arguments as Forge sent them."""
+    if event is None or event.raw is None:
+        return None
+    data = mapping(event.raw.get("data"))
+    given = unpacked(data.get("tool_args", data.get("arguments")))
+    return given if isinstance(given, dict) else None

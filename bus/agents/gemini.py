@@ -1,0 +1,99 @@
+"""Gemini CLI: its hook payloads into events, and verdicts into the JSON that it reads (observed with 0.61.0).
+
+Its hooks come before its own rules, so an allow says nothing to it, and a changed input is judged by those rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.agents.claude_protocol import Family
+from bus.agents.claude_protocol import can as family_can
+from bus.agents.degrade import Agent, Case
+from bus.agents.payloads import mapping, text
+from bus.events import Event, EventType
+from bus.shim.answer import Answer
+from bus.tools import canonical_tool
+from bus.verdicts import Verdict
+
+NAME: Final = "gemini"
+LABEL: Final = "Gemini CLI"
+
+TEXT_LIMIT: Final = 20_000
+"""UTF-16 units: the longest reason that was seen to reach the model whole; no limit is documented."""
+
+_AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
+
+
+def _can(type_: str, *answers: str) -> Capability:
+    """As in the Claude family; hooks have 60 s, which its settings write in milliseconds."""
+    return family_can(type_, *answers, timeout=60.0, unit="ms")
+
+
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "SessionStart": _can(EventType.SESSION_START, "context"),
+    "SessionEnd": _can(EventType.SESSION_END),
+    "BeforeAgent": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", "halt"),
+    "AfterAgent": _can(EventType.AGENT_STOP, "block"),
+    "BeforeModel": _can(EventType.LLM_PRE_REQUEST, "block", "before"),
+    "AfterModel": _can(EventType.LLM_POST_RESPONSE, "block", "halt"),
+    "BeforeToolSelection": _can(EventType.TOOL_SELECT),
+    "BeforeTool": msgspec.structs.replace(
+        _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", "halt"), allow=False, rewrite_as="alone"
+    ),
+    "AfterTool": _can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block", "halt"),
+    "PreCompress": _can(EventType.CONTEXT_PRE_COMPACT),
+    "Notification": _can(EventType.NOTIFICATION),
+}
+"""Every event of Gemini CLI, November 2026; it has none for permissions, subagents or a failed tool call of its own."""
+
+NEVER: Final[frozenset[str]] = frozenset()
+"""Every event may be subscribed."""
+
+QUIET: Final = NEVER | {"BeforeModel", "AfterModel", "BeforeToolSelection", "PreCompress"}
+"""Off by default: AfterModel comes for each chunk of an answer, the others with each model request, with the whole
+conversation in them (PreCompress too, whether anything is compressed or not: observed)."""
+
+
+def _form(native: str, case: Case) -> dict[str, Any]:
+    """The part of the answer that carries the decision."""
+    said: dict[str, Any] = {}
+    if case.decision in ("deny", "ask"):
+        said = {"decision": case.decision, "reason": case.reason}
+    if case.decision == "ask":  # of an ask it shows the person the message, and the reason to nobody
+        case.notes.append(case.reason.rpartition(" [")[0])
+    if native == "BeforeTool" and case.rewrite is not None:
+        said["hookSpecificOutput"] = {"tool_input": case.rewrite}
+    return said
+
+
+class _Dialect:
+    """Gemini CLI's hook protocol; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+    _family = Family(_AGENT, CAPABILITIES, _form)
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload; a tool's error makes it a `tool:error`, and an MCP tool's server is in its name."""
+        event = self._family.read(native, payload, host=host)
+        given = event.raw or {}
+        if event.native == "AfterTool" and mapping(event.output).get("error"):
+            event = msgspec.structs.replace(event, type=EventType.TOOL_ERROR.value)
+        server = text(mapping(given.get("mcp_context")), "server_name")
+        if server and event.native_tool:
+            event = msgspec.structs.replace(event, tool=canonical_tool(NAME, event.native_tool, server=server))
+        return event
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """The answer as one line of ASCII JSON; empty where nothing is to be said."""
+        return self._family.render(native, verdict, event)
+
+
+DIALECT: Final = _Dialect()

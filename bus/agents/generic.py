@@ -1,0 +1,95 @@
+"""The canonical JSON, for programs that have no dialect of their own: an event in, a verdict out."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.errors import DecodeError
+from bus.events import GATES, OWN, STOPS, Event, EventType, source_name
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import read_json, write_json
+
+_T = EventType
+
+_WAITING: Final = GATES | STOPS | {
+    _T.TOOL_POST_EXECUTE, _T.TOOL_ERROR, _T.TOOL_BATCH, _T.LLM_PRE_REQUEST, _T.SESSION_START, _T.SUBAGENT_START,
+    _T.CONTEXT_PRE_COMPACT, _T.MODEL_PRE_SWITCH, _T.CONFIG_CHANGE, _T.TASK_CREATED, _T.TASK_COMPLETED,
+    _T.TOOL_SELECT, _T.TURN_START, _T.AGENT_START,
+}  # fmt: skip
+
+_FIELDS: Final = frozenset(Event.__struct_fields__)
+
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    kind.value: Capability(
+        type=kind.value,
+        waits=waits,
+        block=waits,
+        ask=waits,
+        rewrite=waits,
+        context=waits,
+        output="field" if waits else "",
+        halts=waits,
+        grants=waits,
+        interrupts=waits,
+    )
+    for kind in EventType
+    if kind not in OWN
+    for waits in (kind.value in _WAITING,)
+}
+
+
+class _Dialect:
+    """Canonical JSON in both directions; it has no state."""
+
+    name = "generic"
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a JSON object of its fields; fields that an event does not have go to `data`.
+
+        `native` is the type where the object names none; raises DecodeError where neither does, or a field has the
+        wrong shape.
+        """
+        given = read_json(payload)
+        if not isinstance(given, dict):
+            raise DecodeError(f"event is not a JSON object but a {type(given).__name__}")
+        known: dict[str, Any] = {name: value for name, value in given.items() if name in _FIELDS}
+        known.setdefault("type", native)
+        try:
+            event = msgspec.convert(known, Event)
+        except msgspec.ValidationError as error:
+            raise DecodeError(f"not a valid event: {error}") from error
+        if not event.type.strip():
+            raise DecodeError("event has no type; write e.g. tool:pre_execute")
+        source, tool = source_name(event.source), event.native_tool or event.tool
+        others = {name: value for name, value in given.items() if name not in _FIELDS}
+        return msgspec.structs.replace(
+            event,
+            source=source,
+            native=event.native or native,
+            host=event.host or host,
+            tool=canonical_tool(source, tool),
+            native_tool=tool,
+            input=canonical_input(source, tool, event.input),
+            data={**others, **event.data},
+        )
+
+    def render(
+        self,
+        native: str,  # noqa: ARG002 - the seam's argument; here every event is answered the same
+        verdict: Verdict,
+        event: Event | None = None,
+    ) -> Answer:
+        """The verdict as one line of JSON; exit code 0 always, a deny included."""
+        said = {"decision": verdict.decision, "reason": verdict.reason, **msgspec.to_builtins(verdict)}
+        said["event"] = verdict.event or (event.id if event is not None else "")
+        return Answer(0, write_json(said) + b"\n")
+
+
+DIALECT: Final = _Dialect()

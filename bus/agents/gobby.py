@@ -1,0 +1,159 @@
+"""Gobby as an agent: its unified HookEvent as JSON, and a verdict as its HookResponse (G-01)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bus.agents.base import Capability
+from bus.agents.degrade import Agent, settle, told
+from bus.agents.payloads import mapping, opened, text, unpacked, without
+from bus.errors import DecodeError
+from bus.events import GATES, STOPS, Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+
+NAME: Final = "gobby"
+
+_E = EventType
+EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "session_start": (_E.SESSION_START,), "session_end": (_E.SESSION_END,),
+    "before_agent": (_E.USER_PROMPT_SUBMIT,), "after_agent": (_E.AGENT_STOP, _E.AGENT_END), "stop": (_E.AGENT_STOP,),
+    "before_tool": (_E.TOOL_PRE_EXECUTE,), "after_tool": (_E.TOOL_POST_EXECUTE, _E.TOOL_ERROR),
+    "before_tool_selection": (_E.TOOL_SELECT,), "post_tool_batch": (_E.TOOL_BATCH,),
+    "before_model": (_E.LLM_PRE_REQUEST,), "after_model": (_E.LLM_POST_RESPONSE,),
+    "pre_compact": (_E.CONTEXT_PRE_COMPACT,), "post_compact": (_E.CONTEXT_POST_COMPACT,),
+    "subagent_start": (_E.SUBAGENT_START,), "subagent_stop": (_E.SUBAGENT_STOP,),
+    "permission_request": (_E.PERMISSION_REQUEST,), "permission_denied": (_E.PERMISSION_DENIED,),
+    "notification": (_E.NOTIFICATION,), "interrupt": (_E.USER_INTERRUPT,), "stop_failure": (_E.AGENT_ERROR,),
+    "user_prompt_expansion": (_E.USER_PROMPT_EXPAND,), "task_created": (_E.TASK_CREATED,),
+    "task_completed": (_E.TASK_COMPLETED,), "config_change": (_E.CONFIG_CHANGE,), "file_changed": (_E.FILE_CHANGE,),
+    "setup": ("claude:Setup",), "teammate_idle": ("claude:TeammateIdle",), "cwd_changed": ("claude:CwdChanged",),
+    "instructions_loaded": ("claude:InstructionsLoaded",), "directory_added": ("claude:DirectoryAdded",),
+    "worktree_create": ("claude:WorktreeCreate",), "worktree_remove": ("claude:WorktreeRemove",),
+    "elicitation": ("claude:Elicitation",), "elicitation_result": ("claude:ElicitationResult",),
+    "message_display": ("claude:MessageDisplay",),
+}  # fmt: skip
+"""Gobby's unified names and what they are here (G-01); after a tool means after a failed one too."""
+
+
+ALIASES: Final[Mapping[str, str]] = {
+    "pre_tool_use": "before_tool", "pre_tool_call": "before_tool", "post_tool_use": "after_tool",
+    "post_tool_call": "after_tool", "user_prompt_submit": "before_agent", "pre_compress": "pre_compact",
+    "post_tool_use_failure": "after_tool", "user_prompt_expand": "user_prompt_expansion",
+}  # fmt: skip
+"""Claude Code's names, which Gobby takes in kebab case, and those of G-21, in snake case."""
+
+TEXT_LIMIT: Final = 9_999
+"""UTF-16 units of one text: Gobby hands it on to Claude Code, which cuts above 10,000."""
+
+_AGENT: Final = Agent(NAME, "Gobby", TEXT_LIMIT)
+
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_MORE: Final = GATES | STOPS | {
+    EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_BATCH.value, EventType.TOOL_SELECT.value,
+    EventType.LLM_PRE_REQUEST.value, EventType.SESSION_START.value, EventType.SUBAGENT_START.value,
+    EventType.CONTEXT_PRE_COMPACT.value, EventType.TASK_CREATED.value, EventType.CONFIG_CHANGE.value,
+}  # fmt: skip
+_CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSION_REQUEST.value})
+
+
+def _can(type_: str) -> Capability:
+    """Where it waits its response has a place for everything; a changed input is one of a tool call."""
+    waits = type_ in _MORE
+    return Capability(
+        type=type_, waits=waits, block=waits, ask=waits, context=waits, rewrite=type_ in _CALLS, rewrite_as="alone",
+        timeout=10.0, silence='{"decision":"allow"}: nothing against it',
+    )  # fmt: skip
+
+
+CAPABILITIES: Final[dict[str, Capability]] = {name: _can(str(types[0])) for name, types in EVENTS.items()}
+"""Gobby's unified names; what the agent behind it makes of a response is Gobby's own business."""
+
+_ENVELOPE: Final = frozenset({"event_type", "hook_type", "session_id", "cwd", "machine_id", "data", "input_data"})
+_TOOL: Final = frozenset({"tool_name", "tool_input", "tool_output", "tool_response", "tool_use_id", "tool_call_id"})
+
+
+class _Dialect:
+    """Gobby's events and responses; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a HookEvent: event_type, session_id, source, timestamp, data, machine_id, cwd …
+
+        `{hook_type, input_data, source}`, which Gobby's own clients post, is read too. Names may be written as Claude
+        Code or Gobby write them; the agent behind Gobby stands in `data.agent`.
+        """
+        given = opened("Gobby", payload)
+        native = _unified(native or text(given, "event_type", "hook_type"))
+        if not native:
+            raise DecodeError("payload of Gobby names no event (event_type)")
+        inner = mapping(given.get("data", given.get("input_data")))
+        tool = text(inner, "tool_name")
+        arguments = mapping(unpacked(inner.get("tool_input")))
+        data = {**without(inner, _TOOL if tool else ()), **without(given, _ENVELOPE | {"source"})}
+        if text(given, "source"):
+            data["agent"] = given["source"]
+        known = CAPABILITIES.get(native)
+        kind = known.type if known else native_type(NAME, native)
+        if native == "after_tool" and (inner.get("error") or inner.get("is_error") is True):
+            kind = EventType.TOOL_ERROR.value
+        return Event(
+            type=kind,
+            source=NAME,
+            native=native,
+            session=text(given, "session_id") or text(inner, "session_id"),
+            host=host or text(given, "machine_id"),
+            cwd=text(given, "cwd") or text(inner, "cwd"),
+            tool=canonical_tool(NAME, tool, server=text(inner, "mcp_server")) if tool else "",
+            native_tool=tool,
+            call=text(inner, "tool_use_id", "tool_call_id") if tool else "",
+            input=canonical_input(NAME, tool, arguments),
+            output=inner.get("tool_output", inner.get("tool_response")) if tool else None,
+            data=data,
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """A HookResponse: decision, and where there are any reason, context, system_message, modified_input.
+
+        No opinion is Gobby's `allow`, which says that it has nothing against it; a native allow is `auto_approve` too.
+        """
+        can = CAPABILITIES.get(_unified(native))
+        if can is None or not can.waits:
+            return Answer()
+        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        said: dict[str, Any] = {"decision": "allow" if case.decision == "abstain" else case.decision}
+        if case.reason:
+            said["reason"] = case.reason
+        if case.context:
+            said["context"] = case.context
+        if case.decision == "allow":
+            said["auto_approve"] = True
+        if case.rewrite is not None:
+            said["modified_input"] = case.rewrite
+        if case.notes:
+            said["system_message"] = told(_AGENT, case, verdict, event)
+        return Answer(0, write_json(said) + b"\n", b"", case.lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def _unified(name: str) -> str:
+    """An event's name in Gobby's own spelling: `PreToolUse`, `pre-tool-use` and `before_tool` are one."""
+    plain = _HUMP.sub("_", name.strip()).replace("-", "_").lower()
+    return ALIASES.get(plain, plain)
+
+
+def _original(event: Event | None) -> dict[str, Any] | None:
+    """The arguments as Gobby sent them."""
+    if event is None or event.raw is None:
+        return None
+    given = unpacked(mapping(event.raw.get("data", event.raw.get("input_data"))).get("tool_input"))
+    return given if isinstance(given, dict) else None

@@ -1,0 +1,63 @@
+"""ion as an agent: Claude Code's hook protocol, with ion's own field names beside Claude Code's (I-01 to I-03)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.agents.claude import DIALECT as CLAUDE
+from bus.agents.claude_protocol import Family
+from bus.agents.degrade import Agent
+from bus.agents.payloads import opened
+from bus.events import Event
+from bus.shim.answer import Answer
+from bus.verdicts import Verdict
+
+NAME: Final = "ion"
+
+TIMEOUT: Final = 5.0
+"""Seconds that ion gives a hook that says nothing; its files write milliseconds (I-04)."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    native: msgspec.structs.replace(can, timeout=min(can.timeout, TIMEOUT), unit="ms")
+    for native, can in CLAUDE.capabilities.items()
+    if not can.type.startswith("claude:")
+}
+"""Claude Code's events, but for those that are about Claude Code itself."""
+
+_CLAUDES: Final = {"event": "hook_event_name", "tool_output": "tool_response"}
+"""ion's own names for what Claude Code calls otherwise (I-02); its other fields have one name."""
+
+_FAMILY: Final[Family] = replace(
+    CLAUDE,
+    agent=Agent(NAME, "ion", CLAUDE.agent.limit),
+    capabilities=CAPABILITIES,
+    # ion reads a block from the exit code alone: 2, with the message on stderr (I-03).
+    by_exit_code=frozenset(native for native, can in CAPABILITIES.items() if can.block),
+)
+
+
+class _Dialect:
+    """ion's hook protocol; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload of ion's, or of Claude Code's; where both names of a field stand, Claude Code's holds."""
+        given = opened("ion", payload)
+        if given.keys().isdisjoint(_CLAUDES):
+            return _FAMILY.opened(native, given, host=host)
+        renamed = {_CLAUDES.get(name, name): value for name, value in given.items() if name in _CLAUDES}
+        plain = renamed | {name: value for name, value in given.items() if name not in _CLAUDES}
+        return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=given)
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """A deny as exit 2 with its reason on stderr (I-03), everything else in Claude Code's own JSON."""
+        return _FAMILY.render(native, verdict, event)
+
+
+DIALECT: Final = _Dialect()

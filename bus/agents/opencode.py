@@ -1,0 +1,241 @@
+"""OpenCode: what our plugin there sends into events, and verdicts into what it carries out (checked with 1.18.33).
+
+OpenCode runs no commands for its events. `opencode_plugin.js` beside this file does it for us: it runs the hook command
+with `{hook, directory, worktree, input, output}` on stdin, as OpenCode's own hooks are called, and reads
+`{deny?, args?, output?, context?, allow?, note?}`: throw, change arguments or output in place, tell the model, permit, tell
+the person.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from bus.agents.base import Capability
+from bus.agents.degrade import Agent, settle, told
+from bus.agents.event_facts import output_text
+from bus.agents.payloads import mapping, opened, text, without
+from bus.errors import DecodeError
+from bus.events import GATES, Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.shim.answer_file import hook_command
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+
+NAME: Final = "opencode"
+
+TEXT_LIMIT: Final = 30_000
+"""UTF-16 units of one text; OpenCode itself hands 20,000 characters on whole (observed) and names no limit."""
+
+TIMEOUT: Final = 600.0
+"""Seconds that the plugin gives the hook command, for hooks that declare as much; OpenCode itself would wait for ever."""
+
+PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
+"""The plugin as data; `plugin_text` fills it in."""
+
+_SETUP: Final = "const SETUP = {}\n"
+_AGENT: Final = Agent(NAME, "OpenCode", TEXT_LIMIT)
+
+
+def _can(type_: str, *answers: str) -> Capability:
+    """An ask denies what has not happened yet (`before`); a changed input needs no allow, OpenCode's own rules still hold."""
+    return Capability(
+        type=str(type_),
+        waits=bool(answers),
+        block="block" in answers,
+        allow="allow" in answers,
+        ask_else="deny" if "before" in answers else "abstain",
+        asks_anyway="asks" in answers,
+        rewrite="rewrite" in answers,
+        rewrite_as="alone",
+        output="field" if "output" in answers else "",
+        context="context" in answers,
+        timeout=TIMEOUT,
+        silence="exit 0 and an empty stdout, read by our plugin",
+    )
+
+
+def _own(name: str) -> str:
+    return native_type(NAME, name)
+
+
+REMARKS: Final = (
+    "A deny of `session.idle` makes the interactive program go on; `opencode run` ends there anyway (seen with 1.18.33).",
+)
+"""For the page of agents."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "session.created": _can(EventType.SESSION_START, "context"),
+    "chat.message": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
+    "command.execute.before": _can(EventType.USER_PROMPT_EXPAND, "block", "before", "context"),
+    "command.executed": _can(_own("command.executed")),
+    "chat.params": _can(EventType.LLM_PRE_REQUEST),
+    "experimental.text.complete": _can(EventType.LLM_POST_RESPONSE),
+    "tool.execute.before": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"),
+    "tool.execute.after": _can(EventType.TOOL_POST_EXECUTE, "block", "context", "output"),
+    "message.part.updated": _can(EventType.TOOL_ERROR),  # the plugin sends failed calls of tools only
+    "permission.asked": _can(EventType.PERMISSION_REQUEST, "block", "allow", "asks"),
+    "permission.replied": _can(EventType.PERMISSION_GRANTED),
+    "experimental.session.compacting": _can(EventType.CONTEXT_PRE_COMPACT, "context"),
+    "session.compacted": _can(EventType.CONTEXT_POST_COMPACT),
+    "session.idle": _can(EventType.AGENT_STOP, "block"),
+    "session.error": _can(EventType.AGENT_ERROR),
+    "session.deleted": _can(EventType.SESSION_END),
+    "session.status": _can(_own("session.status")),
+    "session.updated": _can(_own("session.updated")),
+    "session.diff": _can(_own("session.diff")),
+    "message.updated": _can(EventType.SESSION_MESSAGE),
+    "file.edited": _can(EventType.FILE_CHANGE),
+    "todo.updated": _can(_own("todo.updated")),
+}
+"""The events that our plugin knows how to send; any other of OpenCode's bus may be named too."""
+
+QUIET: Final = frozenset({"chat.params", "session.status", "session.updated", "session.diff", "message.updated"})
+"""Off by default: several for each turn, and nothing that the others do not say."""
+
+_TOOL_HOOKS: Final = frozenset({"tool.execute.before", "tool.execute.after"})
+
+
+class _Dialect:
+    """What our plugin sends and reads; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in what the plugin sent; what has no field of its own stands in `data`, and all of it in `raw`."""
+        given = opened("OpenCode's plugin", payload)
+        asked, answered = mapping(given.get("input")), mapping(given.get("output"))
+        if given.get("hook") == "event":
+            event = mapping(asked.get("event"))
+            native, asked = native or text(event, "type"), mapping(event.get("properties"))
+        else:
+            native = native or text(given, "hook")
+        if not native:
+            raise DecodeError("payload of OpenCode's plugin names no event (hook)")
+        info, part = mapping(asked.get("info")), mapping(asked.get("part"))
+        tool, arguments, output = _call(native, asked, answered, part)
+        server = text(given, "server")
+        data = {
+            **without(
+                asked,
+                (
+                    "sessionID",
+                    "tool",
+                    "callID",
+                    "args",
+                ),
+            ),
+            **without(answered, ("args",)),
+        }
+        data |= {name: given[name] for name in ("worktree", "parent", "goes") if name in given}
+        if native == "chat.message":
+            data["prompt"] = "\n".join(_texts(answered.get("parts")))
+        return Event(
+            type=_type(native, given, asked, info),
+            source=NAME,
+            native=native,
+            session=text(asked, "sessionID") or text(part, "sessionID") or text(info, "sessionID", "id"),
+            host=host,
+            cwd=text(given, "directory"),
+            tool=canonical_tool(NAME, tool, server=server) if tool else "",
+            native_tool=tool,
+            call=text(asked, "callID") or text(part, "callID") or text(mapping(asked.get("tool")), "callID"),
+            input=canonical_input(NAME, tool, arguments),
+            output=output,
+            data=data,
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """What the plugin is to do, as one line of ASCII JSON; empty where there is nothing."""
+        can = CAPABILITIES.get(native)
+        if can is None or not can.waits:
+            return Answer()
+        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        said: dict[str, Any] = {}
+        if case.decision == "deny":
+            said["deny"] = case.reason
+        elif case.decision == "allow" and native == "permission.asked":
+            said["allow"] = True
+        if case.rewrite is not None:
+            said["args"] = case.rewrite
+        if case.output is not None and event is not None:
+            said["output"] = output_text(event, case.output)
+        if case.context:
+            said["context"] = case.context
+        if case.notes:
+            said["note"] = told(_AGENT, case, verdict, event)
+        return Answer(0, write_json(said) if said else b"", b"", case.lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def plugin_text(
+    python: str, answer_file: str | os.PathLike[str], events: Iterable[str], *, fail_closed: bool = False
+) -> str:
+    """The plugin file for these events, which asks with this answer file; with `fail_closed` its gates stay shut."""
+    python, *words, _agent, _event, answers = hook_command(python, NAME, "", answer_file)
+    setup = {
+        "command": [python, *words],
+        "answers": answers,
+        "timeout": int(TIMEOUT * 1000),
+        "events": {native: _mode(native, fail_closed=fail_closed) for native in events},
+    }
+    source = PLUGIN.read_text(encoding="utf-8")
+    before, found, after = source.partition(_SETUP)
+    if not found:
+        raise DecodeError(f"{PLUGIN} has no place for its setup; install Fleethook again")
+    return f"{before}const SETUP = {json.dumps(setup, indent=2)}\n{after}"
+
+
+def _mode(native: str, *, fail_closed: bool) -> str:
+    can = CAPABILITIES.get(native)
+    if can is None or not can.waits:
+        return "send"
+    return "closed" if fail_closed and can.type in GATES else "wait"
+
+
+def _type(native: str, given: Mapping[str, Any], asked: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """The canonical type; a subagent is a session that has a parent, and a permission may have been refused."""
+    if native == "session.created" and info.get("parentID"):
+        return EventType.SUBAGENT_START.value
+    if native == "session.idle" and given.get("parent"):
+        return EventType.SUBAGENT_STOP.value
+    if native == "permission.replied" and "reject" in (asked.get("reply"), asked.get("response")):
+        return EventType.PERMISSION_DENIED.value
+    known = CAPABILITIES.get(native)
+    return known.type if known is not None else _own(native)
+
+
+def _call(
+    native: str, asked: Mapping[str, Any], answered: Mapping[str, Any], part: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], Any]:
+    """The tool, its arguments and its output, wherever this event has them."""
+    if native in _TOOL_HOOKS:
+        before = native == "tool.execute.before"
+        output = None if before else answered.get("output", answered.get("content"))
+        return text(asked, "tool"), mapping((answered if before else asked).get("args")), output
+    if native == "permission.asked":
+        return text(asked, "permission"), mapping(asked.get("metadata")), None
+    if part:
+        state = mapping(part.get("state"))
+        return text(part, "tool"), mapping(state.get("input")), state.get("error", state.get("output"))
+    return "", {}, None
+
+
+def _original(event: Event | None) -> dict[str, Any] | None:
+    """The arguments as OpenCode has them."""
+    if event is None or event.raw is None:
+        return None
+    given = mapping(event.raw.get("output")).get("args")
+    return given if isinstance(given, dict) else None
+
+
+def _texts(parts: object) -> list[str]:
+    return [text(part, "text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []

@@ -1,0 +1,49 @@
+"""Small readings of agents' payloads, for dialects that are not of the Claude family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bus.errors import DecodeError
+from bus.wire.codec import read_json
+
+
+def opened(label: str, payload: bytes) -> dict[str, Any]:
+    """The JSON object that a payload is; raises DecodeError with the agent's name."""
+    given = read_json(payload)
+    if not isinstance(given, dict):
+        raise DecodeError(f"payload of {label} is not a JSON object but a {type(given).__name__}")
+    return given
+
+
+def text(given: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that holds a text that is not empty; empty where none does."""
+    return next((value for name in names if isinstance(value := given.get(name), str) and value), "")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The value where it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def unpacked(value: object) -> Any:  # noqa: ANN401 - anything that JSON can say
+    """The JSON object or list in a text that holds one; any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return read_json(value.encode("utf-8", "surrogatepass"))
+        except DecodeError:
+            return value
+    return value
+
+
+def without(given: Mapping[str, Any], taken: Iterable[str]) -> dict[str, Any]:
+    """The fields that nothing else has taken."""
+    names = frozenset(taken)
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def first_root(given: Mapping[str, Any], name: str) -> str:
+    """The first folder of a list of workspace roots; empty where there is none."""
+    roots = given.get(name)
+    return next((root for root in roots if isinstance(root, str) and root), "") if isinstance(roots, list) else ""

@@ -1,0 +1,108 @@
+"""pigo as an agent: its events with their PIGO_* fields, and a verdict as an exit code with its output (P-04 to P-10).
+
+A payload is a JSON object, or the environment of one of pigo's hooks as `NAME=value` ended by NULs: pigo's hooks get
+nothing on stdin, so `SENDS` in front of the hook command makes one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bus.agents.base import Capability
+from bus.agents.degrade import Agent, settle, stderr
+from bus.agents.payloads import mapping, opened, text, unpacked, without
+from bus.errors import DecodeError
+from bus.events import Event, EventType, native_type
+from bus.shim.answer import Answer
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Verdict
+from bus.wire.codec import MAX_BODY
+
+NAME: Final = "pigo"
+
+TEXT_LIMIT: Final = 10_000
+"""UTF-16 units of a reason; pigo cuts a tool's output there (P-07)."""
+
+SENDS: Final = """awk 'BEGIN{for(n in ENVIRON)if(n~/^PIGO_/)printf"%s=%s%c",n,ENVIRON[n],0}'"""
+"""Writes a hook's PIGO_* variables, and nothing else of the environment, as this dialect reads them."""
+
+_AGENT: Final = Agent(NAME, "pigo", TEXT_LIMIT)
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "agent_start": Capability(type=EventType.AGENT_START.value, timeout=10.0),
+    "turn_start": Capability(type=EventType.TURN_START.value, timeout=10.0),
+    "tool_start": Capability(
+        type=EventType.TOOL_PRE_EXECUTE.value, waits=True, block=True, allow=False, ask_else="deny",
+        rewrite_else="deny", timeout=10.0, failure="closed", silence="exit 0",
+    ),
+    "tool_end": Capability(type=EventType.TOOL_POST_EXECUTE.value, timeout=10.0),
+    "turn_end": Capability(type=EventType.TURN_END.value, timeout=10.0),
+    "agent_end": Capability(type=EventType.AGENT_END.value, timeout=10.0),
+}  # fmt: skip
+"""Only `tool_start` can intercept (P-04); any exit but 0 does, a timeout's included (P-10, P-12)."""
+
+_TOOL: Final = frozenset({"tool_name", "tool_args", "tool_input", "tool_output", "tool_error"})
+_ENVELOPE: Final = frozenset({"event", "work_dir", "session_id"})
+
+
+class _Dialect:
+    """pigo's events and exit codes; it has no state."""
+
+    name = NAME
+    capabilities = CAPABILITIES
+
+    def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
+        """The event in a payload, whose fields are pigo's variables with or without `PIGO_`, in either case.
+
+        `tool_args` is an object or its JSON text; a bash call that brings only `tool_input` has that as its command.
+        """
+        given = _variables(payload) if payload.startswith(b"PIGO_") else opened("pigo", payload)
+        plain = {name.lower().removeprefix("pigo_"): value for name, value in given.items()}
+        native = native or text(plain, "event")
+        if not native:
+            raise DecodeError("payload of pigo names no event (PIGO_EVENT)")
+        tool = text(plain, "tool_name")
+        arguments = mapping(unpacked(plain.get("tool_args")))
+        if not arguments and tool == "bash" and text(plain, "tool_input"):
+            arguments = {"command": plain["tool_input"]}
+        known = CAPABILITIES.get(native)
+        kind = known.type if known else native_type(NAME, native)
+        if native == "tool_end" and plain.get("tool_error") in ("true", True):
+            kind = EventType.TOOL_ERROR.value
+        return Event(
+            type=kind,
+            source=NAME,
+            native=native,
+            session=text(plain, "session_id"),
+            host=host,
+            cwd=text(plain, "work_dir"),
+            tool=canonical_tool(NAME, tool) if tool else "",
+            native_tool=tool,
+            input=canonical_input(NAME, tool, arguments),
+            output=plain.get("tool_output") if tool else None,
+            data=without(plain, _ENVELOPE | (_TOOL if tool else frozenset())),
+            raw=given,
+        )
+
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+        """Exit 2 with the reason as output where the tool is cancelled, else exit 0 and nothing.
+
+        Words beside a verdict that cancels nothing would be lost: pigo reads output of a hook that blocks only.
+        """
+        can = CAPABILITIES.get(native)
+        if can is None or not can.waits:
+            return Answer()
+        original = event.input if event is not None else None
+        case = settle(_AGENT, native, can, verdict, event, original)
+        return Answer(2, b"", stderr(case.reason), case.lost) if case.decision == "deny" else Answer(lost=case.lost)
+
+
+DIALECT: Final = _Dialect()
+
+
+def _variables(payload: bytes) -> dict[str, Any]:
+    """`NAME=value` pairs ended by NULs."""
+    if len(payload) > MAX_BODY:
+        raise DecodeError(f"payload of {len(payload)} bytes; at most {MAX_BODY} are accepted")
+    pairs = (pair.partition("=") for pair in payload.decode("utf-8", "replace").split("\0"))
+    return {name: value for name, equals, value in pairs if equals and name.startswith("PIGO_")}

@@ -1,0 +1,97 @@
+"""Qwen Code: its hook payloads into events, and verdicts into the JSON that it reads (checked with 0.24.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.base import Capability
+from bus.agents.claude_protocol import Family, block, permission, pre_tool
+from bus.agents.claude_protocol import can as family_can
+from bus.agents.degrade import Agent, Case
+from bus.events import EventType, native_type
+
+NAME: Final = "qwen"
+
+TEXT_LIMIT: Final = 9_999
+"""UTF-16 units: it cuts one kind of context above 10,000, and passes reasons of twice that on whole."""
+
+COMPACT_LIMIT: Final = 3_999
+"""UTF-16 units of PreCompact's context, which it cuts above 4,000 without a word."""
+
+_AGENT: Final = Agent(NAME, "Qwen Code", TEXT_LIMIT)
+
+
+def can(type_: str, *answers: str, timeout: float = 60.0) -> Capability:
+    """As in the whole family; its command hooks have 60 s, which its settings write in milliseconds."""
+    return family_can(type_, *answers, timeout=timeout, unit="ms")
+
+
+def _own(name: str) -> str:
+    return native_type(NAME, name)
+
+
+GRANTS: Final = 600.0
+"""Seconds that a hook may have where its entry says so; its default is shorter."""
+
+CAPABILITIES: Final[dict[str, Capability]] = {
+    "SessionStart": can(EventType.SESSION_START, "context"),
+    "InstructionsLoaded": can(_own("InstructionsLoaded")),
+    "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
+    "UserPromptExpansion": can(EventType.USER_PROMPT_EXPAND, "block", "before", "context"),
+    # Its documents name updatedInput and additionalContext here; it drops both (observed).
+    "PreToolUse": can(EventType.TOOL_PRE_EXECUTE, "block", "ask"),
+    "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite", "grant", "interrupt"),
+    "PermissionDenied": can(EventType.PERMISSION_DENIED),
+    "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block"),
+    "PostToolUseFailure": can(EventType.TOOL_ERROR, "context"),
+    "PostToolBatch": can(EventType.TOOL_BATCH, "block", "context", timeout=15.0),
+    "Notification": can(EventType.NOTIFICATION),
+    "MessageDisplay": can(EventType.LLM_POST_RESPONSE),
+    "SubagentStart": can(EventType.SUBAGENT_START),  # its context reaches nobody
+    "SubagentStop": can(EventType.SUBAGENT_STOP, "block"),
+    "TodoCreated": can(EventType.TASK_CREATED, "block", "before"),
+    "TodoCompleted": can(EventType.TASK_COMPLETED, "block"),
+    "Stop": can(EventType.AGENT_STOP, "block"),
+    "StopFailure": can(EventType.AGENT_ERROR),
+    "PreCompact": msgspec.structs.replace(can(EventType.CONTEXT_PRE_COMPACT, "context"), context_limit=COMPACT_LIMIT),
+    "PostCompact": can(EventType.CONTEXT_POST_COMPACT),
+    "SessionEnd": can(EventType.SESSION_END),
+    "SessionDelete": can(_own("SessionDelete")),
+}
+"""Every event of Qwen Code, November 2026, with what each is seen to honour."""
+
+QUIET: Final = frozenset({"MessageDisplay"})
+"""Off by default: it comes again and again while an answer streams."""
+
+
+def _form(native: str, case: Case) -> dict[str, Any]:
+    """The part of the answer that carries the decision, in the form that this event reads."""
+    if native == "PreToolUse":
+        return pre_tool(case)
+    if native == "PermissionRequest":
+        return permission(case)
+    if native == "PostToolUse":  # it reads no `decision` here; this puts the reason in the place of the result
+        return {"continue": False, "stopReason": case.reason} if case.decision == "deny" else {}
+    return block(case)
+
+
+def _type(native: str, given: Mapping[str, Any]) -> str:
+    """The type of an event that is not what its name says; empty where it is.
+
+    Qwen Code fires UserPromptSubmit again after each round of tools, with an empty prompt (observed): a turn, no prompt.
+    """
+    round_only = native == "UserPromptSubmit" and not given.get("prompt") and not given.get("submitted_prompt")
+    return EventType.TURN_START.value if round_only else ""
+
+
+DIALECT: Final = Family(
+    _AGENT,
+    CAPABILITIES,
+    _form,
+    alone=frozenset({"PostToolUse"}),
+    call_fields=("tool_use_id", "tool_call_id"),
+    retype=_type,
+)

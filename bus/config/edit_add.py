@@ -1,0 +1,161 @@
+"""Adds an entry to a list of somebody's fleethook.yaml, and leaves every other character as it was written.
+
+The result is read again and compared before anybody writes it: where a file is written in a way that this cannot edit,
+it is said, with what to add by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Final
+
+from bus.config.documents import Document, Plain, loads
+from bus.config.edit_json import read_text, rewrite, write_new
+from bus.errors import ConfigError
+
+_PLAIN: Final = re.compile(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
+"""What YAML reads as text without quotes: nothing that begins like a number, since `0E0` is one."""
+_WORDS: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
+
+
+def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") -> str:
+    """The text of a hook file with one more entry in the list at a top-level key, made where there is none.
+
+    `block` is the entry as it is to be written in YAML, from its `- ` on; without it, in one line. ConfigError where the
+    text cannot be read, or not be edited without a person.
+    """
+    block = block or f"- {flow(entry)}"
+    if text.lstrip().startswith("{") or (file.endswith(".json") and not text.strip()):
+        return _in_json(text, file, key, entry)
+    document = loads(text, file=file)
+    before = {} if document.value is None else document.value
+    if not isinstance(before, dict):
+        raise document.error((), "a hook file is a mapping with hooks, endpoints, guards")
+    value = before.get(key)
+    if value is not None and not isinstance(value, list):
+        raise document.error((key,), f"{key} has to be a list", hint="mend it first; nothing was changed")
+    result = _edited(text, document, key, block, entry)
+    try:
+        after = loads(result, file=file).value
+    except ConfigError:
+        after = None
+    if after != {**before, key: [*(value or []), entry]}:
+        hint = f"add it by hand below `{key}:`, and nothing was changed: {block.strip()}"
+        raise document.error((key,), "the file is written in a way that cannot be edited here", hint=hint)
+    return result
+
+
+def flow(value: Plain) -> str:
+    """A value as YAML writes it in one line; text without quotes where it needs none."""
+    if isinstance(value, str):
+        return value if _PLAIN.match(value) and value not in _WORDS else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{flow(name)}: {flow(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return json.dumps(value)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put the text in a file's place in one step, its mode kept and a link followed; a new one is for this user alone."""
+    real = Path(os.path.realpath(path))
+    try:
+        real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mode = stat.S_IMODE(os.stat(real).st_mode) if real.exists() else 0o600
+        descriptor, part = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+                os.fchmod(stream.fileno(), mode)
+            os.replace(part, real)
+        except OSError:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
+
+
+def _in_json(text: str, file: str, key: str, entry: Plain) -> str:
+    if not text.strip():
+        return write_new({key: [entry]})
+    given, value = read_text(text.encode("utf-8", "surrogatepass"), file=file)
+    found = value.get(key)
+    if found is not None and not isinstance(found, list):
+        raise ConfigError(f"{key} has to be a list", file=file, path=key, hint="mend it first; nothing was changed")
+    return rewrite(given, {**value, key: [*(found or []), entry]})
+
+
+def _edited(text: str, document: Document, key: str, block: str, entry: Plain) -> str:
+    """The text with the entry; whether it says what is meant is seen by whoever calls."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith(("\n", "\r")):
+        lines[-1] += newline
+    value = (document.value or {}).get(key)
+    line, column = document.place((key,))
+    if value == [] or (value and _at(lines, line, column) == "["):
+        return _in_flow(text, lines, line, column, entry)
+    if value is None and key not in (document.value or {}):
+        above = [newline] if lines and lines[-1].strip() else []
+        return "".join([*lines, *above, f"{key}:{newline}", *_indented(block, 2, newline)])
+    if value is None:  # `hooks:` and nothing behind it
+        at, indent = document.place((key,), key=True)[0], 2
+    else:
+        at, indent = _end(lines, document, line), column - 1
+    return "".join([*lines[:at], *_indented(block, indent, newline), *lines[at:]])
+
+
+def _end(lines: list[str], document: Document, begin: int) -> int:
+    """How many lines stand before the end of a block that begins in a line (from 1); what is said above the next key
+    belongs to that."""
+    keys = (document.place((name,), key=True)[0] for name in document.value)
+    following = min((one for one in keys if one > begin), default=len(lines) + 1)
+    at = following - 1
+    while at > begin and (not lines[at - 1].strip() or lines[at - 1].startswith("#")):
+        at -= 1
+    return at
+
+
+def _indented(block: str, indent: int, newline: str) -> list[str]:
+    text = textwrap.indent(textwrap.dedent(block).strip("\n"), " " * indent)
+    return [line + newline for line in text.split("\n")]
+
+
+def _at(lines: list[str], line: int, column: int) -> str:
+    return lines[line - 1][column - 1 : column] if 0 < line <= len(lines) else ""
+
+
+def _in_flow(text: str, lines: list[str], line: int, column: int, entry: Plain) -> str:
+    """The entry before the bracket that ends a list in brackets."""
+    start = sum(map(len, lines[: line - 1])) + column - 1
+    depth, quote, at = 0, "", start
+    while at < len(text):
+        character = text[at]
+        if quote:
+            if character == "\\" and quote == '"':
+                at += 1
+            elif character == quote:
+                quote = ""
+        elif character in "\"'":
+            quote = character
+        elif character == "#" and text[at - 1].isspace():
+            at = text.find("\n", at)
+            if at < 0:
+                break
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+            if depth == 0:
+                inside = text[start + 1 : at].strip()
+                comma = "" if not inside else " " if inside.endswith(",") else ", "
+                before = text[:at].rstrip()
+                return before + comma + flow(entry) + text[len(before) :]
+        at += 1
+    return text

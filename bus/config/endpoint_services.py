@@ -1,0 +1,101 @@
+"""What the formats of other services ask of an endpoint: a key, a URL of theirs, and what looks like a mix-up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+from bus.config.file_types import ENV_PATTERN, EndpointEntry
+from bus.errors import ConfigError
+from bus.hooks import Endpoint, Format
+from bus.secrets.sealing import PREFIX
+
+URLS: Final[dict[str, str]] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue"}
+"""Where a format goes that needs no URL of one's own (PagerDuty Events API v2; its EU region has another)."""
+
+_CHATS: Final[tuple[tuple[re.Pattern[str], Format], ...]] = (
+    (re.compile(r"hooks\.slack(?:-gov)?\.com/"), "slack"),
+    (re.compile(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/slack/?\Z"), "slack"),
+    (re.compile(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/?\Z"), "discord"),
+    (re.compile(r"events\.(?:eu\.)?pagerduty\.com/v2/"), "pagerduty"),
+    (re.compile(r"[\w-]+\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook"), "teams"),
+)
+"""Host and path by which a service is known, and what it reads."""
+
+Check = tuple[tuple[str, ...], partial[None]]
+"""Where something stands below its entry, and what raises where it is wrong."""
+
+
+def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
+    """One check for each field that only some formats have; ConfigError says what is wrong, and quotes no key."""
+    yield ("url",), partial(_url, entry.format, entry.url)
+    yield ("routing_key",), partial(_routing_key, entry.format, entry.routing_key)
+    yield ("resolve",), partial(_resolve, entry.format, entry.resolve)
+    yield ("can_block",), partial(_can_block, entry)
+
+
+def service_hint(entry: EndpointEntry | Endpoint) -> str:
+    """What looks like a mix-up of URL and format, or nothing; the URL is not quoted, since it is a secret here."""
+    known = reads(entry.url)
+    if not known or known == entry.format:
+        return ""
+    return f"this looks like a URL of {known.title()}, which reads `format: {known}`; it gets {entry.format}"
+
+
+def reads(url: str) -> Format | None:
+    """The format that the service behind a URL reads, where it is known by its host and path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # what is wrong with it, its own check says
+        return None
+    place = f"{(parts.hostname or '')}{parts.path}"
+    return next((name for pattern, name in _CHATS if pattern.match(place)), None)
+
+
+def _url(name: Format, url: str) -> None:
+    if not url and name not in URLS:
+        raise ConfigError('"url" is missing')
+
+
+def _routing_key(name: Format, reference: str) -> None:
+    if name != "pagerduty":
+        if reference:
+            raise ConfigError(f"format {name} has no routing_key", hint="write format: pagerduty, or leave it out")
+        return
+    if not reference:
+        raise ConfigError("format pagerduty needs a routing_key", hint="write routing_key: env:NAME, or file:PATH")
+    kind, _, rest = reference.partition(":")
+    if not (
+        (kind == "env" and re.match(ENV_PATTERN, rest)) or (kind == "file" and rest) or reference.startswith(PREFIX)
+    ):
+        raise ConfigError("a routing_key is written env:NAME or file:PATH")
+
+
+def _resolve(name: Format, what: str) -> None:
+    if what != "never" and name != "pagerduty":
+        raise ConfigError(f"format {name} has nothing to resolve", hint="only pagerduty has incidents")
+
+
+def _can_block(entry: EndpointEntry | Endpoint) -> None:
+    if not entry.can_block:
+        if entry.payload == "raw":
+            raise ConfigError(
+                "only an endpoint that is asked may have the raw event",
+                hint="add can_block: true, or leave payload out",
+            )
+        return
+    if entry.format != "fleethook":
+        raise ConfigError(f"format {entry.format} gives no verdict", hint="ask an endpoint of format: fleethook")
+    if entry.payload == "thin":
+        raise ConfigError("who decides is asked with the whole event", hint="leave payload: thin or can_block out")
+
+
+def question_hint(entry: EndpointEntry) -> Iterator[tuple[str, str]]:
+    """What does nothing, or not what it looks like, about being asked: field and text."""
+    if entry.can_block and "verdict." in entry.when:
+        yield "when", "there is no verdict yet when it is asked: `verdict.decision` is empty then"
+    if entry.on_failure is not None and not entry.can_block:
+        yield "on_failure", "without `can_block: true` nobody waits for it, so its failures decide nothing"

@@ -1,0 +1,189 @@
+"""What is in force of a hook file, as a value and as the plain data that is published in Redis."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from bus.config.documents import Source
+from bus.config.endpoint_services import service_checks
+from bus.config.file_types import ID_PATTERN, GuardSettings
+from bus.config.validation import explain
+from bus.errors import ConfigError, PatternError, TargetRefused
+from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
+from bus.http.address_policy import parse_target
+from bus.http.address_policy import policy as address_policy
+from bus.http.proxies import check_proxy
+from bus.matching.conditions import compile_condition
+from bus.matching.patterns import check_pattern, check_tool
+from bus.matching.rules import Rule, check_rule
+from bus.pacing import pacing_checks
+from bus.verdicts import Policy
+
+Check = tuple[tuple[str, ...], Callable[[], object]]
+"""Where something stands below its entry, and what raises if it cannot be compiled."""
+
+_PUBLISHED: Final = "published hook set"
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
+    """One check for each event pattern (which stand at no key of their own), the tool matcher and the condition."""
+    for text in on:
+        yield (), partial(check_pattern, text)
+    if tool:
+        yield ("tool",), partial(check_tool, tool)
+    if when:
+        yield ("when",), partial(compile_condition, when)
+
+
+def rule_checks(rule: Rule | None) -> Iterator[Check]:
+    """One check for each condition of a rule, so that the one that is wrong can be pointed at."""
+    for name in Rule.__struct_fields__ if rule is not None else ():
+        yield (name,), partial(check_rule, Rule(**{name: getattr(rule, name)}))
+
+
+def bad_headers(headers: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with headers that a file gives, one message for each."""
+    for name, value in headers.items():
+        if not _HEADER.match(name) or _CONTROL.search(value):
+            yield f"the header {name[:64]!r} holds characters that HTTP does not allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One entry of an `import:`: which file or folder was read as whose, and the ids of what came of it."""
+
+    path: str
+    """Absolute."""
+    origin: str
+    """`file:line` of the entry."""
+    dialect: str = ""
+    """Empty where it was not read, or nobody can tell whose it is."""
+    guessed: bool = False
+    enabled: bool = True
+    broken: bool = False
+    """It is there, and cannot be read."""
+    hooks: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HookFile:
+    """What one file contributes, and what was wrong with it; of `problems` nothing is in force.
+
+    `digest` is the SHA-256 (hex) of what is in force, without its places: comments and moved lines do not change it.
+    """
+
+    hooks: tuple[Hook, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    guards: Mapping[str, GuardSettings] = field(default_factory=dict)
+    on_failure: Policy | None = None
+    network_allow: tuple[str, ...] = ()
+    problems: tuple[ConfigError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    digest: str = ""
+    imports: tuple[Imported, ...] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of another system's file that are kept and not run yet, as they stand there; published with the hooks."""
+    network_proxy: str = ""
+    sources: tuple[Source, ...] = field(default=(), compare=False)
+    """What else was read for it: whoever watches the file watches these, and trust covers them."""
+
+    def sealed(self) -> HookFile:
+        """The same with its digest."""
+        return replace(self, digest=_digest(self))
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a hook file is in force, as it is published in Redis."""
+
+    hooks: tuple[Hook, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()
+    guards: dict[str, GuardSettings] = msgspec.field(default_factory=dict)
+    on_failure: Policy | None = None
+    network_allow: tuple[str, ...] = ()
+    network_proxy: str = ""
+    sections: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def to_document(file: HookFile) -> dict[str, Any]:
+    """What of a hook file is in force as plain data, for JSON; `from_document` reads it back."""
+    plain: dict[str, Any] = msgspec.to_builtins(_contents(file))
+    return plain
+
+
+def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFile:
+    """A published set read back; ConfigError where any of it does not validate here: none is then in force."""
+    found = explain(dict(plain), Contents)
+    if found is not None:
+        raise ConfigError(found[0], file=_PUBLISHED, hint=found[1])
+    contents = msgspec.convert(dict(plain), Contents)
+    _check_published(contents)
+    hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
+    endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
+    file = HookFile(
+        hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow, sections=contents.sections,
+        network_proxy=contents.network_proxy,
+    )  # fmt: skip
+    return file.sealed()
+
+
+def _check_published(contents: Contents) -> None:
+    """What the types do not say: ids, kinds, patterns and the allow list; the first that fails raises."""
+    seen: set[str] = set()
+    entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
+    for entry in entries:
+        on = entry.on if isinstance(entry, Hook) else entry.events
+        wrong = entry.dialect not in HOOK_DIALECTS or (isinstance(entry, Hook) and _kinds(entry) != 1)
+        if wrong or entry.id in seen or not re.fullmatch(ID_PATTERN, entry.id):
+            raise ConfigError(f"the entry {entry.id[:64]!r} is not valid", file=_PUBLISHED)
+        seen.add(entry.id)
+        http = entry.http if isinstance(entry, Hook) else entry
+        try:
+            if http is not None:
+                parse_target(http.url)
+            rule = entry.rule if isinstance(entry, Hook) else None
+            checks: list[Check] = [*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule)]
+            if isinstance(entry, Endpoint):
+                checks += [*service_checks(entry), *pacing_checks(entry)]
+            for _, check in checks:
+                check()
+        except TargetRefused as error:
+            raise ConfigError(f"{entry.id}: {error.reason}", file=_PUBLISHED) from error
+        except PatternError as error:
+            raise PatternError(f"{entry.id}: {error.message}", file=_PUBLISHED, hint=error.hint) from error
+    address_policy(contents.network_allow)
+    check_proxy(contents.network_proxy)
+
+
+def _kinds(hook: Hook) -> int:
+    return sum((bool(hook.command), hook.http is not None, hook.rule is not None))
+
+
+def _contents(file: HookFile) -> Contents:
+    return Contents(
+        hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
+        network_allow=file.network_allow, network_proxy=file.network_proxy, sections=dict(file.sections),
+    )  # fmt: skip
+
+
+def _digest(file: HookFile) -> str:
+    """The same for the same content, wherever it stands and whichever layer it is in."""
+    contents = _contents(file)
+    bare = msgspec.structs.replace(
+        contents,
+        hooks=tuple(msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.hooks),
+        endpoints=tuple(
+            msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.endpoints
+        ),
+    )
+    return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()

@@ -1,0 +1,117 @@
+"""Hooks of Claude Code and of ion, whose plugins are Claude Code's: their commands run as they were written for.
+
+The parts: `claude_reading` and `claude_plugins` read the files, `claude_matching`, `claude_rules` and `claude_itself` say
+which hooks fire, `claude_payload` what they read on stdin, `claude_output` what their ending means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bus.agents.claude import NAME as CLAUDE
+from bus.config.hook_file_value import HookFile
+from bus.events import Event
+from bus.hookfiles.claude.matching import TOOL_EVENTS, field, matches, moment, spoken_tool
+from bus.hookfiles.claude.output import ION, answered, ended
+from bus.hookfiles.claude.own_sessions import runs_itself
+from bus.hookfiles.claude.permission_rules import holds
+from bus.hookfiles.claude.reading import read
+from bus.hookfiles.claude.stdin import encode, payload
+from bus.hooks import Hook, Layer
+from bus.matching.paths import place_of
+from bus.outcomes import Outcome
+from bus.system.processes import Finished
+from bus.verdicts import Policy, Verdict
+
+
+class _Hooks:
+    """Exit 0 answers on stdout, exit 2 blocks with stderr as its reason, anything else is a failure that blocks nothing."""
+
+    policy: Policy | None = "allow"
+    one_stream = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, path: Path, layer: Layer) -> HookFile:
+        """The hooks of a settings file, a hooks.json, a plugin's folder, or a folder of plugins, `.claude` or `.ion`."""
+        return read(path, layer, self.name)
+
+    def applies(self, hook: Hook, event: Event) -> bool:
+        """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run it itself."""
+        if runs_itself(hook, event):
+            return False
+        name, rule = _moment(hook), hook.own.get("if")
+        if not matches(name, hook.own.get("matchers", ()), event):
+            return False
+        return rule is None or (name in TOOL_EVENTS and holds(rule, event))
+
+    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
+        """CLAUDE_PROJECT_DIR, the plugin's folders (its data folder is made), and ION_… for ion's hooks (I-07)."""
+        project = hook.own.get("project") or (place_of(event.cwd).project if event.cwd else "")
+        found = {"CLAUDE_PROJECT_DIR": project} if project else {}
+        if event.session:
+            found["CLAUDE_CODE_SESSION_ID"] = event.session
+        if event.source == CLAUDE:
+            found["CLAUDECODE"] = "1"
+        effort = event.data.get("effort")
+        if isinstance(effort, dict) and isinstance(effort.get("level"), str):
+            found["CLAUDE_EFFORT"] = effort["level"]
+        root, data = hook.own.get("root"), hook.own.get("data")
+        if root:
+            found |= {"CLAUDE_PLUGIN_ROOT": root, "PLUGIN_ROOT": root}
+        if data:
+            found["CLAUDE_PLUGIN_DATA"] = folder = os.path.expanduser(data)
+            with contextlib.suppress(OSError):  # scripts find it made; where it cannot be, theirs say it best
+                os.makedirs(folder, exist_ok=True)
+        if self.name == ION:
+            found |= _ion(event)
+        return found
+
+    def stdin(self, hook: Hook, event: Event) -> bytes:
+        """Claude Code's JSON, one line; for another agent's event, with tool and input in Claude Code's names (I-02)."""
+        return encode(payload(_moment(hook), event, _tool(hook, event), ion=self.name == ION))
+
+    def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
+        """The decision, context or changed input in the exit code and on stdout (I-03)."""
+        return ended(hook, _moment(hook), event, _tool(hook, event), done, seconds)
+
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
+        """What an http hook is sent: byte for byte what a command reads."""
+        if hook is not None:
+            return self.stdin(hook, event)
+        return encode(payload(moment(event), event, spoken_tool(event, ()), ion=self.name == ION))
+
+    def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
+        """What the answer of an http hook means: only a JSON object says anything, whatever else it is a failure."""
+        return answered(hook, _moment(hook), event, _tool(hook, event), raw)
+
+
+def _moment(hook: Hook) -> str:
+    """Claude Code's name of the event that the hook is for."""
+    name = hook.own.get("event")
+    return name if isinstance(name, str) else ""
+
+
+def _tool(hook: Hook, event: Event) -> str:
+    if _moment(hook) not in TOOL_EVENTS:
+        return ""
+    return spoken_tool(event, hook.own.get("matchers", ()))
+
+
+def _ion(event: Event) -> dict[str, str]:
+    model = field(event, "model")
+    given = model if isinstance(model, dict) else {"name": model, "provider": field(event, "provider")}
+    name = next((value for key in ("name", "slug", "id") if isinstance(value := given.get(key), str)), "")
+    provider = given.get("provider")
+    return {
+        "ION_SESSION_ID": event.session, "ION_CWD": event.cwd, "ION_MODEL": name,
+        "ION_PROVIDER": provider if isinstance(provider, str) else "",
+    }  # fmt: skip
+
+
+HOOKS: Final = {CLAUDE: _Hooks(CLAUDE), ION: _Hooks(ION)}

@@ -1,0 +1,49 @@
+"""What stands in a file of hooks of Claude Code or ion: the keys of a group and of a handler, whatever its type."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from bus.config.file_types import EnvName
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One entry of an event: the handlers for what its matcher fits."""
+
+    hooks: list[Any]
+    matcher: str = ""
+    # What people write beside them, although Claude Code does not know it.
+    id: Any = None
+    name: Any = None
+    description: Any = None
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
+    """One handler, of any type, with every field that Claude Code or ion has."""
+
+    type: Literal["command", "http", "mcp_tool", "prompt", "agent"]
+    command: str | None = None
+    args: list[str] | None = None
+    async_: bool = msgspec.field(default=False, name="async")
+    wakes: bool = msgspec.field(default=False, name="asyncRewake")
+    shell: Literal["bash", "powershell"] | None = None
+    on_failure: Literal["continue", "block"] | None = msgspec.field(default=None, name="onFailure")
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    rule: str | None = msgspec.field(default=None, name="if")
+    once: bool = False
+    url: str | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    allowed: list[str] | None = msgspec.field(default=None, name="allowedEnvVars")
+    env_pass: list[EnvName] = msgspec.field(default_factory=list)
+    """Ours: names of the environment that the command may see, since here it does not get all of it."""
+    status: Any = msgspec.field(default=None, name="statusMessage")
+    description: str = ""
+    # Of types that are not run here: known, so that they are not called unknown.
+    server: Any = None
+    tool: Any = None
+    input: Any = None
+    prompt: Any = None
+    model: Any = None
+    go_on: Any = msgspec.field(default=None, name="continueOnBlock")

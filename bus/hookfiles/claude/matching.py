@@ -1,0 +1,192 @@
+"""Which hooks of Claude Code's format fire: its event and tool names for every agent's events, and its matchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from bus.agents.claude import CAPABILITIES
+from bus.agents.claude import NAME as CLAUDE
+from bus.errors import PatternError
+from bus.events import Event
+from bus.matching.regexes import compile_regex
+from bus.tools import TABLE, canonical_tool, tool_for, tool_names
+
+TOOL_EVENTS: Final = frozenset(
+    {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied"}
+)
+"""Where a matcher is about the tool's name, and where alone `if` means anything."""
+
+SUBJECTS: Final[Mapping[str, str]] = {
+    "SessionStart": "source", "Setup": "trigger", "SessionEnd": "reason", "Notification": "notification_type",
+    "SubagentStart": "agent_type", "SubagentStop": "agent_type", "PreCompact": "trigger", "PostCompact": "trigger",
+    "ConfigChange": "source", "StopFailure": "error", "InstructionsLoaded": "load_reason",
+    "UserPromptExpansion": "command_name", "Elicitation": "mcp_server_name", "ElicitationResult": "mcp_server_name",
+    "PreModelSwitch": "to_model", "PostModelSwitch": "to_model", "FileChanged": "file_path",
+}  # fmt: skip
+"""The field that a matcher of an event without a tool is about; the events that stand nowhere have no matcher."""
+
+EXACT_ONLY: Final = frozenset({"FileChanged", "StopFailure"})
+"""Where a matcher is a list of names and never a regular expression."""
+
+_FAMILY: Final = ("claude", "codex", "qwen", "copilot", "ion")
+"""Agents that use Claude Code's own event names."""
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "prompt": ("user_prompt", "userPrompt", "initialPrompt", "text", "message"),
+    "message": ("text",),
+    "notification_type": ("notificationType", "type"),
+    "agent_id": ("subagent_id", "agentId"),
+    "agent_type": ("subagent_type", "agentType", "agent_name", "agentName"),
+    "last_assistant_message": ("prompt_response", "response", "text"),
+    "transcript_path": ("transcriptPath",),
+    "permission_mode": ("permissionMode", "approval_mode"),
+    "error": ("error_message", "errorMessage"),
+    "duration_ms": ("durationMs", "duration"),
+    "to_model": ("model",),
+    "file_path": ("path", "file"),
+}
+"""What other agents call the fields of Claude Code's payloads."""
+
+_VALUES: Final[Mapping[str, Mapping[str, str]]] = {
+    "notification_type": {"ToolPermission": "permission_prompt", "tool_permission": "permission_prompt"},
+    "permission_mode": {"auto_edit": "acceptEdits", "autoEdit": "acceptEdits", "yolo": "bypassPermissions"},
+}
+
+_NEUTRAL: Final[Mapping[str, object]] = {
+    "source": "startup", "trigger": "auto", "reason": "other", "permission_mode": "default", "prompt": "",
+    "message": "", "notification_type": "", "stop_hook_active": False, "custom_instructions": None,
+    "error": "unknown", "is_interrupt": False,
+}  # fmt: skip
+"""What a field holds where the agent does not say."""
+
+_NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z_])")
+_CAP: Final = 256
+"""Characters of a name that a pattern looks at: some patterns run under `re`, whose time is not bounded."""
+
+_EVERY: Final = frozenset({"", "*"})
+_ALSO_CALLED: Final = {"Agent": ("Task",), "Task": ("Agent",)}  # renamed in 2026; old matchers still work
+
+Matcher = Callable[[Iterable[str]], bool]
+
+
+def patterns(name: str) -> tuple[str, ...]:
+    """The event patterns of a Claude Code event: its canonical type, else the agents that share its native name."""
+    can = CAPABILITIES.get(name)
+    if can is not None and not can.type.startswith(f"{CLAUDE}:"):
+        return (can.type,)
+    return tuple(f"{agent}:{name}" for agent in _FAMILY)
+
+
+def moment(event: Event) -> str:
+    """Claude Code's name for what happened; the agent's own where it has none."""
+    if event.native in CAPABILITIES:
+        return event.native
+    return next((name for name, can in CAPABILITIES.items() if can.type == event.type), event.native or event.type)
+
+
+def field(event: Event, name: str) -> Any:  # noqa: ANN401 - whatever the agent sent
+    """A field of Claude Code's payloads, from whichever field of the agent says it; None where none does."""
+    for spelling in (name, *_ALIASES.get(name, ())):
+        value = event.data.get(spelling)
+        if value is not None:
+            return _VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+    return _NEUTRAL.get(name)
+
+
+def names(event: Event) -> tuple[str, ...]:
+    """Every name that a Claude Code matcher may use for the event's tool, the best first; empty without a tool."""
+    patch = event.input.get("patch")
+    creates = isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch
+    found = _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
+    if event.tool == "bash" and isinstance(patch, str):  # a shell command that its agent carries out as an edit
+        edits = (name for name in _tool_names("codex", "edit", "apply_patch", creates) if name not in found)
+        return (*found, *edits)
+    return found
+
+
+@lru_cache(4096)
+def _tool_names(source: str, tool: str, native: str, creates: bool) -> tuple[str, ...]:
+    if source == CLAUDE or native in TABLE[CLAUDE]:
+        return (native, *_ALSO_CALLED.get(native, ())) if native else ()
+    found: list[str] = []
+    for name in tool_names(tool, native):
+        if name != native or name == tool:  # OpenCode and Python programs say `bash` themselves
+            own = tool_for(CLAUDE, name)
+            found += [own, *_ALSO_CALLED.get(own, ())]
+    if creates:
+        found.sort(key=lambda name: name != "Write")
+    return tuple(dict.fromkeys([*found, native]))
+
+
+@lru_cache(4096)
+def compile_matcher(text: str, *, exact: bool = False) -> Matcher:
+    """A matcher as Claude Code reads it; PatternError where it is a regular expression and cannot be compiled.
+
+    Nothing but letters, digits, `_`, blank, comma, `|`, `-` (or `exact`): names, case and all, with `|` or commas
+    between them; empty or `*`: everything; else an unanchored regular expression.
+    """
+    if text in _EVERY:
+        return lambda _names: True
+    if exact or _NAMES.fullmatch(text):
+        wanted = frozenset(listed(text))
+        return lambda given: not wanted.isdisjoint(given)
+    regex = compile_regex(_NAMED_GROUP.sub("(?P<", text), allow_backtracking=True)
+    return lambda given: any(regex.search(name[:_CAP]) is not None for name in given)
+
+
+def listed(text: str) -> list[str]:
+    """The names in a list of names."""
+    return [name.strip() for name in re.split(r"[|,]", text) if name.strip()]
+
+
+def index_tool(matchers: Iterable[str]) -> str:
+    """The tool matcher for the index, over canonical and native names; empty where any tool may fit.
+
+    It may let too much pass (`matches` looks again) and never too little.
+    """
+    found: dict[str, None] = {}
+    patterns: list[str] = []
+    for text in matchers:
+        if text in _EVERY:
+            return ""
+        if _NAMES.fullmatch(text):
+            known = listed(text)
+        else:
+            fits = compile_matcher(text)
+            known = [name for name in TABLE[CLAUDE] if fits((name,))]
+            patterns.append(f"(?:{_NAMED_GROUP.sub('(?P<', text)})")
+        for name in known:
+            found.update(dict.fromkeys((canonical_tool(CLAUDE, name), name)))
+    if not patterns:
+        return "|".join(found)
+    whole = "|".join([*(f"^{re.escape(name)}$" for name in found), *patterns])
+    try:
+        compile_regex(whole, allow_backtracking=True)
+    except PatternError:  # too long together, or groups of the same name
+        return ""
+    return whole
+
+
+def matches(name: str, matchers: Collection[str], event: Event) -> bool:
+    """Whether any matcher of a hook on the Claude Code event `name` fits; no matcher fits everything."""
+    if not matchers:
+        return True
+    if name in TOOL_EVENTS:
+        given = names(event)
+    else:
+        subject = field(event, SUBJECTS[name]) if name in SUBJECTS else None
+        if not isinstance(subject, str) or not subject:
+            return True  # nothing to match against: Claude Code runs the hook then
+        given = (subject.rpartition("/")[2], subject) if name == "FileChanged" else (subject,)
+    return any(compile_matcher(text, exact=name in EXACT_ONLY)(given) for text in matchers)
+
+
+def spoken_tool(event: Event, matchers: Collection[str]) -> str:
+    """The name under which a hook is told of the tool: the first that its matchers ask for."""
+    known = names(event)
+    fitting = (one for one in known if not matchers or any(compile_matcher(text)((one,)) for text in matchers))
+    return next(fitting, known[0] if known else "")

@@ -1,0 +1,261 @@
+"""What the ending of a Claude Code hook means: its exit code, its JSON, its plain text (checked with 2.1.330)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents.claude import CAPABILITIES
+from bus.errors import DecodeError
+from bus.events import STOPS, Event
+from bus.hookfiles.claude.stdin import read_rewrite
+from bus.hookfiles.command_results import failure, hook_name, output, plain
+from bus.hooks import Hook
+from bus.outcomes import Outcome
+from bus.system.processes import Finished
+from bus.verdicts import Decision
+from bus.wire.codec import read_json, write_json
+
+ION: Final = "ion"
+
+_TALKS: Final = frozenset({"SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PostModelSwitch"})
+"""Where plain text on stdout is context for the model."""
+
+_STAYS: Final[Mapping[str, str]] = {
+    "initialUserMessage": "a first message",
+    "sessionTitle": "a session title",
+    "watchPaths": "paths to watch",
+    "reloadSkills": "reloading skills",
+    "suppressOriginalPrompt": "hiding the prompt",
+    "classifierContext": "context for the classifier",
+    "retry": "another try",
+    "displayContent": "changed screen text",
+    "worktreePath": "a worktree's path",
+}
+"""Fields of hookSpecificOutput that the bus does not carry, as people call them."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """The fields that mean something on every event; others are ignored, as Claude Code ignores them."""
+
+    continue_: bool | None = msgspec.field(default=None, name="continue")
+    stop_reason: str | None = msgspec.field(default=None, name="stopReason")
+    system_message: str | None = msgspec.field(default=None, name="systemMessage")
+    terminal: str | None = msgspec.field(default=None, name="terminalSequence")
+    decision: str | None = None
+    reason: str | None = None
+    specific: dict[str, Any] | None = msgspec.field(default=None, name="hookSpecificOutput")
+    in_background: bool | None = msgspec.field(default=None, name="async")
+
+
+class _Permission(msgspec.Struct, frozen=True):
+    """`decision` of a PermissionRequest."""
+
+    behavior: str
+    message: str | None = None
+    updated: dict[str, Any] | None = msgspec.field(default=None, name="updatedInput")
+    permissions: list[dict[str, Any]] | None = msgspec.field(default=None, name="updatedPermissions")
+    interrupt: bool | None = None
+
+
+class _Specific(msgspec.Struct, frozen=True):
+    """`hookSpecificOutput`."""
+
+    event: str | None = msgspec.field(default=None, name="hookEventName")
+    permission: str | None = msgspec.field(default=None, name="permissionDecision")
+    why: str | None = msgspec.field(default=None, name="permissionDecisionReason")
+    updated: dict[str, Any] | None = msgspec.field(default=None, name="updatedInput")
+    context: str | None = msgspec.field(default=None, name="additionalContext")
+    decision: _Permission | None = None
+    action: str | None = None
+    output: Any = msgspec.field(default=None, name="updatedToolOutput")
+    mcp_output: Any = msgspec.field(default=None, name="updatedMCPToolOutput")
+
+
+class _Said:
+    """What is gathered from one answer."""
+
+    def __init__(self) -> None:
+        self.decision: Decision = "abstain"
+        self.reason = ""
+        self.context = ""
+        self.updated: dict[str, Any] | None = None
+        self.output: Any = None
+        self.halt = ""
+        self.permissions: tuple[dict[str, Any], ...] = ()
+        self.interrupt = False
+        self.notes: list[str] = []
+
+
+def ended(hook: Hook, name: str, event: Event, tool: str, done: Finished, seconds: float) -> Outcome:
+    """The outcome of a command that was told of the event `name`, and of its tool as `tool`."""
+    shown, code = output(done), done.exit_code
+    stdout, stderr = plain(done.stdout).strip(), plain(done.stderr).strip()
+    wrong = failure(hook, done, seconds)
+    if wrong and (done.timed_out or code is None):
+        return Outcome(failure=wrong, exit_code=code, output=shown)
+    if not stdout.startswith("{"):
+        if code == 2:
+            return _blocked(hook, name, stderr, exit_code=code, output=shown)
+        talks = name in _TALKS or hook.dialect == ION
+        contexts = (stdout,) if stdout and talks and not wrong else ()
+        return Outcome(contexts=contexts, failure=wrong, exit_code=code, output=shown)
+    got = answered(hook, name, event, tool, done.stdout, cut=done.stdout_cut)
+    if code == 2:
+        # An allow cannot take back the exit code, and JSON that nobody can read changes nothing about it.
+        reason = got.reason if got.decision == "deny" else stderr or got.reason
+        return _blocked(hook, name, reason, exit_code=code, output=shown)
+    if wrong and got.decision != "deny":
+        # Claude Code still reads the answer, but with `onFailure` the exit code counts as a failure, and a program
+        # that failed allows nothing.
+        strict = hook.on_failure not in (None, "allow")
+        if strict or got.failure or got.decision == "allow":
+            return Outcome(failure=wrong, exit_code=code, output=shown)
+        got = msgspec.structs.replace(
+            got, note="; ".join(filter(None, (f"{wrong}; its answer still counts", got.note)))
+        )
+    return msgspec.structs.replace(got, exit_code=code, output=shown)
+
+
+def answered(hook: Hook, name: str, event: Event, tool: str, raw: bytes, *, cut: int = 0) -> Outcome:
+    """The outcome of an answer in JSON; what does not fit Claude Code's schema is a failure in words."""
+    unusable = f"{hook_name(hook)} gave an answer that cannot be used:"
+    if cut:
+        return Outcome(failure=f"{unusable} it is {len(raw) + cut} bytes long; {len(raw)} are read")
+    try:
+        value = read_json(raw)
+        if not isinstance(value, dict):
+            raise DecodeError(f"it is a JSON {type(value).__name__}, not an object")
+        return _read(hook, name, event, tool, value)
+    except (DecodeError, msgspec.ValidationError) as error:
+        return Outcome(failure=f"{unusable} {error}")
+
+
+def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any]) -> Outcome:
+    answer = msgspec.convert(value, _Answer)
+    specific = msgspec.convert(answer.specific or {}, _Specific)
+    if answer.specific is not None and specific.event != name and not (hook.dialect == ION and specific.event is None):
+        raise DecodeError(f"hookSpecificOutput.hookEventName has to be {name!r}, not {specific.event!r}")
+    said = _Said()
+    _decide(name, answer, specific, said)
+    said.context = (specific.context or "").strip()
+    for key, what in _STAYS.items():
+        if (answer.specific or {}).get(key) not in (None, False):
+            said.notes.append(f"{what} ({key}) is not carried by the bus")
+    if answer.terminal:
+        said.notes.append("terminalSequence is not carried by the bus")
+    if answer.in_background:
+        said.notes.append("it went on in the background (async), which nobody waits for here: use `async` in its entry")
+    if said.updated is not None and said.decision != "deny":
+        return _rewriting(hook, event, tool, answer, said)
+    return _outcome(hook, answer, said, None)
+
+
+def _decide(name: str, answer: _Answer, specific: _Specific, said: _Said) -> None:
+    """The decision, from the weakest form to the strongest, which wins."""
+    can = CAPABILITIES.get(name)
+    blocks = can is None or can.block
+    if answer.decision is not None:
+        if answer.decision not in ("approve", "block"):
+            raise DecodeError(f"decision has to be 'approve' or 'block', not {answer.decision[:40]!r}")
+        if answer.decision == "block":
+            said.decision, said.reason = "deny", answer.reason or ""
+        elif name == "PreToolUse":
+            said.decision, said.reason = "allow", answer.reason or ""
+    if specific.permission is not None and name in ("PreToolUse", "PreModelSwitch"):
+        if specific.permission not in ("allow", "deny", "ask", "defer"):
+            raise DecodeError(
+                f"permissionDecision has to be allow, deny, ask or defer, not {specific.permission[:40]!r}"
+            )
+        said.decision = _DECISIONS[specific.permission]
+        said.reason = specific.why or answer.reason or ""
+        if specific.permission == "defer":
+            said.notes.append("defer became ask: only Claude Code itself can put a call off")
+    if specific.decision is not None and name == "PermissionRequest":
+        _permit(specific.decision, said)
+    if specific.action is not None and name in ("Elicitation", "ElicitationResult"):
+        if specific.action in ("decline", "cancel"):
+            said.decision = "deny"
+        else:
+            said.notes.append("an answer to the server's question (action) is not carried by the bus")
+    if name == "PostToolUse":
+        said.output = specific.output if specific.output is not None else specific.mcp_output
+    if specific.updated is not None and name == "PreToolUse":
+        said.updated = specific.updated
+    if answer.continue_ is False:
+        _stop(can.type if can is not None else "", answer, said)
+    if said.decision == "deny" and not blocks:
+        said.notes.append(f"it wanted to block, which {name} does not: {said.reason or 'no reason given'}")
+        said.decision, said.reason = "abstain", ""
+
+
+_DECISIONS: Final[Mapping[str, Decision]] = {"allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask"}
+
+
+def _permit(decision: _Permission, said: _Said) -> None:
+    if decision.behavior not in ("allow", "deny"):
+        raise DecodeError(f"decision.behavior has to be allow or deny, not {decision.behavior[:40]!r}")
+    said.decision = _DECISIONS[decision.behavior]
+    said.reason = decision.message or ""
+    said.updated = decision.updated
+    if said.decision == "allow":
+        said.permissions = tuple(decision.permissions or ())
+    else:
+        said.interrupt = bool(decision.interrupt)
+
+
+def _stop(kind: str, answer: _Answer, said: _Said) -> None:
+    """`continue: false` ends the agent's work and wins over everything; what is about to happen is denied as well."""
+    said.halt = answer.stop_reason or "a hook stopped the agent"
+    if kind in STOPS:  # there a block makes the agent go on, which is the opposite
+        said.decision, said.reason = "abstain", ""
+    else:
+        said.decision, said.reason = "deny", said.halt
+
+
+def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, said: _Said) -> Outcome:
+    rewrite = read_rewrite(event, tool, said.updated or {})
+    if rewrite.unwritable:
+        said.decision = "deny"
+        said.reason = (
+            f"a hook changed the input in a way that {event.native_tool or tool} has no form for; "
+            f"call it with {write_json(rewrite.unwritable).decode('ascii')} instead"
+        )
+        return _outcome(hook, answer, said, None)
+    if rewrite.kept and rewrite.changed:
+        said.notes.append(f"its updatedInput left out {', '.join(rewrite.kept)}, which the bus keeps")
+    return _outcome(hook, answer, said, rewrite.changed or None)
+
+
+def _outcome(hook: Hook, answer: _Answer, said: _Said, updated: dict[str, Any] | None) -> Outcome:
+    reason = said.reason.strip()
+    if not reason and said.decision in ("deny", "ask"):
+        reason = f"hook {hook.id!r} says {said.decision} and gives no reason"
+    message = (answer.system_message or "").strip()
+    notes = [f"hook {hook.id!r}: {note}" for note in (*((message,) if message else ()), *said.notes)]
+    contexts = (said.context,) if said.context else ()
+    return Outcome(
+        decision=said.decision,
+        reason=reason,
+        contexts=contexts,
+        updated_input=updated,
+        note="; ".join(notes),
+        updated_output=said.output,
+        halt=said.halt,
+        permissions=said.permissions,
+        interrupt=said.interrupt,
+    )
+
+
+def _blocked(hook: Hook, name: str, reason: str, *, exit_code: int, output: str) -> Outcome:
+    """Exit 2: a block where the event has one, elsewhere a word to the person."""
+    can = CAPABILITIES.get(name)
+    # Claude Code does not honour it at PermissionRequest; ion blocks wherever it is said (I-03).
+    deaf = can is not None and (not can.block or (name == "PermissionRequest" and hook.dialect != ION))
+    if deaf:
+        note = f"hook {hook.id!r} exited 2, which blocks nothing at {name}: {reason or 'no reason given'}"
+        return Outcome(note=note, exit_code=exit_code, output=output)
+    reason = reason or f"hook {hook.id!r} blocks it (exit 2) and gives no reason"
+    return Outcome(decision="deny", reason=reason, exit_code=exit_code, output=output)

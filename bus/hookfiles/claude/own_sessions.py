@@ -1,0 +1,69 @@
+"""Which hooks Claude Code runs itself: one that is imported from its own settings does not run twice for its own event.
+
+A session says in each event where its transcript lies (`<config folder>/projects/<project folder>/<session>.jsonl`,
+observed with Claude Code 2.1.330), and by that which settings it has read. Where it does not say so, the hook runs:
+twice is a nuisance, never is a gate that stands open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from bus.agents.claude import NAME as CLAUDE
+from bus.config.documents import load
+from bus.errors import ConfigError
+from bus.events import Event
+from bus.hooks import Hook, Layer
+from bus.matching.paths import within
+
+_SETTINGS: Final = frozenset({"settings.json", "settings.local.json"})
+_INSTALLED: Final = re.compile(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9]")
+
+
+def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
+    """The `.claude` folder by which Claude Code finds a settings file, or an installed plugin; empty where it does not.
+
+    Whether a plugin is enabled stands in settings that change often. Trust in a project covers what is read for it, so
+    for a project nobody looks there.
+    """
+    if not plugin:
+        # CLAUDE_CONFIG_DIR may have moved the folder, in which the transcripts then lie.
+        known = file.parent.name == ".claude" or (file.parent / "projects").is_dir()
+        return str(file.parent) if known and file.name in _SETTINGS else ""
+    installed = _INSTALLED.match(plugin)
+    if installed is None or layer == "project":
+        return ""
+    try:
+        settings = load(Path(installed[1], "settings.json")).value
+    except ConfigError:
+        return ""
+    enabled = settings.get("enabledPlugins") if isinstance(settings, dict) else None
+    return installed[1] if isinstance(enabled, dict) and enabled.get(f"{installed[3]}@{installed[2]}") is True else ""
+
+
+def runs_itself(hook: Hook, event: Event) -> bool:
+    """Whether the event is of a session of Claude Code that has read the hook too, and so runs it itself.
+
+    What was published to the fleet came from another machine, as far as anybody knows.
+    """
+    folder = hook.own.get("itself")
+    if event.source != CLAUDE or not isinstance(folder, str) or hook.layer == "fleet":
+        return False
+    transcript = event.data.get("transcript_path")
+    if not isinstance(transcript, str) or not transcript:
+        return False
+    project, _ = os.path.split(transcript)
+    if _same(os.path.dirname(os.path.dirname(project)), folder):
+        return True
+    above = os.path.dirname(folder)
+    named = {_NO_NAME.sub("-", one) for one in (above, os.path.realpath(above))}
+    # Two folders may have one such name; whoever works in the project is in no doubt.
+    return os.path.basename(project) in named and within(os.path.realpath(event.cwd), os.path.realpath(above))
+
+
+def _same(one: str, other: str) -> bool:
+    return one == other or os.path.realpath(one) == os.path.realpath(other)

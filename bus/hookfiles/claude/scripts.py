@@ -1,0 +1,139 @@
+"""The placeholders in a Claude Code command: what they stand for, and what is wrong with the scripts that they lead to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bus.errors import ConfigError
+from bus.hookfiles.claude.plugins import inside
+
+SET_HERE: Final = frozenset({
+    "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT", "CLAUDECODE", "PLUGIN_ROOT", "ION_SESSION_ID",
+    "ION_CWD", "ION_MODEL", "ION_PROVIDER",
+})  # fmt: skip
+"""Variables that a hook has here, beside CLAUDE_PLUGIN_…; some are empty where the agent does not say."""
+
+_PLUGIN: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
+_RUNTIME: Final = re.compile(
+    r"(\$\{(?:CLAUDE_PROJECT_DIR|CLAUDE_PLUGIN_DATA|ION_SESSION_ID|ION_CWD|ION_MODEL|ION_PROVIDER)\})"
+)
+_SCRIPT: Final = re.compile(r"\$\{?(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|CLAUDE_PROJECT_DIR)\b\}?[\"']?(/[^\s\"'`;|&<>()$]*)")
+_UNSET: Final = re.compile(r"\$\{?(CLAUDE_ENV_FILE|CLAUDE_PLUGIN_OPTION_\w+|user_config\.\w+)")
+_INSTALLED: Final = re.compile(r"/\.claude/plugins/cache/([\w-]+)/([\w-]+)/[^/]+/?\Z")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+class Roots(NamedTuple):
+    """What a command's placeholders stand for, as far as it is known without an event."""
+
+    plugin: str = ""
+    """The plugin's folder, absolute; empty outside of plugins."""
+    project: str = ""
+    """The folder that holds `.claude` or `.ion`; empty where only the event knows."""
+    data: str = ""
+    """Where the plugin keeps what outlives its updates; a leading ~ is home."""
+
+    @classmethod
+    def of(cls, file: Path, plugin: str, slug: str, dialect: str) -> Roots:
+        """The roots of the commands in a file."""
+        return cls(plugin, _project(Path(plugin or file)), _data(plugin, slug, dialect) if plugin else "")
+
+    def own(self) -> dict[str, str]:
+        """As plain data, for the hook."""
+        given = {"root": self.plugin, "project": self.project, "data": self.data}
+        return {name: value for name, value in given.items() if value}
+
+
+def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str, tuple[str, ...]]:
+    """The command with the plugin's folder filled in, and its arguments where it is started without a shell.
+
+    A folder whose name means something to a shell is left to the shell, which has it as a variable. Placeholders that
+    only an event fills are never put into text: a program with such arguments is started by a shell that expands them.
+    """
+    if args is None:
+        return (_PLUGIN.sub(lambda _match: roots.plugin, command) if _PLAIN.fullmatch(roots.plugin) else command), ()
+    words = [_PLUGIN.sub(lambda _match: roots.plugin, word) if roots.plugin else word for word in (command, *args)]
+    if len(words) > 1 and not any(_RUNTIME.search(word) for word in words):
+        return words[0], tuple(words[1:])
+    return "exec " + " ".join(map(_quoted, words)), ()
+
+
+def told(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
+    """What is wrong with the scripts that a command names by a placeholder: whether it is refused, why, and the mend."""
+    for name, given in _SCRIPT.findall(text):
+        root = roots.project if name == "CLAUDE_PROJECT_DIR" else roots.plugin
+        if name != "CLAUDE_PROJECT_DIR" and not root:
+            yield False, f"{name} is empty outside of a plugin", "write the path, or use CLAUDE_PROJECT_DIR"
+            continue
+        if not root:
+            continue
+        path = os.path.join(root, given.lstrip("/"))
+        if name != "CLAUDE_PROJECT_DIR":
+            try:
+                inside(root, given.lstrip("/"))
+            except ConfigError as error:
+                yield True, error.message, error.hint
+                continue
+        if given.strip("/") and not os.path.exists(path):
+            yield False, f"the command names {path}, which is not there", "put the script in place, or mend the path"
+
+
+def unset_variables(text: str) -> tuple[str, ...]:
+    """The variables of Claude Code that a command names and nobody sets here."""
+    return tuple(dict.fromkeys(_UNSET.findall(text)))
+
+
+def interpolated(value: str, allowed: Sequence[str] | None) -> str:
+    """A header's value in which `$VAR` and `${VAR}` stand for the variables that are allowed, and nothing for others."""
+    if allowed is None:
+        return value
+    return _VARIABLE.sub(lambda found: f"${{{name}}}" if (name := found[1] or found[2]) in allowed else "", value)
+
+
+def url_fits(pattern: object, url: str) -> bool:
+    """Whether an allowed URL, in which `*` is any text, is this one."""
+    if not isinstance(pattern, str):
+        return False
+    first, *rest = pattern.split("*")
+    if not url.startswith(first):
+        return False
+    at = len(first)
+    for part in rest:
+        found = url.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return at == len(url) or pattern.endswith("*")
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell that expands our placeholders in it, and nothing else."""
+    parts = (f'"{part}"' if _RUNTIME.fullmatch(part) else shlex.quote(part) for part in _RUNTIME.split(word) if part)
+    return "".join(parts) or "''"
+
+
+def _data(plugin: str, slug: str, dialect: str) -> str:
+    """The plugin's data folder: for an installed plugin of Claude Code the very one that it uses itself."""
+    if dialect == "ion":
+        return f"~/.local/share/ion/plugins/data/{slug}"
+    installed = _INSTALLED.search(plugin)
+    return (
+        f"~/.claude/plugins/data/{installed[2]}-{installed[1]}"
+        if installed
+        else f"~/.claude/plugins/data/{slug}-inline"
+    )
+
+
+def _project(path: Path) -> str:
+    """The folder above the nearest `.claude` or `.ion`, but for that of the home directory, which is every project's."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    for one in path.parents:
+        if one.name in (".claude", ".ion"):
+            return "" if os.path.realpath(one.parent) == home else str(one.parent)
+    return ""

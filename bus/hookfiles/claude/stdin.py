@@ -1,0 +1,184 @@
+"""What a hook of Claude Code's format reads on stdin: Claude Code's own payload, or any agent's event in its shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from bus.agents.claude import NAME as CLAUDE
+from bus.events import Event
+from bus.hookfiles.claude.matching import TOOL_EVENTS, field
+from bus.tools import canonical_input, input_for, lost_fields, native_input
+from bus.wire.codec import write_json
+
+_OWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "SessionStart": ("source",),
+    "Setup": ("trigger",),
+    "UserPromptSubmit": ("permission_mode", "prompt"),
+    "UserPromptExpansion": ("permission_mode", "prompt"),
+    "Notification": ("message", "notification_type"),
+    "Stop": ("permission_mode", "stop_hook_active", "last_assistant_message"),
+    "StopFailure": ("error", "last_assistant_message"),
+    "SubagentStart": ("agent_id", "agent_type"),
+    "SubagentStop": ("permission_mode", "stop_hook_active", "agent_id", "agent_type", "last_assistant_message"),
+    "PreCompact": ("trigger", "custom_instructions"),
+    "PostCompact": ("trigger",),
+    "SessionEnd": ("reason",),
+    "PreToolUse": ("permission_mode",),
+    "PostToolUse": ("permission_mode", "duration_ms"),
+    "PostToolUseFailure": ("permission_mode", "duration_ms", "error", "is_interrupt"),
+    "PermissionRequest": ("permission_mode",),
+    "PermissionDenied": ("permission_mode", "reason"),
+}
+"""The fields of its own that an event has; Claude Code leaves out what it does not know, other than its nulls."""
+
+_NULLABLE: Final = frozenset({"custom_instructions"})
+_HUNK: Final = re.compile(r"^\*\*\* (Add|Update) File: (.+?)[ \t]*$")
+_MADE_FROM_PATCH: Final = frozenset({"old", "new", "content"})
+
+
+class Rewrite(NamedTuple):
+    """What an `updatedInput` changes, for the verdict, and what of it cannot be carried."""
+
+    changed: dict[str, Any]
+    """Canonical fields (Claude Code's own for its own event); empty where nothing changed."""
+    unwritable: dict[str, Any]
+    """Changed fields, in Claude Code's names, that the agent's call has no place for."""
+    kept: tuple[str, ...]
+    """Fields that the answer left out, which Claude Code would remove and the bus keeps."""
+
+
+def payload(name: str, event: Event, tool: str, *, ion: bool = False) -> dict[str, Any]:
+    """The payload of the event `name`, told of the tool as `tool`; `ion` adds ion's own names.
+
+    Claude Code's own payload stays as it came, but for an input that another hook has changed. For other agents, the
+    native names and the agent's own payload stand below `fleethook`.
+    """
+    given = event.raw if event.source == CLAUDE and event.raw is not None and "hook_event_name" in event.raw else None
+    said = _as_it_came(given, event) if given is not None else _translated(name, event, tool)
+    if ion:
+        output = said.get("tool_response")
+        said = {"event": name, **({} if output is None else {"tool_output": _text(output) or output}), **said}
+    return said
+
+
+def encode(said: Mapping[str, Any]) -> bytes:
+    """A payload as one line, as Claude Code writes it; TypeError or ValueError for what JSON does not have."""
+    return write_json(dict(said)) + b"\n"
+
+
+_OF_PATCH: Final = frozenset({"patch", "path", "paths"})
+"""What we derive of a patch in a shell command."""
+
+
+def tool_input(event: Event, tool: str) -> dict[str, Any]:
+    """The input of the tool call in the fields that Claude Code has for `tool`."""
+    if event.source == CLAUDE:
+        original = _original(event)
+        if original is not None:
+            return native_input(CLAUDE, event.native_tool, event.input, original)
+    made = input_for(CLAUDE, tool, event.source, event.native_tool or event.tool, event.input)
+    patch = event.input.get("patch")
+    if isinstance(patch, str) and tool == "Bash":  # a command is shown as one, though its agent edits by it
+        return {name: value for name, value in made.items() if name not in _OF_PATCH}
+    if isinstance(patch, str):
+        made = {**native_input(CLAUDE, tool, _from_patch(patch), {}), **made}
+    return made
+
+
+def read_rewrite(event: Event, tool: str, updated: Mapping[str, Any]) -> Rewrite:
+    """What an answer's `updatedInput` for `tool` changes of the input that the hook was shown."""
+    shown = tool_input(event, tool)
+    changed = {key: value for key, value in updated.items() if key not in shown or shown[key] != value}
+    kept = tuple(key for key in shown if key not in updated)
+    if event.source == CLAUDE or not changed:
+        return Rewrite(changed, {}, kept)
+    canonical = input_for("generic", tool, CLAUDE, tool, canonical_input(CLAUDE, tool, changed))
+    native = event.native_tool or event.tool
+    original = input_for(event.source, native, event.source, native, event.input)
+    lost = set(lost_fields(event.source, native, canonical, original))
+    if "patch" in event.input:
+        lost |= _MADE_FROM_PATCH & set(canonical)
+    if not lost:
+        return Rewrite(canonical, {}, kept)
+    return Rewrite({}, native_input(CLAUDE, tool, {key: canonical[key] for key in sorted(lost)}, {}), kept)
+
+
+def _as_it_came(given: dict[str, Any], event: Event) -> dict[str, Any]:
+    if "tool_response" in given and given["tool_response"] != event.output:  # a hook before this one changed it
+        given = {**given, "tool_response": event.output}
+    original = _original(event)
+    if original is None or not event.native_tool:
+        return given
+    now = native_input(CLAUDE, event.native_tool, event.input, original)
+    return given if now == original else {**given, "tool_input": now}
+
+
+def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
+    """The payload made from the event; Claude Code's own (whose raw payload was not kept) needs nothing added."""
+    said: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
+    more: dict[str, Any] = {}
+    if event.source != CLAUDE:
+        said["transcript_path"] = _or(field(event, "transcript_path"), "")
+        known = ((key, field(event, key)) for key in _OWN.get(name, ()))
+        said |= {key: value for key, value in known if value is not None or key in _NULLABLE}
+        native = {"source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw}
+        more = {"fleethook": native}
+    if name in TOOL_EVENTS:
+        said |= {"tool_name": tool, "tool_input": tool_input(event, tool)}
+        if event.call:
+            said["tool_use_id"] = event.call
+        if name.startswith("PostToolUse") and event.output is not None:
+            said["tool_response"] = _response(tool, event.output) if more else event.output
+    return {**event.data, **said, **more}
+
+
+def _response(tool: str, output: object) -> object:
+    """What a tool gave, as Claude Code's tools give it where that is known."""
+    if tool != "Bash" or (isinstance(output, dict) and "stdout" in output):
+        return output
+    text = _text(output)
+    return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False} if text else output
+
+
+def _text(output: object) -> str:
+    """The text of a tool's output in the forms that agents have; empty where there is none."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list):
+        return "\n".join(filter(None, (_text(one) for one in output)))
+    if isinstance(output, dict):
+        keys = ("stdout", "llmContent", "output", "text", "textResultForLlm", "content", "result")
+        return next((text for key in keys if (text := _text(output.get(key)))), "")
+    return ""
+
+
+def _from_patch(patch: str) -> dict[str, Any]:
+    """The first file of a patch as an edit (`old`, `new`) or a whole new file (`content`)."""
+    kind, old, new = "", [], []
+    for line in patch.splitlines():
+        if line.startswith("*** "):
+            start = _HUNK.match(line)
+            if kind:
+                if line.startswith(("*** Move to: ", "*** End of File")):
+                    continue
+                break
+            kind = start[1] if start else ""
+        elif kind and not line.startswith("@@"):
+            if not line.startswith("+"):
+                old.append(line[1:])
+            if not line.startswith("-"):
+                new.append(line[1:])
+    if kind == "Add":
+        return {"content": "\n".join(new) + "\n"}
+    return {"old": "\n".join(old), "new": "\n".join(new)} if kind else {}
+
+
+def _original(event: Event) -> dict[str, Any] | None:
+    given = event.raw.get("tool_input") if event.raw is not None else None
+    return given if isinstance(given, dict) else None
+
+
+def _or(value: object, default: str) -> str:
+    return value if isinstance(value, str) else default

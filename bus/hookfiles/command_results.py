@@ -1,0 +1,84 @@
+"""What a finished command says of itself: why it was no success, and the end of what it printed."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import Final
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.secrets.redaction import redact_text
+from bus.system.processes import Finished
+
+log = logging.getLogger("fleethook.hooks")
+
+LOGGED: Final = 2048
+"""Characters of the end of stderr that the log gets."""
+
+_UNPRINTABLE: Final = dict.fromkeys([*range(32), *range(127, 160)])
+
+SHOWN: Final = 4096
+"""Characters of the end of the output that a trace keeps."""
+
+
+def failure(hook: Hook, done: Finished, seconds: float) -> str:
+    """Why a run was no success (any exit but 0), for the trace, the verdict and the attempt log; empty for exit 0."""
+    what = ""
+    if done.timed_out:
+        what = f"timed out after {seconds:.1f} s"
+    elif done.spawn_error:
+        what = f"did not run: {done.spawn_error}"
+    elif done.signal is not None:
+        what = f"was killed by {_signal(done.signal)}"
+    elif done.exit_code == 127:
+        what = "failed, command not found: exit 127"
+    elif done.exit_code == 126:
+        what = "failed, command not executable: exit 126"
+    elif done.exit_code:
+        what = f"failed: exit {done.exit_code}"
+    if not what:
+        return ""
+    last = redact_text(plain(done.stdout if done.one_stream else done.stderr)).strip().rsplit("\n", 1)[-1][:300]
+    return f"{hook_name(hook)} {what}" + (f" ({last})" if last else "")
+
+
+def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None:
+    """Put a run that failed, or that wrote to stderr, into the log: hook, event, ending and the end of its stderr."""
+    if done.exit_code == 0 and not done.timed_out and not done.stderr:
+        return  # most runs
+    wrong = failure(hook, done, seconds)
+    said = redact_text(plain(done.stdout if done.one_stream and wrong else done.stderr))[-LOGGED:]
+    if not wrong and not said.strip():
+        return
+    text = " | ".join(line for line in (part.translate(_UNPRINTABLE).strip() for part in said.splitlines()) if line)
+    what = wrong or f"{hook_name(hook)} ended well"
+    log.warning("%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
+
+
+def log_failure(event: Event, why: str) -> None:
+    """Put a failure of a hook into the log that no run of a command has put there."""
+    log.warning("%s at event %s", redact_text(why).translate(_UNPRINTABLE)[:LOGGED], event.id or event.type)
+
+
+def output(done: Finished) -> str:
+    """The end of what a command printed, stdout before stderr, redacted."""
+    tails = (plain(stream[-2 * SHOWN :]).strip() for stream in (done.stdout, done.stderr) if stream)
+    return redact_text("\n".join(tails))[-SHOWN:]
+
+
+def hook_name(hook: Hook) -> str:
+    """The hook as messages name it, with its place."""
+    return f"hook {hook.id!r}" + (f" ({hook.origin})" if hook.origin else "")
+
+
+def plain(raw: bytes) -> str:
+    """What a command printed, as text, whatever its bytes."""
+    return raw.decode("utf-8", "replace")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,226 @@
+"""What readers of other systems' hook files share: entries with their places, ids, and what is said about commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from bus.config.documents import Document, PathParts, Plain, dotted
+from bus.config.file_types import ENV_PATTERN
+from bus.config.hook_file_value import HookFile, matcher_checks
+from bus.config.validation import convert, is_extra, suggestion
+from bus.errors import ConfigError, PatternError
+from bus.hooks import Hook, Layer
+from bus.system.environment import ALLOWED
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+_ENV: Final = re.compile(ENV_PATTERN)
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_ID_LENGTH: Final = 52
+"""Characters of a derived id; what makes it unique is added to it."""
+
+_SHELL: Final = re.compile(r"(?:ba|da|z|k)?sh")
+_INTERPRETER: Final = re.compile(r"python[0-9.]*|node|deno|bun|ruby|perl|php")
+_OPERATOR: Final = re.compile(r"[;&|()<>]+")
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_PLAIN_COMMAND: Final = re.compile(r"[A-Za-z0-9_@%+:,./ -]+(?=\Z|[;&|<>])")
+"""Words without an assignment, a quote or an escape, up to the first operator."""
+_HOME: Final = re.compile(r"(?:~|\$HOME|\$\{HOME\})/")
+
+_VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_SET: Final = re.compile(
+    r"(?:^|[\s;&|(`{])(?:for\s+|read\s+(?:-\w+\s+)*)?([A-Za-z_][A-Za-z0-9_]*)(?==|\s+in\s|\s*$|\s*[;)])"
+)
+_OF_THE_SHELL: Final = frozenset({
+    *ALLOWED, "PWD", "OLDPWD", "IFS", "PPID", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "HOSTNAME", "OPTARG", "OPTIND",
+    "REPLY", "EPOCHSECONDS", "FUNCNAME", "PIPESTATUS",
+})  # fmt: skip
+_PREFIXES: Final = ("LC_", "BASH", "FLEETHOOK_")
+
+
+class Reading:
+    """One file while it is read: its document, what is wrong with it, and the ids that are taken."""
+
+    def __init__(self, document: Document, layer: Layer) -> None:
+        self.document, self.layer = document, layer
+        self.hooks: list[Hook] = []
+        self.problems: list[ConfigError] = []
+        self.warnings: list[str] = list(document.warnings)
+        self._ids: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """By stem: the number that may be free next."""
+
+    def done(self) -> HookFile:
+        """What the file contributes."""
+        self.problems.sort(key=lambda error: (error.line, error.column))
+        return HookFile(tuple(self.hooks), problems=tuple(self.problems), warnings=tuple(self.warnings)).sealed()
+
+    def entry(self, path: PathParts, raw: Plain, kind: type[_T]) -> _T | None:
+        """The entry as a `kind`, or None and a problem. Unknown keys are named and change nothing, as in their system."""
+        entry, problems = convert(self.document, path, raw, kind)
+        self.problems.extend(problems)
+        if isinstance(raw, dict):
+            self.unknown(path, raw, kind.__struct_encode_fields__)
+        return entry
+
+    def unknown(self, path: PathParts, raw: Mapping[str, Plain], known: Collection[str]) -> None:
+        """Name the keys that nobody reads."""
+        for key in raw:
+            if key not in known and not is_extra(key):
+                hint = suggestion(key, known) or "known keys: " + ", ".join(sorted(known))
+                self.warn((*path, key), f'the unknown key "{key[:80]}" is not read', hint=hint, key=True)
+
+    def environment(self, path: PathParts, env: Mapping[str, str]) -> None:
+        """Report variables that no process can have."""
+        for name, value in env.items():
+            if not _ENV.match(name):
+                self.report((*path, name), f"{name[:64]!r} is no name of an environment variable", key=True)
+            elif "\x00" in value:
+                self.report((*path, name), f"the variable {name} holds a NUL")
+
+    def id(self, *parts: str) -> str:
+        """An id of these parts, the same at every reading of the same file, and unique in it."""
+        stem = "-".join(filter(None, (_UNFIT.sub("-", part).strip("-") for part in parts)))[:_ID_LENGTH].strip("-")
+        number = self._numbers.get(stem, 1)
+        found = stem if number == 1 else f"{stem}-{number}"
+        while found in self._ids:
+            number += 1
+            found = f"{stem}-{number}"
+        self._ids.add(found)
+        self._numbers[stem] = number + 1
+        return found
+
+    def origin(self, path: PathParts) -> str:
+        """`file:line` of an entry."""
+        return f"{self.document.file}:{self.document.place(path)[0]}"
+
+    def report(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> None:
+        """Something that keeps an entry out of force."""
+        self.problems.append(self.document.error(path, message, hint=hint, key=key))
+
+    def warn(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> None:
+        """Something that a person should know of an entry that is in force."""
+        self.warnings.append(str(self.document.error(path, message, hint=hint, key=key)))
+
+    def matches(self, path: PathParts, on: tuple[str, ...], tool: str = "") -> bool:
+        """Whether the matchers can be compiled; what is wrong with them is reported at `path` (F-18)."""
+        before = len(self.problems)
+        for _, check in matcher_checks(on, tool, ""):
+            try:
+                check()
+            except PatternError as error:
+                line, column = self.document.place(path)
+                self.problems.append(
+                    PatternError(
+                        error.message,
+                        file=self.document.file,
+                        line=line,
+                        column=column,
+                        path=dotted(path),
+                        hint=error.hint,
+                    )
+                )
+        return len(self.problems) == before
+
+    def text(self, path: PathParts, value: str, *, what: str) -> bool:
+        """Whether a command or a path can be used: not empty, and without a NUL."""
+        if "\x00" in value:
+            self.report(path, f"{what} holds a NUL")
+        elif not value.strip():
+            self.report(path, f"{what} must not be empty")
+        else:
+            return True
+        return False
+
+    def script(self, path: PathParts, command: str, base: str = "") -> None:
+        """Warn where a command begins with a script that is not there; `base` is where it runs, empty if nobody knows."""
+        missing = missing_script(command, base)
+        if missing:
+            self.warn(path, missing[0], hint=missing[1])
+
+
+def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
+    """What is wrong with the script that a command begins with, and the mend; None where nothing is, or nobody can tell."""
+    if "/" not in command:
+        return None
+    named, direct = script_of(list(leading_words(command)))
+    full = _HOME.sub(lambda _: os.path.expanduser("~") + "/", named, count=1)
+    if "/" not in full or re.search(r"[$`*?\[\x00]", full) or (not os.path.isabs(full) and not base):
+        return None
+    full = os.path.join(base, full)
+    if not os.path.isfile(full):
+        return f"the command names {named}, which is not there", "put the script in place, or mend the path"
+    if direct and not os.access(full, os.X_OK):
+        return f"the command runs {named}, which is not executable", f"chmod +x {named}"
+    return None
+
+
+def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
+    """The variables that a command reads of its caller's environment beyond the safe list and `prefix`, as far as seen."""
+    if "$" not in command:
+        return ()
+    own = {match[1] for match in _SET.finditer(command)}
+    names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(command))
+    return tuple(
+        name for name in names
+        if name not in own and name not in _OF_THE_SHELL and not name.startswith((prefix, *_PREFIXES))
+    )  # fmt: skip
+
+
+def script_of(words: list[str]) -> tuple[str, bool]:
+    """What a simple command runs: a program, or the script that it gives an interpreter; and whether it is the program."""
+    program = words[0] if words else ""
+    shell = _SHELL.fullmatch(os.path.basename(program)) is not None
+    if not shell and not _INTERPRETER.fullmatch(os.path.basename(program)):
+        return program, True
+    for word in words[1:]:
+        if not word.startswith("-"):
+            return word, False
+        if not shell or "c" in word:  # `-c` and its like: what follows is no script
+            break
+    return "", False
+
+
+def inner_command(words: list[str]) -> str | None:
+    """What `sh -c` and its like are given to run; None where a command is something else."""
+    if words and _SHELL.fullmatch(os.path.basename(words[0])):
+        for option, text in pairwise(words[1:]):
+            if not option.startswith("-"):
+                return None
+            if "c" in option and not option.startswith("--"):
+                return text
+    return None
+
+
+def leading_words(command: str) -> Iterator[str]:
+    """The words of the first simple command, without assignments in front; nothing of what a shell cannot read."""
+    plain = _PLAIN_COMMAND.match(command)
+    if plain is not None:  # for most, at a hundredth of the cost
+        yield from plain[0].split()
+        return
+    lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    begun = False
+    try:
+        for word in lexer:
+            if _OPERATOR.fullmatch(word):
+                return
+            if not begun and _ASSIGNMENT.match(word):
+                continue
+            begun = True
+            yield word
+    except ValueError:  # an open quote
+        return
+
+
+def own_flag(own: dict[str, Any], name: str) -> bool | None:
+    """A flag that a dialect kept with a hook; None where it has none. What comes out of Redis may be anything."""
+    value = own.get(name)
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,297 @@
+"""Gobby's `hook_extensions`: webhooks as endpoints and blocking hooks; `websocket` and `plugins` are kept, not run here.
+
+The file's form is Gobby's plan for hook extensions and its later configuration module (both public); where the two
+differ (the master switch), the plan's default holds (G-06, G-23).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from bus.agents.gobby import ALIASES, EVENTS
+from bus.config.documents import Document, PathParts, Plain, load
+from bus.config.hook_file_value import HookFile, bad_headers
+from bus.config.validation import convert, nearest
+from bus.errors import ConfigError, DecodeError, TargetRefused
+from bus.events import Event
+from bus.hookfiles.command_results import failure, output
+from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
+from bus.http.address_policy import parse_target
+from bus.outcomes import Outcome
+from bus.system.processes import Finished
+from bus.tools import input_for, tool_for
+from bus.verdicts import Decision, Verdict
+from bus.wire.codec import read_json, write_json
+
+NAME: Final = "gobby"
+_KEY: Final = "hook_extensions"
+_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+_NAMES: Final[Mapping[str, str]] = {str(type_): name for name, types in EVENTS.items() for type_ in types}
+
+_Seconds = Annotated[float, Meta(gt=0, le=600)]
+
+
+class _Socket(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool = True
+    broadcast_events: list[str] = msgspec.field(
+        default_factory=lambda: ["session_start", "session_end", "before_tool", "after_tool"]
+    )
+    include_payload: bool = True
+
+
+class _Plugins(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool = False
+    plugin_dirs: list[str] = msgspec.field(default_factory=lambda: ["~/.gobby/plugins", ".gobby/plugins"])
+    auto_discover: bool = True
+    plugins: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Webhooks(msgspec.Struct, frozen=True, kw_only=True):
+    enabled: bool = False
+    endpoints: list[Any] = msgspec.field(default_factory=list)
+    default_timeout: _Seconds = DEFAULT_TIMEOUT
+    async_dispatch: bool = True
+    log_deliveries: bool = False
+
+
+class _Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    name: str = ""
+    events: list[str] = msgspec.field(default_factory=list)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    timeout: _Seconds | None = None
+    retry_count: Annotated[int, Meta(ge=0, le=20)] = 3
+    retry_delay: Annotated[float, Meta(gt=0, le=600)] = 1.0
+    can_block: bool = False
+    fail_closed: bool = False
+    enabled: bool = True
+
+
+def event_types(name: str) -> tuple[str, ...]:
+    """The patterns of one of Gobby's event names, in any of its spellings; empty where there is no such name."""
+    plain = _HUMP.sub("_", name.strip()).replace("-", "_").lower()
+    return tuple(str(type_) for type_ in EVENTS.get(ALIASES.get(plain, plain), ()))
+
+
+class _Reader:
+    """Reads one document, and collects what is wrong with it."""
+
+    def __init__(self, document: Document, layer: Layer) -> None:
+        self.document, self.layer = document, layer
+        self.problems: list[ConfigError] = []
+        self.warnings: list[str] = list(document.warnings)
+        self.hooks: list[Hook] = []
+        self.endpoints: list[Endpoint] = []
+        self.sections: dict[str, Any] = {}
+
+    def read(self, value: dict[str, Plain]) -> HookFile:
+        parts = value.get(_KEY)
+        parts = {} if parts is None else parts
+        if not isinstance(parts, dict):
+            raise self.document.error((_KEY,), f"{_KEY} has to be a mapping with websocket, webhooks, plugins")
+        for name in parts:
+            if name not in {"websocket", "webhooks", "plugins"}:
+                self.warn((_KEY, name), f"{_KEY}.{name} is not known and ignored")
+        self.section(parts, "websocket", _Socket, "no one is told over a WebSocket yet: it is kept and does nothing")
+        self.section(parts, "plugins", _Plugins, "Gobby's Python plugins are not run yet: they are kept and do nothing")
+        webhooks = self.part((_KEY, "webhooks"), parts.get("webhooks") or {}, _Webhooks)
+        if webhooks is not None:
+            self.webhooks(webhooks, "webhooks" in parts)
+        return HookFile(
+            tuple(self.hooks), tuple(self.endpoints), problems=tuple(self.problems), warnings=tuple(self.warnings),
+            sections=self.sections,
+        ).sealed()  # fmt: skip
+
+    def section(self, parts: Mapping[str, Plain], name: str, kind: type[Any], why: str) -> None:
+        """A section that nothing here runs: kept as it stands with its defaults, and said to be so where it is on."""
+        if name not in parts:
+            return
+        found = self.part((_KEY, name), parts[name] or {}, kind)
+        if found is not None:
+            self.sections[name] = {**msgspec.to_builtins(found), **(parts[name] or {})}
+            if found.enabled:
+                self.warn((_KEY, name), why)
+
+    def webhooks(self, given: _Webhooks, written: bool) -> None:
+        if not given.enabled:
+            if written and given.endpoints:
+                count = len(given.endpoints)
+                self.warn(
+                    (_KEY, "webhooks"), f"webhooks are switched off (`enabled: true` is missing): {count} not used"
+                )
+            return
+        for number, raw in enumerate(given.endpoints):
+            path = (_KEY, "webhooks", "endpoints", number)
+            before = len(self.problems)
+            entry = self.part(path, raw, _Webhook)
+            if entry is None:
+                continue
+            self.check_url(path, entry.url)
+            for message in bad_headers(entry.headers):
+                self.report((*path, "headers"), message)
+            on = self.patterns(path, entry.events)
+            if len(self.problems) == before and on:
+                self.take(path, number, entry, on, given)
+
+    def take(self, path: PathParts, number: int, entry: _Webhook, on: tuple[str, ...], given: _Webhooks) -> None:
+        name = _SLUG.sub("-", entry.name.lower()).strip("-")[:60].strip("-")
+        if not name:
+            host = _SLUG.sub("-", parse_target(entry.url).host).strip("-")[:40].strip("-")
+            name = f"gobby-{host}-{number + 1}"
+        origin = f"{self.document.file}:{self.document.place(path)[0]}"
+        timeout = entry.timeout or given.default_timeout
+        own = {"log_deliveries": given.log_deliveries}
+        retry = tuple(entry.retry_delay * 2**n for n in range(entry.retry_count))
+        if not entry.can_block:
+            self.endpoints.append(Endpoint(
+                id=name, url=entry.url, events=on, headers=entry.headers, timeout=timeout, retry=retry,
+                enabled=entry.enabled, dialect=NAME, own=own, layer=self.layer, origin=origin,
+            ))  # fmt: skip
+            return
+        self.hooks.append(Hook(
+            id=name, on=on, http=HttpCall(url=entry.url, headers=entry.headers), timeout=timeout, retry=retry,
+            on_failure="deny" if entry.fail_closed else None, enabled=entry.enabled, dialect=NAME, own=own,
+            layer=self.layer, position=len(self.hooks), origin=origin,
+        ))  # fmt: skip
+
+    def patterns(self, path: PathParts, names: list[str]) -> tuple[str, ...]:
+        """The patterns of an endpoint's events, all without any; a name that does not exist is left out, and said."""
+        found: list[str] = [] if names else ["*"]
+        for number, name in enumerate(names):
+            types = ("*",) if name == "*" else event_types(name)
+            if not types:
+                near = nearest(name.replace("-", "_").lower(), [*EVENTS, *ALIASES])
+                hint = f'did you mean "{near}"?' if near else "known: " + ", ".join(EVENTS)
+                self.report((*path, "events", number), f"Gobby has no event {name[:64]!r}", hint=hint)
+            found += types
+        return tuple(dict.fromkeys(found))
+
+    def check_url(self, path: PathParts, url: str) -> None:
+        if "${" in url:
+            self.report(
+                (*path, "url"), "a URL holds no variable here", hint="write the address; headers may have ${VAR}"
+            )
+            return
+        try:
+            parse_target(url)
+        except TargetRefused as error:
+            self.report((*path, "url"), error.reason)
+
+    def part(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:  # noqa: ANN401 - the struct that `kind` names
+        """The value as a `kind`; keys that it does not have are another version's: named, and no reason to refuse it."""
+        known = raw
+        if isinstance(raw, dict):
+            known = {key: value for key, value in raw.items() if key in kind.__struct_fields__}
+            for key in raw.keys() - known.keys():
+                self.warn((*path, key), f"the key {key[:64]!r} is not known and ignored")
+        found, problems = convert(self.document, path, known, kind)
+        self.problems.extend(problems)
+        return found
+
+    def report(self, path: PathParts, message: str, *, hint: str = "") -> None:
+        self.problems.append(self.document.error(path, message, hint=hint))
+
+    def warn(self, path: PathParts, message: str) -> None:
+        self.warnings.append(str(self.document.error(path, message, key=True)))
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """What a policy server answers; other fields are ignored."""
+
+    decision: str | None = None
+    reason: str | None = None
+    context: str | None = None
+    modified_input: dict[str, Any] | None = None
+
+
+_DECISIONS: Final[Mapping[str, Decision]] = {
+    "allow": "abstain", "approve": "abstain", "continue": "abstain", "modify": "abstain",
+    "deny": "deny", "block": "deny", "ask": "ask",
+}  # fmt: skip
+"""Gobby's `allow` says that it has nothing against it, and not that the person need not be asked."""
+
+
+class _Gobby:
+    """Webhooks in Gobby's form; it has no commands."""
+
+    name = NAME
+    policy: Final = "allow"
+    one_stream: Final = False
+
+    def read(self, path: Path, layer: Layer) -> HookFile:
+        """The webhooks of a config.yaml; its other keys are Gobby's own."""
+        document = load(path)
+        value = {} if document.value is None else document.value
+        if not isinstance(value, dict):
+            raise document.error((), f"Gobby's configuration is a mapping with {_KEY}")
+        return _Reader(document, layer).read(value)
+
+    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
+        """Always: the events stand in the patterns."""
+        return True
+
+    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the seam's arguments
+        """None."""
+        return {}
+
+    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
+        """What a webhook would be posted."""
+        return self.http_body(event, None)
+
+    def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:  # noqa: ARG002 - as above
+        """No decision; an exit that is not 0 is a failure."""
+        return Outcome(failure=failure(hook, done, seconds), exit_code=done.exit_code, output=output(done))
+
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
+        """Event, timestamp, session_id, source, project_id, machine_id, data (G-07), the tool as Claude Code names it.
+
+        The bus knows no projects by an id of Gobby's: project_id is the one that the event brought, else its folder.
+        """
+        moment = datetime.fromtimestamp(event.time / 1000, UTC).isoformat(timespec="milliseconds")
+        data: dict[str, Any] = {**event.data, "cwd": event.cwd}
+        if event.tool:
+            tool = event.native_tool if event.source == "claude" else tool_for("claude", event.tool)
+            given = input_for("claude", tool, event.source, event.native_tool, event.input)
+            data |= {"tool_name": tool, "tool_input": given}
+        if event.output is not None:
+            data["tool_output"] = event.output
+        body = {
+            "event": _NAMES.get(event.type, event.type.replace(":", "_")), "timestamp": moment.replace("+00:00", "Z"),
+            "session_id": event.session, "source": event.source,
+            "project_id": event.data.get("project_id") or event.cwd or None, "machine_id": event.host, "data": data,
+        }  # fmt: skip
+        if verdict is not None:
+            body["response"] = {"decision": "allow" if verdict.decision == "abstain" else verdict.decision,
+                                "reason": verdict.reason}  # fmt: skip
+        return write_json(body)
+
+    def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:  # noqa: ARG002 - as above
+        """`{"decision": "deny", "reason": …}` blocks, `allow` and no decision at all say nothing (G-08)."""
+        value = read_json(raw)
+        if not isinstance(value, dict):
+            raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
+        try:
+            reply = msgspec.convert(value, _Reply)
+        except msgspec.ValidationError as error:
+            raise DecodeError(f"the answer does not fit: {error}") from error
+        decision = _DECISIONS.get((reply.decision or "allow").lower())
+        if decision is None:
+            raise DecodeError("the answer's decision is none of allow, deny and ask")
+        reason = (reply.reason or "").strip()
+        if not reason and decision != "abstain":
+            reason = f"hook {hook.id!r} says {decision} and gives no reason"
+        contexts = (reply.context,) if reply.context and reply.context.strip() else ()
+        return Outcome(decision=decision, reason=reason, contexts=contexts, updated_input=reply.modified_input)
+
+
+HOOKS: Final = {NAME: _Gobby()}

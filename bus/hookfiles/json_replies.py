@@ -1,0 +1,48 @@
+"""The native answer of a hook, the same from a command's stdout and from an http receiver's body."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from bus.errors import DecodeError
+from bus.outcomes import Outcome
+from bus.verdicts import Decision
+from bus.wire.codec import read_json
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    """The fields that mean something; others are ignored, so that a newer hook works with an older bus."""
+
+    decision: Literal["allow", "deny", "ask", "abstain", "continue"] | None = None
+    reason: str | None = None
+    instead: str | None = None
+    context: str | list[str] | None = None
+    updated_input: dict[str, Any] | None = None
+    updated_output: Any = None
+
+
+def read_reply(raw: bytes, hook: str) -> Outcome:
+    """The outcome in `{decision?, reason?, instead?, context?, updated_input?, updated_output?}`.
+
+    Raises DecodeError, which says why.
+    `continue` and no decision at all are abstain; a deny or ask without a reason gets one that names `hook`.
+    """
+    value = read_json(raw)
+    if not isinstance(value, dict):
+        raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
+    try:
+        reply = msgspec.convert(value, _Reply)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"the answer does not fit: {error}") from error
+    decision: Decision = "abstain" if reply.decision is None or reply.decision == "continue" else reply.decision
+    reason = (reply.reason or "").strip()
+    if not reason and decision in ("deny", "ask"):
+        reason = f"hook {hook!r} says {decision} and gives no reason"
+    contexts = [reply.context] if isinstance(reply.context, str) else reply.context or []
+    return Outcome(
+        decision=decision, reason=reason, instead=(reply.instead or "").strip(),
+        contexts=tuple(text for text in contexts if text.strip()), updated_input=reply.updated_input,
+        updated_output=reply.updated_output,
+    )  # fmt: skip

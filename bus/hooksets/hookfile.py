@@ -1,0 +1,358 @@
+"""fleethook.yaml read into hooks, endpoints and guard settings: every mistake with its place, the rest in force (F-11).
+
+A bad entry is left out and reported; a bad pattern rejects its hook and never matches everything (F-18). Only a
+document that cannot be read at all raises.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.config import hook_file_value
+from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
+from bus.config.endpoint_services import URLS, question_hint, service_checks, service_hint
+from bus.config.file_types import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
+from bus.config.hook_file_value import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
+from bus.config.settings import read_section
+from bus.config.validation import convert, is_extra, suggestion
+from bus.errors import ConfigError, PatternError, TargetRefused
+from bus.hooks import Endpoint, Hook, HttpCall, Layer
+from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources
+from bus.http.address_policy import never, parse_target
+from bus.http.address_policy import policy as address_policy
+from bus.http.proxies import MAY_SAY, check_proxy
+from bus.pacing import pacing_checks
+from bus.verdicts import Policy
+
+__all__ = [
+    "HookFile", "from_document", "guard_packs", "load_foreign", "load_hook_file", "parse_hook_file",
+    "read_hook_document", "to_document",
+]  # fmt: skip
+
+_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+
+
+def load_hook_file(path: Path, layer: Layer) -> HookFile:
+    """Read a hook file; ConfigError only where nothing of it can be read."""
+    return _read_file(path, layer, Trail((os.path.realpath(path),)))
+
+
+def load_foreign(path: Path, layer: Layer, dialect: str | None = None) -> tuple[HookFile, Imported]:
+    """Read a file or folder of any dialect as `import:` would, guessing whose it is where `dialect` is None.
+
+    ConfigError where nothing of it can be read.
+    """
+    try:
+        return read_one(path, layer, _read_file, dialect=dialect)
+    except ConfigError as error:
+        if error.file:
+            raise
+        raise ConfigError(error.message, file=str(path), hint=error.hint) from error
+
+
+def _read_file(path: Path, layer: Layer, trail: Trail) -> HookFile:
+    return read_hook_document(load(path), layer, trail)
+
+
+def parse_hook_file(text: str, layer: Layer, *, file: str = "fleethook.yaml") -> HookFile:
+    """Read the text of a hook file; ConfigError only where nothing of it can be read."""
+    return read_hook_document(loads(text, file=file), layer)
+
+
+def read_hook_document(document: Document, layer: Layer, trail: Trail | None = None) -> HookFile:
+    """Read a hook file from its document; an empty one holds nothing and is valid.
+
+    `trail` says which files imported it.
+    """
+    value = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise document.error((), "a hook file is a mapping with hooks, endpoints, guards", hint="begin with `hooks:`")
+    version = value.get("version", 1)
+    if version is not True and version != 1:
+        # Another format is not half-read: what an unknown version means is not ours to guess.
+        raise document.error(("version",), "version has to be 1", hint="a newer fleethook may read this file")
+    return _Reader(document, layer, trail or Trail()).read(value)
+
+
+class _Reader:
+    """Reads one document's parts, and collects what is wrong with them."""
+
+    def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:
+        self.document, self.layer, self.trail = document, layer, trail
+        self.problems: list[ConfigError] = []
+        self.warnings: list[str] = list(document.warnings)
+        self.ids: dict[str, int] = {}
+        self.on_failure: Policy | None = None
+
+    def read(self, value: dict[str, Plain]) -> HookFile:
+        parts = self.top(value)
+        self.on_failure = parts.on_failure
+        # Explicit ids first, so that a derived one steps aside and not the other way round.
+        for name, entries in (("hooks", parts.hooks), ("endpoints", parts.endpoints)):
+            self.take_ids(name, entries)
+        hooks = [hook for n, entry in enumerate(parts.hooks) if (hook := self.hook(n, entry)) is not None]
+        endpoints = [one for n, entry in enumerate(parts.endpoints) if (one := self.endpoint(n, entry)) is not None]
+        guards = {name: kept for name, raw in parts.guards.items() if (kept := self.guard(name, raw)) is not None}
+        allow, proxy = self.network(parts.network)
+        self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
+        found = read_imports(
+            self.document, parts.imports, self.layer, _read_file,
+            trail=self.trail, on_failure=self.on_failure, taken=self.ids,
+        )  # fmt: skip
+        allow = (*allow, *found.network_allow)
+        problems = [*self.problems, *found.problems]
+        problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
+        closed = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
+        result = HookFile(
+            self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
+            allow, tuple(problems), (*self.warnings, *found.warnings, *closed),
+            imports=tuple(found.imports), sections=found.sections, sources=sources(found), network_proxy=proxy,
+        )  # fmt: skip
+        return result.sealed()
+
+    def in_order(self, own: list[Hook], found: Gathered) -> tuple[Hook, ...]:
+        """The file's own hooks and the imported ones, as `hooks:` and `import:` follow each other in it."""
+        if not found.hooks:
+            return tuple(own)
+        first = self.document.place(("import",), key=True) < self.document.place(("hooks",), key=True)
+        hooks = [*found.hooks, *own] if first and own else [*own, *found.hooks]
+        return tuple(msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks))
+
+    def top(self, value: dict[str, Plain]) -> FileFormat:
+        """The top level; a part of the wrong kind is reported and left empty, the other parts stand."""
+        kept = dict(value)
+        while True:
+            parts, problems = convert(self.document, (), kept, FileFormat)
+            if parts is not None:
+                return parts
+            self.problems.extend(problems)
+            bad = {problem.path.split(".")[0].split("[")[0] for problem in problems}
+            kept = {
+                key: item for key, item in kept.items() if key not in bad and key in FileFormat.__struct_encode_fields__
+            }
+
+    def take_ids(self, name: str, entries: list[Plain]) -> None:
+        for number, entry in enumerate(entries):
+            given = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(given, str):
+                continue
+            line = self.document.place((name, number, "id"))[0]
+            if given in self.ids:
+                message = f'the id "{given[:64]}" is taken (line {self.ids[given]})'
+                self.report((name, number, "id"), message, hint="ids of hooks and endpoints are unique in a file")
+            else:
+                self.ids[given] = line
+
+    def duplicate(self, path: PathParts, given: str | None) -> bool:
+        return given is not None and self.ids.get(given) != self.document.place((*path, "id"))[0]
+
+    def hook(self, number: int, raw: Plain) -> Hook | None:
+        path: PathParts = ("hooks", number)
+        before = len(self.problems)
+        entry = self.entry(path, raw, HookEntry)
+        if entry is None:
+            return None
+        kinds = [kind for kind in ("command", "http", "rule") if getattr(entry, kind) is not None]
+        if len(kinds) != 1:
+            found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
+            self.report(path, f"a hook has exactly one of command, http and rule; {found}")
+        http = HttpCall(url=entry.http) if isinstance(entry.http, str) else entry.http
+        if http is not None:
+            place = (*path, "http") if isinstance(entry.http, str) else (*path, "http", "url")
+            self.url(place, http.url)
+            self.headers((*path, "http", "headers"), http.headers)
+            self.secret((*path, "http", "secret"), http.secret)
+            for old, one in enumerate(http.old_secrets):
+                self.secret((*path, "http", "old_secrets", old, "secret"), one.secret)
+        self.environment(path, entry)
+        if entry.rule is not None and not entry.blocking:
+            self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
+        for below, check in rule_checks(entry.rule):
+            self.accepts((*path, "rule", *below), check)
+        on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
+        given = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
+        if len(self.problems) > before or self.duplicate(path, entry.id):
+            return None
+        given |= {
+            "id": entry.id or self.derive("hooks", number, entry.description), "on": on, "http": http,
+            "command": entry.command or "", "env_pass": tuple(entry.env_pass), "retry": tuple(entry.retry),
+            "on_failure": entry.on_failure or self.on_failure,
+        }  # fmt: skip
+        return Hook(**given, layer=self.layer, position=number, origin=self.origin(path))
+
+    def endpoint(self, number: int, raw: Plain) -> Endpoint | None:
+        path: PathParts = ("endpoints", number)
+        before = len(self.problems)
+        entry = self.entry(path, raw, EndpointEntry)
+        if entry is None:
+            return None
+        url = entry.url or URLS.get(entry.format, "")
+        if url:
+            self.url((*path, "url"), url)
+        checks: list[hook_file_value.Check] = [*service_checks(entry), *pacing_checks(entry)]
+        for below, check in checks:
+            self.accepts((*path, *below), check)
+        if hint := service_hint(entry):
+            self.warn((*path, "url"), hint)
+        for field, text in question_hint(entry):
+            self.warn((*path, field), text)
+        self.headers((*path, "headers"), entry.headers)
+        self.secret((*path, "secret"), entry.secret)
+        for old, one in enumerate(entry.old_secrets):
+            self.secret((*path, "old_secrets", old, "secret"), one.secret)
+        events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
+        given = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
+        if len(self.problems) > before or self.duplicate(path, entry.id):
+            return None
+        given |= {
+            "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
+            "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry), "url": url,
+            "old_secrets": tuple(entry.old_secrets),
+            "on_failure": (entry.on_failure or self.on_failure) if entry.can_block else None,
+        }  # fmt: skip
+        return Endpoint(**given, layer=self.layer, origin=self.origin(path))
+
+    def entry(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:  # noqa: ANN401 - the struct that `kind` names
+        entry, problems = convert(self.document, path, raw, kind)
+        self.problems.extend(problems)
+        return entry
+
+    def guard(self, name: str, raw: Plain) -> GuardSettings | None:
+        if is_extra(name):
+            return None
+        path = ("guards", name)
+        packs = guard_packs()
+        if packs and name not in packs:
+            hint = suggestion(name, packs) or "known packs: " + ", ".join(packs)
+            problem = self.document.error(path, f'no guard pack is called "{name[:64]}"', hint=hint, key=True)
+            self.problems.append(problem)
+            return None
+        if isinstance(raw, bool):
+            return GuardSettings(enabled=raw)
+        if not isinstance(raw, dict):
+            self.report(path, f"the guard {name[:64]} has to be true, false or a mapping (enabled, decision, disable)")
+            return None
+        settings, problems = convert(self.document, path, raw, GuardSettings)
+        self.problems.extend(problems)
+        return settings
+
+    def network(self, raw: Plain) -> tuple[tuple[str, ...], str]:
+        """The allow list, and the proxy where this layer may name one."""
+        if raw is None:
+            return (), ""
+        network, problems = convert(self.document, ("network",), raw, Network)
+        self.problems.extend(problems)
+        allowed = []
+        for number, text in enumerate(network.allow if network is not None else ()):
+            if self.accepts(("network", "allow", number), partial(address_policy, (text,))):
+                allowed.append(text)
+        return tuple(allowed), self.proxy((network.proxy or "") if network is not None else "")
+
+    def proxy(self, said: str) -> str:
+        path = ("network", "proxy")
+        if said and self.layer not in MAY_SAY:
+            hint = "say it in your own file or in the fleet's set"
+            self.report(path, f"a {self.layer}'s file may not name the proxy that webhooks go through", hint=hint)
+            return ""
+        return said if self.accepts(path, partial(check_proxy, said)) else ""
+
+    def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str) -> tuple[str, ...]:
+        """The event patterns one by one; all matchers of the entry are compiled once, to see that they can be."""
+        texts = [on] if isinstance(on, str) else on
+        split = tuple(part.strip() for text in texts for part in text.split(","))
+        for below, check in matcher_checks(split, tool, when):
+            self.accepts((*path[:-1], *below) if below else path, check)
+        return split
+
+    def accepts(self, path: PathParts, check: Callable[[], object]) -> bool:
+        """Run a check of another module; what it refuses is reported at this place."""
+        try:
+            check()
+        except TargetRefused as error:
+            self.report(path, error.reason)
+        except ConfigError as error:
+            kind = PatternError if isinstance(error, PatternError) else ConfigError
+            line, column = self.document.place(path)
+            self.problems.append(
+                kind(
+                    error.message, file=self.document.file, line=line, column=column, path=dotted(path), hint=error.hint
+                )
+            )
+        else:
+            return True
+        return False
+
+    def url(self, path: PathParts, url: str) -> None:
+        if self.accepts(path, partial(parse_target, url)) and (why := never(parse_target(url))):
+            self.report(path, why)
+
+    def headers(self, path: PathParts, headers: Mapping[str, str]) -> None:
+        for name, value in headers.items():
+            for message in hook_file_value.bad_headers({name: value}):
+                self.report((*path, name), message)
+
+    def environment(self, path: PathParts, entry: HookEntry) -> None:
+        for name, value in entry.env.items():
+            if not _ENV.match(name):
+                self.report((*path, "env", name), f"{name[:64]!r} is no name of an environment variable")
+            elif "\x00" in value:
+                self.report((*path, "env", name), f"the variable {name} holds a NUL")
+        for name, text in (("command", entry.command), ("working_dir", entry.working_dir)):
+            if "\x00" in (text or ""):
+                self.report((*path, name), f"{name} holds a NUL")
+
+    def secret(self, path: PathParts, secret: str) -> None:
+        """Refuse what is no secret, and warn of one that stands in the file; neither message quotes it."""
+        kind, _, rest = secret.partition(":")
+        if not secret or (kind == "file" and rest) or (kind == "env" and _ENV.match(rest)):
+            return
+        if secret.startswith("whsec_"):
+            try:
+                length = len(base64.b64decode(secret.removeprefix("whsec_"), validate=True))
+            except (binascii.Error, ValueError):
+                length = 0
+            if 24 <= length <= 64:
+                self.warn(path, "a secret stands in the file as it is; env:NAME or file:PATH keep it out of it")
+            else:
+                self.report(path, "the secret is not whsec_ and 24 to 64 bytes in base64")
+            return
+        self.report(path, "a secret is written env:NAME, file:PATH or whsec_…")
+
+    def derive(self, name: str, number: int, description: str) -> str:
+        """An id for an entry without one: what it says of itself, or the file's name, and its number.
+
+        Below the fleet the layer stands in front, so that two files with derived ids do not collide.
+        """
+        stem = _SLUG.sub("-", description.lower()).strip("-")[:40].strip("-")
+        stem = stem or _SLUG.sub("-", Path(self.document.file).stem.lower()).strip("-")[:40] or "hook"
+        stem = stem if name == "hooks" else f"{stem}-endpoint"
+        derived = f"{stem}-{number + 1}" if self.layer == "fleet" else f"{self.layer}-{stem}-{number + 1}"
+        while derived in self.ids:
+            derived += "x"
+        self.ids[derived] = 0
+        return derived
+
+    def origin(self, path: PathParts) -> str:
+        return f"{self.document.file}:{self.document.place(path)[0]}"
+
+    def report(self, path: PathParts, message: str, *, hint: str = "") -> None:
+        self.problems.append(self.document.error(path, message, hint=hint))
+
+    def warn(self, path: PathParts, message: str) -> None:
+        self.warnings.append(str(self.document.error(path, message)))
+
+
+def guard_packs() -> tuple[str, ...]:
+    """The names of the guard packs that this version ships."""
+    folder = Path(__file__).parent / "guards"
+    return tuple(sorted({path.name.partition(".")[0] for path in folder.glob("*.yaml")}))

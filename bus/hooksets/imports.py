@@ -1,0 +1,350 @@
+"""`import:` in fleethook.yaml: files and folders of other dialects, read in place into the file that names them.
+
+What is missing or broken is a problem with its place, and the rest loads. Each hook keeps its own `file:line`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
+from bus.config.file_types import ID_PATTERN, ImportEntry
+from bus.config.files import is_gone, read_as_known
+from bus.config.hook_file_value import HookFile, Imported, matcher_checks
+from bus.config.validation import convert
+from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
+from bus.hookfiles import find_hooks
+from bus.hooks import NATIVE, Endpoint, Hook, Layer
+from bus.hooksets.detect import file_in, whose
+from bus.hooksets.pinned_imports import check_alone, content_digest, keep_folder, kept_folder, with_pins
+from bus.hooksets.plugin_owner import read_guessed
+from bus.http.address_policy import AddressPolicy, check_address, never, parse_target
+from bus.verdicts import Policy
+
+MOST_FILES: Final = 100
+"""Files and folders that one hook file imports, directly and through others."""
+
+_ID: Final = re.compile(ID_PATTERN)
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_OURS: Final = "# fleethook"
+"""The end of every command that `fleethook install` writes into an agent's settings."""
+
+_WATCHED_DEPTH: Final = 3
+_WATCHED_FOLDERS: Final = 200
+
+
+@dataclass(slots=True)
+class Trail:
+    """What has been imported on the way to a file: by whom it was (for circles), and everything (to read it once)."""
+
+    above: tuple[str, ...] = ()
+    read: dict[str, str] = field(default_factory=dict)
+    """Origins by real path."""
+
+    def below(self, path: str) -> Trail:
+        """The trail of a file that is imported; what was read is known to all."""
+        return Trail((*self.above, path), self.read)
+
+
+Native = Callable[[Path, Layer, Trail], HookFile]
+"""Reads a fleethook.yaml; it stands above this module."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What all imports of one file came to."""
+
+    hooks: list[Hook] = field(default_factory=list)
+    endpoints: list[Endpoint] = field(default_factory=list)
+    guards: dict[str, Any] = field(default_factory=dict)
+    network_allow: list[str] = field(default_factory=list)
+    imports: list[Imported] = field(default_factory=list)
+    sections: dict[str, Any] = field(default_factory=dict)
+    problems: list[ConfigError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    sources: dict[str, Stamp] = field(default_factory=dict)
+
+
+def read_imports(
+    document: Document, entries: list[Plain], layer: Layer, native: Native, *, trail: Trail, on_failure: Policy | None,
+    taken: Iterable[str],
+) -> Gathered:  # fmt: skip
+    """Read every entry of a file's `import:`, in order; `taken` are the ids that its own hooks and endpoints have."""
+    found = Gathered()
+    ids = set(taken)
+    for number, raw in enumerate(entries):
+        path = ("import", number)
+        if not isinstance(raw, (str, dict)):
+            hint = "write e.g. `- ~/.pigo/config.json`, or {path, dialect, on_failure, enabled}"
+            found.problems.append(document.error(path, "an import is a path, or a mapping with one", hint=hint))
+            continue
+        entry, problems = convert(document, path, {"path": raw} if isinstance(raw, str) else raw, ImportEntry)
+        found.problems.extend(problems)
+        if entry is None:
+            continue
+        origin = f"{document.file}:{document.place(path)[0]}"
+        place = place_of(entry.path, document.file)
+        if not entry.enabled:
+            found.imports.append(Imported(str(place), origin, entry.dialect or "", enabled=False))
+            continue
+        try:
+            file, said = _read(entry, place, origin, layer, native, trail, found.sources)
+        except ConfigError as error:
+            where = () if isinstance(raw, str) else ("path",)
+            found.problems.append(_placed(error, document, (*path, *where), place))
+            there = not is_gone(place)
+            found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=there))
+            continue
+        _add(found, file, said, ids, entry, on_failure)
+    return found
+
+
+def read_one(path: Path, layer: Layer, native: Native, *, dialect: str | None = None) -> tuple[HookFile, Imported]:
+    """A file or folder of any dialect, as an import would read it; ConfigError where nothing of it can be read."""
+    entry = ImportEntry(path=str(path), dialect=dialect)  # type: ignore[arg-type]  # any text: `_read` refuses others
+    found = Gathered()
+    file, said = _read(entry, path.absolute(), str(path), layer, native, Trail(), found.sources)
+    _add(found, file, said, set(), entry, None)
+    whole = HookFile(
+        tuple(found.hooks), tuple(found.endpoints), found.guards, None, tuple(found.network_allow),
+        tuple(found.problems), tuple(found.warnings), imports=tuple(found.imports), sections=found.sections,
+        sources=sources(found),
+    )  # fmt: skip
+    return whole.sealed(), found.imports[0]
+
+
+def sources(found: Gathered) -> tuple[Source, ...]:
+    """What was read, and where something could appear."""
+    return tuple(Source(*pair) for pair in found.sources.items())
+
+
+def place_of(text: str, file: str) -> Path:
+    """Where an entry points: from its file, with `~` for home."""
+    return Path(os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(file)), os.path.expanduser(text))))
+
+
+def _read(
+    entry: ImportEntry, place: Path, origin: str, layer: Layer, native: Native, trail: Trail, files: dict[str, Stamp]
+) -> tuple[HookFile, Imported]:
+    if "\x00" in entry.path:
+        raise ConfigError("the path holds a NUL")
+    for folder, found in _folders(place):
+        files.setdefault(folder, found)
+    files.setdefault(str(place), stamp(place))
+    kept = kept_folder(place, layer) if entry.sha256 else None
+    if kept is not None:
+        entries: list[Hook | Endpoint] = [*kept.hooks, *kept.endpoints]
+        system: str = entry.dialect or (entries[0].dialect if entries else "")
+        return kept, Imported(str(place), origin, system, guessed=not entry.dialect, sections=kept.sections)
+    if is_gone(place) and not read_as_known(place):
+        if entry.sha256:
+            raise _not_accepted(place, "the file that you accepted is gone")
+        raise ConfigError("there is no such file or folder", hint=_near(place))
+    with gathering() as read:
+        try:
+            target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else whose(place)
+            if not dialect:
+                raise ConfigError(
+                    "it is not clear whose hooks these are",
+                    hint="say `dialect:` (`--dialect`) pigo, forge, gobby, claude or ion",
+                )
+            real = os.path.realpath(target)
+            _once(real, origin, trail)
+            ours = dialect == NATIVE
+            if entry.sha256 and not place.is_dir() and content_digest(place) != entry.sha256:
+                raise _not_accepted(place, "its content is not the one that you accepted")
+            file = (
+                native(target, layer, trail.below(real)) if ours
+                else find_hooks(dialect).read(target, layer) if entry.dialect
+                else read_guessed(target, layer, dialect)
+            )  # fmt: skip
+            if entry.sha256:
+                names = [*read, *(source.path for source in file.sources)]
+                if place.is_dir() and content_digest(place, names) != entry.sha256:
+                    raise _not_accepted(place, "its content is not the one that you accepted")
+                check_alone(file, names, place)
+                file = with_pins(_with_unique_ids(file, entry.path), place, entry.scripts)
+                keep_folder(place, file)
+        except (_ImportRefused, NotAccepted):
+            raise
+        except ConfigError as error:
+            if entry.sha256 and place.is_dir():
+                raise _not_accepted(place, f"it cannot be read as you accepted it: {error}") from error
+            error.source, error.unread = error.source or str(place), True
+            raise
+        finally:
+            for name, seen in read.items():
+                files.setdefault(os.path.abspath(name), seen)
+    for source in file.sources:
+        files.setdefault(*source)
+    read_from = place if entry.sha256 else target
+    return file, Imported(str(read_from), origin, dialect, guessed=not entry.dialect, sections=file.sections)
+
+
+def _not_accepted(place: Path, what: str) -> NotAccepted:
+    hint = f"`fleethook hooks import {place} --to user` shows it and accepts it"
+    error = NotAccepted(what, hint=hint)
+    error.source, error.unread = str(place), True
+    return error
+
+
+class _ImportRefused(ConfigError):
+    """The file that imports is at fault, and not the one that is imported."""
+
+
+def _once(real: str, origin: str, trail: Trail) -> None:
+    if real in trail.above:
+        circle = " -> ".join((*trail.above[trail.above.index(real) :], real))
+        raise _ImportRefused("the files import each other in a circle", hint=f"{circle}; take one of the imports out")
+    if real in trail.read:
+        raise _ImportRefused("it is imported twice", hint=f"the first is in {trail.read[real]}; its hooks run once")
+    if len(trail.read) >= MOST_FILES:
+        raise _ImportRefused(f"more than {MOST_FILES} files and folders are imported")
+    trail.read[real] = origin
+
+
+def _folders(place: Path) -> Iterator[tuple[str, Stamp]]:
+    """A folder and those in it, not deep: where a file of hooks could appear or go."""
+    if not os.path.isdir(place):
+        return
+    for count, (folder, below, _) in enumerate(os.walk(place)):
+        depth = len(Path(folder).relative_to(place).parts)
+        below[:] = (
+            [] if depth >= _WATCHED_DEPTH - 1 else [name for name in below if name not in {".git", "node_modules"}]
+        )
+        if count >= _WATCHED_FOLDERS:
+            return
+        yield folder, stamp(folder)
+
+
+def _near(place: Path) -> str:
+    parent = place.parent
+    return f"{parent} is there" if parent.is_dir() else f"there is no folder {parent} either"
+
+
+def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...], place: Path) -> ConfigError:
+    """The error with a place: the imported file's own where it has one, else that of the entry."""
+    if error.line:
+        line = document.place(path)[0]
+        hint = "; ".join(filter(None, (error.hint, f"imported by {document.file}:{line}")))
+        kind = PatternError if isinstance(error, PatternError) else ConfigError
+        placed = kind(error.message, file=error.file, line=error.line, column=error.column, path=error.path, hint=hint)
+    else:
+        placed = document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
+        if isinstance(error, NotAccepted):
+            placed = NotAccepted(
+                placed.message,
+                file=placed.file,
+                line=placed.line,
+                column=placed.column,
+                path=placed.path,
+                hint=placed.hint,
+            )
+    placed.source, placed.unread = error.source or document.file, error.unread
+    return placed
+
+
+def _add(
+    found: Gathered, file: HookFile, said: Imported, ids: set[str], entry: ImportEntry, on_failure: Policy | None
+) -> None:
+    """Take one import's part over: ids made unique, the failure policy of the entry or the file laid in."""
+    policy = entry.on_failure or on_failure
+    hooks = []
+    own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_OURS)]
+    if own:
+        found.warnings.append(
+            f"{own[0].origin}: Fleethook's own hooks in it ({len(own)}) are left out: they would ask in a loop"
+        )
+    for hook in file.hooks:
+        if hook in own:
+            continue
+        wrong = _wrong(hook.on, hook.tool, hook.when)
+        if wrong is not None:
+            found.problems.append(_at(wrong, hook.origin))
+            continue
+        changes: dict[str, Any] = {"id": _unique(hook.id, ids, entry.path)}
+        if hook.on_failure is None and policy is not None:
+            changes["on_failure"] = policy
+        hooks.append(msgspec.structs.replace(hook, **changes))
+    itself = [hook for hook in hooks if hook.own.get("itself")]
+    if itself:
+        found.warnings.append(
+            f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): for its own events they "
+            "are left to it (not where they are published to the fleet), for those of other agents they run here"
+        )
+    endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, entry.path)) for one in file.endpoints]
+    found.hooks += hooks
+    found.endpoints += endpoints
+    found.guards = {**file.guards, **found.guards}
+    found.network_allow += file.network_allow
+    if file.network_proxy:
+        text = "an imported file may not name a proxy"
+        hint = "say network.proxy in the file that imports it"
+        found.problems.append(ConfigError(text, file=said.path, path="network.proxy", hint=hint))
+    found.sections |= {said.path: dict(file.sections)} if file.sections else {}
+    found.problems += file.problems
+    found.warnings += file.warnings
+    found.imports += [
+        replace(said, hooks=tuple(one.id for one in hooks), endpoints=tuple(one.id for one in endpoints)),
+        *file.imports,
+    ]
+
+
+def _wrong(on: tuple[str, ...], tool: str, when: str) -> ConfigError | None:
+    """Why a matcher cannot be compiled: one that slipped through a dialect must not take the whole set with it."""
+    for _, check in matcher_checks(on, tool, when):
+        try:
+            check()
+        except ConfigError as error:
+            return error
+    return None
+
+
+def _at(error: ConfigError, origin: str) -> ConfigError:
+    file, _, line = origin.rpartition(":")
+    kind = PatternError if isinstance(error, PatternError) else ConfigError
+    return kind(error.message, file=file or origin, line=int(line) if line.isdigit() else 0, hint=error.hint)
+
+
+def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowed: AddressPolicy) -> Iterator[str]:
+    """A warning for each URL whose host is this machine or a private address that nothing opens."""
+    targets = [(one.origin, one.url) for one in endpoints]
+    targets += [(hook.origin, hook.http.url) for hook in hooks if hook.http is not None]
+    for origin, url in targets:
+        try:
+            target = parse_target(url)
+            address = target.literal or ("127.0.0.1" if target.host == "localhost" else None)
+            if address is not None:
+                check_address(target, address, allowed)
+        except TargetRefused as error:
+            place = f"[{target.host}]" if ":" in target.host else target.host
+            hint = (
+                "" if never(target) else f'; add `network: {{allow: ["{place}:{target.port}"]}}` to your fleethook.yaml'
+            )
+            yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}{hint}"
+
+
+def _with_unique_ids(file: HookFile, path: str) -> HookFile:
+    ids: set[str] = set()
+    hooks = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.hooks)
+    endpoints = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.endpoints)
+    return replace(file, hooks=hooks, endpoints=endpoints)
+
+
+def _unique(wanted: str, ids: set[str], path: str) -> str:
+    """An id that nobody has, the same at every load: a taken one gets a mark of the file that it comes from."""
+    given = wanted if _ID.match(wanted) else _UNFIT.sub("-", wanted).strip("-")[:64] or "hook"
+    if given in ids:
+        mark = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        given = f"{given[:50]}-{mark}"
+        given = next(name for n in range(1, len(ids) + 2) if (name := given if n == 1 else f"{given}-{n}") not in ids)
+    ids.add(given)
+    return given

@@ -1,0 +1,114 @@
+"""Files and folders of a repository in the user's own hook file: pinned by the content that a person accepted (X-10).
+
+A folder is pinned by every file that is read for its hooks. What came of it is kept beside the texts of hook files
+(`reading_as`), so that it stays in force while the folder holds something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bus.config.files import known_text, note_text, read_file
+from bus.config.hook_file_value import HookFile, from_document, to_document
+from bus.errors import ConfigError
+from bus.hooks import Hook, Layer
+from bus.hooksets.named_files import lies_in, named_files
+from bus.hooksets.pins import script_digest
+
+_FOLDER: Final = ".fleethook-accepted"
+"""Stands for a folder among the texts of files; no file of this name is read."""
+
+
+def content_digest(place: Path, names: Iterable[str] = ()) -> str:
+    """What a pinned import's `sha256` is: of a file's text, or of the texts of the files `names` that a folder's hooks need.
+
+    ConfigError where one cannot be read, or lies outside of the folder.
+    """
+    if not place.is_dir():
+        return _text_digest(place)
+    root = os.path.realpath(place)
+    texts = {}
+    for name in sorted({os.path.realpath(name) for name in names if os.path.isfile(name)}):
+        if not lies_in(name, root):
+            raise _brings(name, "and lies outside of the folder")
+        texts[os.path.relpath(name, root)] = _text_digest(Path(name))
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def scripts_digest(file: HookFile, place: Path) -> str:
+    """What a pinned import's `scripts` is: of the files that its commands name; empty where there is none."""
+    digests = {name: digest for hook in file.hooks for name, digest in _pins(hook, place).items() if digest}
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest() if digests else ""
+
+
+def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
+    """The hooks with the scripts that they name pinned; where these are not the accepted ones, none of them is run."""
+    same = scripts_digest(file, place) == scripts
+    hooks = []
+    for hook in file.hooks:
+        pins = _pins(hook, place) if hook.command else {}
+        if not same:
+            pins = {name: "not the accepted one" for name, digest in pins.items() if digest} or dict.fromkeys(
+                pins, "gone"
+            )
+        hooks.append(msgspec.structs.replace(hook, pins=pins))
+    return replace(file, hooks=tuple(hooks)).sealed()
+
+
+def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:
+    """Raise ConfigError where a pinned import brings others with it, whose content nobody has accepted."""
+    real = os.path.realpath(place)
+    others = [] if place.is_dir() else sorted(
+        name for name in read if os.path.realpath(name) != real and os.path.isfile(name)
+    )  # fmt: skip
+    if file.imports or others:
+        raise _brings(others[0] if others else file.imports[0].path, "which is not pinned")
+
+
+def folder_name(place: Path | str) -> str:
+    """The name under which what was accepted of a folder is kept."""
+    return os.path.join(os.path.realpath(place), _FOLDER)
+
+
+def kept_folder(place: Path, layer: Layer) -> HookFile | None:
+    """What was accepted of a folder, where that is read instead of the folder; ConfigError where it cannot be read."""
+    text = known_text(folder_name(place))
+    return None if text is None else from_document(json.loads(text), layer=layer)
+
+
+def keep_folder(place: Path, file: HookFile) -> None:
+    """Note what came of a folder as it was accepted; nothing for a single file, whose text is kept."""
+    if place.is_dir():
+        note_text(folder_name(place), json.dumps(to_document(file)))
+
+
+def repository(path: Path) -> str:
+    """The root of the repository that a file lies in, by its real path; empty where it is in none, or in the home's own."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    for folder in Path(os.path.realpath(path)).parents:
+        if str(folder) == home:
+            return ""
+        if os.path.lexists(folder / ".git"):
+            return str(folder)
+    return ""
+
+
+def _text_digest(path: Path) -> str:
+    return hashlib.sha256(read_file(path).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _pins(hook: Hook, place: Path) -> dict[str, str]:
+    inside = place / "x" if place.is_dir() else place
+    return {name: script_digest(name) for name in named_files(hook, repository(inside) or str(inside.parent))}
+
+
+def _brings(name: str, why: str) -> ConfigError:
+    return ConfigError(f"it brings {name} with it, {why}", hint="import it into the project's own file")

@@ -1,0 +1,162 @@
+"""Where each setting comes from: flags, the environment, the project's file, the user's file, the defaults, in this order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from bus.config.documents import Document, load, loads, read_file
+from bus.config.files import is_gone
+from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting, read_section
+from bus.config.validation import nearest, suggestion
+from bus.errors import ConfigError
+from bus.hooksets.last_good import read_kept
+from bus.hooksets.trust import GONE, WAITS, is_trusted, trusted_entry, trusted_file
+from bus.system.directories import Directories, config_file, directories
+
+HARMLESS: Final = frozenset({"log_level"})
+"""What a project's file may set in a folder that nobody trusts: a cloned repository must neither redirect events nor
+weaken a policy, and a tiny budget is a way to do the latter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings, the origin of each (a flag, a variable, `file:line` or `default`), and what should be said."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def load_settings(
+    flags: Mapping[str, object] = MappingProxyType({}),
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Loaded:
+    """Settle every setting; ConfigError names the flag or variable of a bad value. None is a flag not given.
+
+    What is wrong with a file is among the warnings: no command stops working for a bad edit.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(NAMES, "default")
+    warnings: list[str] = []
+    places = directories(environ, create=False)
+    user = config_file(places.config)
+    if user is not None:
+        warnings += _take_user(user, values, origins, places.last_good)
+    project = trusted_file(Path() if cwd is None else cwd, places.trust_file, user=user)
+    if project is not None:
+        warnings += _take_project(project, values, origins, places)
+    warnings += _take_environment(environ, values, origins)
+    for name, raw in flags.items():
+        if raw is not None:
+            flag = "--" + name.replace("_", "-")
+            values[name] = _named(name, raw, flag)
+            origins[name] = flag
+    return Loaded(Settings(**values), MappingProxyType(origins), tuple(warnings))
+
+
+def _named(name: str, raw: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
+    """A value from a flag or a variable, whose name stands where a file's name would."""
+    if name not in NAMES:
+        raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))
+    try:
+        return parse_setting(name, raw)
+    except ConfigError as error:
+        raise ConfigError(error.message, file=origin, path=name, hint=error.hint) from error
+
+
+def _take_user(path: Path, values: dict[str, Any], origins: dict[str, str], folder: Path) -> list[str]:
+    """The user's settings that are in force: a file with errors changes none, and keeps no command from working."""
+    try:
+        text, rejected = _text_in_force(path, folder)
+        document = loads(text, file=str(path))
+    except ConfigError as error:
+        return [f"{error}; nothing of this file is in force"]
+    _, problems = _lay(document, values, origins)
+    return [*rejected, *(f"{problem}; this setting is left out" for problem in problems)]
+
+
+def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
+    """The text of the user's file that is in force, and what of the file is not; ConfigError where there is none."""
+    kept, real = read_kept(folder, path), os.path.realpath(path)
+    copy = kept.files.get(real) if kept is not None else None
+    if copy is None:
+        return read_file(path), []
+    with contextlib.suppress(ConfigError):
+        if read_file(path) == copy.text:
+            return copy.text, []
+    from bus.hooksets.files_in_force import file_in_force  # only where the file has changed: it brings every dialect
+
+    found = file_in_force(path, "user", folder)
+    return found.texts.get(real, copy.text), [one.text for one in found.rejected]
+
+
+def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], places: Directories) -> list[str]:
+    """The settings of a project's file that the user trusted; the harmless ones where nobody trusts it."""
+    entry = trusted_entry(path, places.trust_file)
+    kept = read_kept(places.last_good, path) if entry is not None else None
+    said: list[str] = []
+    try:
+        if entry is not None and is_trusted(path, places.trust_file):
+            document = load(path)
+        elif entry is not None and kept is not None and kept.digest == entry.digest and entry.path in kept.files:
+            document = loads(kept.files[entry.path].text, file=str(path))
+            said.append(f"{path}: {GONE if is_gone(path) else WAITS}")
+        else:
+            return _take_untrusted(path, values, origins)
+    except ConfigError as error:
+        return [str(error)]
+    _, problems = _lay(document, values, origins)
+    return [*said, *(f"{problem}; this setting is left out" for problem in problems)]
+
+
+def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
+    """The harmless settings of a project's file in a folder that nobody trusts; it can break nothing here."""
+    try:
+        ignored, problems = _lay(load(path), values, origins, HARMLESS)
+    except ConfigError as error:
+        return [f"{error} (ignored, since the folder is not trusted)"]
+    said = [f"{problem} (ignored, since the folder is not trusted)" for problem in problems]
+    if ignored:
+        said.append(f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder")
+    return said
+
+
+def _lay(
+    document: Document, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None
+) -> tuple[bool, list[ConfigError]]:
+    """Lay a file's `settings:` over what is there; whether `only` kept something out, and what is wrong with the others."""
+    raw = document.value.get("settings") if isinstance(document.value, dict) else None
+    found, problems = read_section(document, ("settings",), raw)
+    for name, value in found.items():
+        if only is None or name in only:
+            values[name] = value
+            origins[name] = f"{document.file}:{document.place(('settings', name), key=True)[0]}"
+    return only is not None and any(name not in only for name in found), problems
+
+
+def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origins: dict[str, str]) -> list[str]:
+    warnings = []
+    for variable in sorted(key for key in environ if key.startswith(PREFIX)):
+        name = VARIABLES.get(variable)
+        if name is None:
+            if variable not in OTHER_VARIABLES:
+                # Without the prefix, which would make every name look near to every other.
+                near = nearest(variable.removeprefix(PREFIX).lower(), (*NAMES, "home"))
+                hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
+                warnings.append(f"{variable} is no variable of Fleethook{hint}")
+            continue
+        text = environ[variable]
+        # An empty URL has a meaning of its own (the embedded server); an empty number is one that was not given.
+        if text or getattr(Settings(), name) == "":
+            values[name] = _named(name, text, variable)
+            origins[name] = variable
+    return warnings

@@ -1,0 +1,175 @@
+"""The part of a request that only the event's own host can answer: its user's and projects' files lie there (X-02).
+
+An evaluator elsewhere hands it over with the budget that is left, as an entry of the host's own stream; `fleethook worker
+host` answers with a verdict. Its hooks run once: an evaluator that takes a request over from a dead one waits for the run
+that the dead one began, and a host's worker that may have begun a hook and died is not followed by another run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from bus.errors import DecodeError, FleethookError
+from bus.events import Event
+from bus.ids import reply_token
+from bus.verdicts import Policy, Verdict
+from bus.wire.codec import decode_body, decode_verdict, encode_event, encode_verdict, pack, unpack
+from bus.wire.connections import Command, Links
+from bus.wire.keys import KEPT_MS, Keys, note_key
+from bus.wire.streams import Call, Entry, checked
+
+GROUP: Final = "hosts"
+_KNOWN_SECONDS: Final = 0.5
+_MARGIN_SECONDS: Final = 0.02
+"""Left for the evaluator to write the whole verdict down."""
+
+_SLICE_SECONDS: Final = 1.0
+"""One wait for a host where slow hooks run; after each its note says whether they still do."""
+
+_MOST_HOSTS: Final = 10_000
+
+
+class Ask(NamedTuple):
+    """One part of a request, as the host reads it."""
+
+    entry: Entry
+    reply: str
+    deadline: int
+    """Milliseconds by the server's clock."""
+    latest: int
+    """As long a hook may take that declares it; the note beside `reply` then says that it runs."""
+    event: Event
+    changes: Mapping[str, Any]
+    """What hooks of the fleet have changed of the input so far."""
+    policy: Policy
+
+
+def role(host: str) -> str:
+    """The role under which a host's worker says that it is alive."""
+    return f"host-{host}"
+
+
+class HostState(NamedTuple):
+    """What the server knows of one host."""
+
+    alive: bool
+    """Whether `fleethook worker host` runs there."""
+    records: tuple[bytes, ...]
+    """By user, what is recorded of the blocking hooks that only this host has (`hooksets/host_hooks.py`)."""
+    background: tuple[bytes, ...] = ()
+    """The same of those that run in the background."""
+
+
+class Hosts:
+    """Which hosts have a worker of their own, or hooks; looked at no more than every half second for each."""
+
+    def __init__(self, links: Links, keys: Keys) -> None:
+        self._links, self._keys = links, keys
+        self._known: dict[str, tuple[float, HostState]] = {}
+
+    async def alive(self, host: str) -> bool:
+        """Whether `fleethook worker host` runs there; raises Unreachable."""
+        return (await self.state(host)).alive
+
+    async def state(self, host: str) -> HostState:
+        """What is known of a host; raises Unreachable."""
+        now = time.monotonic()
+        known = self._known.get(host)
+        if known is None or now - known[0] >= _KNOWN_SECONDS:
+            if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
+                self._known.clear()
+            with self._links.link() as link:
+                alive, *records = await link.exchange(
+                    [("EXISTS", self._keys("alive", role(host))), ("HVALS", self._keys("host", host)),
+                     ("HVALS", self._keys("background", host))]
+                )  # fmt: skip
+            there = checked(alive, f"looking for host {host}") == 1
+            # An error: an ACL that is older than these keys (docs/upgrade.md: workers come before the ACL).
+            state = HostState(there, *[() if isinstance(rows, Exception) else tuple(rows) for rows in records])
+            known = self._known[host] = (now, state)
+        return known[1]
+
+    async def ask(
+        self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, latest: int, seconds: float
+    ) -> Verdict | None:
+        """What the host's own part says, within `seconds`; None where it did not answer. Raises Unreachable.
+
+        While the host says that slow hooks run there, it is waited for until `latest`, by the server's clock like
+        `deadline`.
+        """
+        keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
+        if wait <= 0:
+            return None
+        fields = (
+            "reply", reply, "deadline", deadline, "latest", latest, "policy", policy, "event", encode_event(event),
+            "changes", pack(dict(changes)),
+        )  # fmt: skip
+        add = Call("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
+        # BLPOP and not BLMOVE, which a server at its memory limit refuses.
+        with self._links.link() as link:
+            replies = await link.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
+        checked(replies[0], f"asking host {event.host}")
+        raw = checked(replies[1], f"waiting for host {event.host}")
+        until = time.monotonic() + max(0, latest - deadline) / 1000
+        while raw is None and (left := until - time.monotonic()) > 0:
+            wait = min(_SLICE_SECONDS, left)
+            with self._links.link() as link:
+                runs = checked((await link.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note")
+                (row,) = await link.exchange([("BLPOP", reply, f"{wait:.3f}" if runs else "0.001")], seconds=wait + 1.0)
+            raw = checked(row, f"waiting for host {event.host}")
+            if not runs:
+                break
+        return None if raw is None else decode_verdict(bytes(raw[1]))
+
+
+def read_ask(entry: Entry, keys: Keys) -> Ask:
+    """One part of a request; raises DecodeError where it is none."""
+    fields = entry.fields
+    try:
+        event = decode_body(fields[b"event"])
+        changes, reply = unpack(fields[b"changes"]), fields[b"reply"].decode()
+        deadline, policy = int(fields[b"deadline"]), fields[b"policy"].decode()
+        latest = max(deadline, int(fields.get(b"latest", b"0")))
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"a part of a request lacks something ({error})") from error
+    if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
+        raise DecodeError("a part of a request is not in the form that evaluators write")
+    return Ask(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
+
+
+def joined_key(ask: Ask, keys: Keys) -> str:
+    """The list of further reply keys that wait for the same run."""
+    return keys("join", ask.event.id, "host")
+
+
+def begin_call(ask: Ask, keys: Keys, consumer: str) -> Call:
+    """The script call that takes the right to run the hooks of a part, or finds out who runs them or what they said."""
+    kept = KEPT_MS + max(0, ask.latest - ask.entry.ms)
+    return Call(
+        "begin",
+        (ask.entry.stream, keys("part", ask.event.id), joined_key(ask, keys)),
+        (GROUP, ask.entry.id, consumer, kept, ask.reply, keys("beat", "")),
+    )
+
+
+def answer_commands(ask: Ask, verdict: Verdict, keys: Keys) -> list[Command]:
+    """Give the verdict to everybody who asked for this part, and let the entry go."""
+    return [
+        Call(
+            "reply",
+            (ask.entry.stream, ask.reply, keys("part", ask.event.id), joined_key(ask, keys)),
+            (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS),
+        ).whole_command()
+    ]
+
+
+def gone_commands(entry: Entry) -> list[Command]:
+    """Let an entry of a host's stream go."""
+    return [("XACK", entry.stream, GROUP, entry.id), ("XDEL", entry.stream, entry.id)]
+
+
+def nobody(host: str) -> FleethookError:
+    """Why a hook that has to run on `host` did not."""
+    return FleethookError(f"it runs on host {host!r}, where no `fleethook worker host` answered")

@@ -1,0 +1,251 @@
+"""HTTP out: one POST, with everything that the receiver may do to us bounded.
+
+What leaves here goes only to addresses that the policy has vetted: a literal before the request, a name inside the
+resolver, so that the connection is made to exactly the addresses that were looked at, with the name in Host and SNI.
+A pooled connection is reused for its own name and port only, and was vetted when it was made. No redirect is followed,
+no proxy used but the one that `network.proxy` names, no cookie kept, no body decompressed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+import msgspec
+
+from bus.errors import AnswerTooLong, FleethookError, ProxyFailed, TargetRefused
+from bus.http.address_policy import AddressPolicy, parse_target, vet
+from bus.http.proxies import NONE, Proxy, proxy_for
+from bus.http.resolver import Lookups
+from bus.http.timings import NO_PHASES, Phases, start_clock
+
+if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
+    import aiohttp
+
+    from bus.http.exchange import Answer, Door
+
+CAP: Final = 64 * 1024
+"""Bytes of a response's body that are read; with more to come the connection is dropped."""
+
+AGENT: Final = "Fleethook"
+
+Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol", "proxy"]
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+Before = Callable[[], Awaitable[None]]
+"""Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
+
+_REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
+_OWN: Final = {
+    "accept": "Accept: */*\r\n",
+    "accept-encoding": "Accept-Encoding: identity\r\n",
+    "user-agent": f"User-Agent: {AGENT}\r\n",
+}
+_FRAMING: Final = frozenset({"content-length", "transfer-encoding", "expect"})
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # a line feed stands between the lines that are looked at
+
+
+_NONE: Final[tuple[tuple[str, str], ...]] = ()
+_NO_FAILURE: Final[tuple[Failure, str]] = ("", "")
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back. It is an answer only where `error` is empty: a status may stand beside a body that broke off."""
+
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    """The first bytes, as many as the cap allows, as sent (never decompressed)."""
+    ms: float = 0.0
+    error: Failure = ""
+    detail: str = ""
+    """For the operator: the rule that refused, the system's error, or which limit was met."""
+    retry_after: str = ""
+    """The header of that name, as sent."""
+    reason: str = ""
+    """What the status line says after the status."""
+    phases: Phases = NO_PHASES
+
+
+class Poster:
+    """Connections under one address policy; an async context manager.
+
+    `proxy` is what `network.proxy` says. `tls` replaces the system's trust store, `lookup(host, port)` the system's
+    resolver (its answers are vetted too).
+    """
+
+    def __init__(
+        self, policy: AddressPolicy, *, proxy: str = "", tls: ssl.SSLContext | None = None,
+        lookup: Lookup | None = None,
+    ) -> None:  # fmt: skip
+        self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
+        self._ways: dict[str, tuple[Door, aiohttp.ClientSession]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._proxied: dict[Proxy, aiohttp.ClientSession] = {}
+        self._lookups: Lookups | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def open(self) -> aiohttp.ClientSession:
+        """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
+        if self._session is None:
+            from bus.http.connector import Pool
+            from bus.http.exchange import open_session  # takes 150 ms, which only those who post pay
+
+            self._session = open_session(Pool(self._policy, self._tls, self._look()))
+        return self._session
+
+    def _through(self, proxy: Proxy) -> aiohttp.ClientSession:
+        """The connections through a proxy."""
+        session = self._proxied.get(proxy)
+        if session is None:
+            from bus.http.exchange import open_session
+            from bus.http.tunnels import ProxiedPool
+
+            session = self._proxied[proxy] = open_session(ProxiedPool(proxy, self._policy, self._tls, self._look()))
+        return session
+
+    def _look(self) -> Lookup:
+        if self._lookup is not None:
+            return self._lookup
+        if self._lookups is None:
+            self._lookups = Lookups()
+        return self._lookups
+
+    async def close(self) -> None:
+        """Drop every connection."""
+        session, self._session = self._session, None
+        proxied, self._proxied = self._proxied, {}
+        self._ways.clear()
+        for one in (session, *proxied.values()):
+            if one is not None:
+                await one.close()
+        if self._lookups is not None:
+            self._lookups.close()
+
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP,
+        before: Before | None = None,
+    ) -> Reply:  # fmt: skip
+        """POST `body` and read the answer, all within `seconds`: look-up, connecting, sending and reading.
+
+        Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
+        URL is sent in its canonical spelling.
+        """
+        clock = start_clock()
+        status, found, got, reason, retry_after = 0, _NONE, b"", "", ""
+        error, detail = _NO_FAILURE
+        answer: Answer | None = None
+        try:
+            door, session = self._ways.get(url) or self._way(url)
+            head = _head(door, headers, len(body))
+            answer = await door.ask(session, head, body, seconds=seconds, cap=cap, before=before)
+            status, reason, found = answer.status, answer.reason or "", tuple(answer.headers.items())
+            retry_after = answer.headers.get("Retry-After", "")
+            got = await answer.first(cap)
+        except asyncio.CancelledError:
+            raise
+        except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
+            if isinstance(problem, FleethookError) and not isinstance(
+                problem, TargetRefused | AnswerTooLong | ProxyFailed
+            ):
+                raise  # it came out of `before`
+            error, detail = _sort(problem, seconds)
+        finally:
+            if answer is not None:
+                answer.close()  # drops the connection unless the body was read to its end
+        phases = clock.phases()
+        return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
+
+    def _way(self, url: str) -> tuple[Door, aiohttp.ClientSession]:
+        """Where the URL leads, and by which connections; names are vetted later.
+
+        What is remembered depends on the text and the policy alone; with a proxy, on variables and files that may change.
+        """
+        target = parse_target(url)
+        if target.literal is not None:
+            vet(target, [str(target.literal)], self._policy)
+        proxy = proxy_for(self._proxy, target)
+        if proxy is not None:
+            from bus.http.tunnels import ProxiedDoor
+
+            return ProxiedDoor(target, proxy), self._through(proxy)
+        from bus.http.exchange import Door
+
+        way = Door(target.url), self.open()
+        if self._proxy in ("", NONE):
+            if len(self._ways) >= _REMEMBERED:
+                self._ways.clear()
+            self._ways[url] = way
+        return way
+
+
+def _head(door: Door, headers: Mapping[str, str], length: int) -> bytes:
+    """The head of a request; ValueError for a header that would not be one line of its name and value."""
+    lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
+    if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):
+        raise ValueError("a header holds a control character")
+    ours, framing, host = _around(tuple(headers))
+    if framing:
+        lines = "\n".join([f"{name}: {value}" for name, value in headers.items() if name.lower() not in _FRAMING])
+    theirs = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
+    first = door.request_line if host else door.request_line + door.host_line
+    return f"{first}{ours}{theirs}Content-Length: {length}\r\n\r\n".encode()
+
+
+@lru_cache(maxsize=1024)
+def _around(names: tuple[str, ...]) -> tuple[str, bool, bool]:
+    """Our lines in a request with headers of these names; whether some of those are not theirs to say; whether one is Host."""
+    if not all(_TOKEN.fullmatch(name) for name in names):
+        raise ValueError("a header's name holds what no name may hold")
+    theirs = {name.lower() for name in names}
+    ours = "".join(line for name, line in _OWN.items() if name not in theirs)
+    return ours, not _FRAMING.isdisjoint(theirs), "host" in theirs
+
+
+def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
+    """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
+    import aiohttp
+    from aiohttp.http import HttpProcessingError
+
+    if isinstance(problem, TargetRefused):
+        return "refused", problem.reason
+    if isinstance(problem, ProxyFailed):
+        cause = problem.__cause__
+        why = _sort(cause, seconds)[1] if isinstance(cause, Exception) else ""
+        return "proxy", f"{problem.reason}: {why}" if why else problem.reason
+    if isinstance(problem, TimeoutError):
+        return "timeout", f"no complete answer within {seconds:g} s"
+    if isinstance(problem, aiohttp.ClientConnectorDNSError | socket.gaierror):
+        cause = getattr(problem, "os_error", problem)
+        return "dns", f"the name cannot be resolved: {cause.strerror or cause}"
+    if isinstance(problem, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return "tls", f"the certificate is not accepted: {getattr(problem, 'certificate_error', problem)}"
+    if isinstance(problem, aiohttp.ClientSSLError | ssl.SSLError):
+        return "tls", f"no TLS connection: {problem}"
+    if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):
+        return "connect", _connection_text(problem)
+    if isinstance(problem, AnswerTooLong):
+        return "protocol", f"the answer is without end: {problem}"
+    if isinstance(problem, HttpProcessingError):
+        return "protocol", f"the answer is no HTTP: {problem.message}"[:500]
+    return "protocol", f"{type(problem).__name__}: {problem}"[:500]
+
+
+_URL: Final = re.compile(r"https?://\S+")
+
+
+def _connection_text(problem: Exception) -> str:
+    if isinstance(problem, OSError):
+        said = _URL.sub("the target", str(problem.strerror or problem))  # a path may be a secret
+        return f"no connection, or it was lost: {said}"
+    return "the connection was closed before an answer came"

@@ -1,0 +1,153 @@
+"""Which forward proxy a webhook goes through, where the configuration says so: `network.proxy` of fleethook.yaml.
+
+Nothing is proxied by default, whatever the environment says. A proxy's own address is the operator's word: the address
+policy judges targets alone. Its password never stands in a file: `http://user:${PROXY_PASSWORD}@proxy.corp:3128`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Final
+from urllib.parse import unquote
+
+from bus.errors import ConfigError, ProxyFailed, TargetRefused
+from bus.http.address_policy import AddressPolicy, Target, parse_target
+from bus.secrets.references import fill
+
+NONE: Final = "none"
+ENVIRONMENT: Final = "environment"
+MAY_SAY: Final = frozenset({"fleet", "user"})
+"""The layers that may name a proxy: a cloned repository must not route webhooks through somebody's machine."""
+
+_HINT: Final = "write none, environment or http://proxy.example:3128"
+_REFERENCE: Final = re.compile(r"\$\{[^{}]+\}\Z")
+_USERINFO: Final = re.compile(r"(?P<user>(?:\$\{[^}]*\}|[^:])*)(?::(?P<password>.*))?\Z")
+_ANY_PORT: Final = range(1, 65536)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A forward proxy; user and password are references as in headers where `filled` is false, else themselves."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    filled: bool = False
+
+    @property
+    def name(self) -> str:
+        """`host:port`, all that is ever shown of it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.name})"
+
+
+def check_proxy(said: str) -> None:
+    """Raise ConfigError unless this may stand at `network.proxy`; what is wrong is said without quoting it."""
+    if said not in ("", NONE, ENVIRONMENT):
+        _configured(said)
+
+
+def proxy_for(said: str, target: Target, environ: Mapping[str, str] | None = None) -> Proxy | None:
+    """The proxy that `network.proxy` means for a target, or None: directly.
+
+    This machine is never reached through a proxy, which would take 127.0.0.1 for itself. ProxyFailed where the
+    environment (by default this process's) names one that cannot be used.
+    """
+    if said in ("", NONE) or _is_here(target):
+        return None
+    if said != ENVIRONMENT:
+        return _configured(said)
+    environ = os.environ if environ is None else environ
+    name = f"{target.scheme}_proxy"
+    url = _variable(environ, name)
+    if not url or _excepted(target, _variable(environ, "no_proxy")):
+        return None
+    try:
+        proxy = _parse(url if "://" in url else f"http://{url}")
+    except ConfigError as error:
+        raise ProxyFailed(f"{name.upper()} of the environment: {error.message}") from None
+    return Proxy(proxy.host, proxy.port, unquote(proxy.user), unquote(proxy.password), filled=True)
+
+
+def authorization(proxy: Proxy) -> str:
+    """The value of Proxy-Authorization, empty where it wants none; ProxyFailed where a variable or file is missing."""
+    if not (proxy.user or proxy.password):
+        return ""
+    values = {"user": proxy.user, "password": proxy.password}
+    try:
+        found = values if proxy.filled else fill({"user": unquote(proxy.user), "password": proxy.password})
+    except ConfigError as error:
+        raise ProxyFailed(f"{proxy.name}: {error}") from None
+    return "Basic " + b64encode(f"{found['user']}:{found['password']}".encode()).decode()
+
+
+def is_named(target: Target, allowed: AddressPolicy) -> bool:
+    """Whether the allow list has the target's very name: then the proxy may resolve what nobody can resolve here."""
+    return any(entry.host == target.host and entry.port in (0, target.port) for entry in allowed.entries)
+
+
+def _configured(said: str) -> Proxy:
+    proxy = _parse(said)
+    if proxy.password and not _REFERENCE.match(proxy.password):
+        raise ConfigError(
+            "the proxy's password stands in the file", hint="write http://user:${VAR}@… or http://user:${file:PATH}@…"
+        )
+    return proxy
+
+
+def _parse(url: str) -> Proxy:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() != "http":
+        raise ConfigError("a proxy is reached by http://", hint=_HINT)
+    userinfo, at, place = rest.rpartition("@")
+    match = _USERINFO.match(userinfo)
+    if not url.isprintable() or match is None or (at and not match["user"]):
+        raise ConfigError("before the proxy's @ stands no user and password", hint=_HINT)
+    try:
+        target = parse_target(f"http://{place}", ports=_ANY_PORT)
+    except TargetRefused as error:
+        raise ConfigError(f"the proxy's address: {error.reason}", hint=_HINT) from None
+    if not target.url.endswith("/") or target.url.count("/") != 3:
+        raise ConfigError("behind the proxy's port stands nothing", hint=_HINT)
+    return Proxy(target.host, target.port, match["user"], match["password"] or "")
+
+
+def _is_here(target: Target) -> bool:
+    if target.literal is not None:
+        return target.literal.is_loopback
+    return target.host == "localhost" or target.host.endswith(".localhost")
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    """A variable, whose lower-case spelling wins and may be empty to take the other back."""
+    return next((environ[one].strip() for one in (name, name.upper()) if one in environ), "")
+
+
+def _excepted(target: Target, listed: str) -> bool:
+    """Whether NO_PROXY has the target: `*`, a name and all below it, `name:port`, an address or a CIDR."""
+    return any(_fits(target, one) for one in listed.lower().replace(",", " ").split())
+
+
+def _fits(target: Target, listed: str) -> bool:
+    if listed == "*":
+        return True
+    if target.literal is not None:
+        try:
+            return target.literal in ip_network(listed.strip("[]"), strict=False)
+        except ValueError:
+            pass  # a name, or an address with a port
+    name, colon, port = listed.rpartition(":")
+    if colon and port.isdigit():
+        if int(port) != target.port:
+            return False
+        listed = name.strip("[]")
+    listed = listed.removeprefix("*").lstrip(".")
+    return bool(listed) and (target.host == listed or target.host.endswith(f".{listed}"))

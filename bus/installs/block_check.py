@@ -1,0 +1,105 @@
+"""What agents make of an answer before a tool call, as observed: only what is a block for sure counts as one.
+
+An exit code other than 0 and 2 is a failure, whatever some agents make of the words beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bus.installs.base import Ran, Understood
+
+_CODEX_TOP: Final = frozenset({"hookSpecificOutput", "systemMessage"})
+_CODEX_INNER: Final = frozenset(
+    {"hookEventName", "permissionDecision", "permissionDecisionReason", "updatedInput", "additionalContext"}
+)
+
+
+def said(ran: Ran) -> dict[str, Any]:
+    """The JSON object that is the whole of stdout, at exit code 0; else nothing."""
+    try:
+        found = json.loads(ran.stdout) if ran.code == 0 else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def claude(ran: Ran) -> Understood:
+    """Exit code 2, or the decision beside the event's own name."""
+    if ran.code == 2:
+        return Understood("deny", ran.stderr.strip())
+    specific = _map(said(ran), "hookSpecificOutput")
+    if specific.get("hookEventName") != "PreToolUse":
+        return Understood()
+    return Understood(_text(specific, "permissionDecision"), _text(specific, "permissionDecisionReason"))
+
+
+def codex(ran: Ran) -> Understood:
+    """As Claude Code, but the reason must say something, and one key that it does not know voids the answer."""
+    if ran.code == 2:
+        return Understood("deny", ran.stderr.strip()) if ran.stderr.strip() else Understood()
+    answer = said(ran)
+    if set(answer) - _CODEX_TOP or set(_map(answer, "hookSpecificOutput")) - _CODEX_INNER:
+        return Understood()
+    found = claude(ran)
+    return found if found.decision == "deny" and found.reason else Understood()
+
+
+def qwen(ran: Ran) -> Understood:
+    """As Claude Code; exit code 2 needs its reason on stderr."""
+    if ran.code == 2:
+        return Understood("deny", ran.stderr.strip()) if ran.stderr.strip() else Understood()
+    return claude(ran)
+
+
+def gemini(ran: Ran) -> Understood:
+    """`decision` at the top; exit code 2 with some text."""
+    if ran.code == 2:
+        text = ran.stderr.strip() or ran.stdout.strip()
+        return Understood("deny", text) if text else Understood()
+    return flat("decision", "reason")(ran)
+
+
+def flat(decision: str, *reasons: str) -> Callable[[Ran], Understood]:
+    """Exit code 2, or a decision under this name at the top with its reason under one of those."""
+
+    def understood(ran: Ran) -> Understood:
+        if ran.code == 2:
+            return Understood("deny", ran.stderr.strip())
+        answer = said(ran)
+        word = _text(answer, decision)
+        reason = next((_text(answer, name) for name in reasons if _text(answer, name)), "")
+        return Understood("deny" if word == "block" else word, reason)
+
+    return understood
+
+
+def by_exit_code(ran: Ran) -> Understood:
+    """Exit code 2 alone, with its reason on stderr."""
+    return Understood("deny", ran.stderr.strip()) if ran.code == 2 else Understood()
+
+
+def cancelling(ran: Ran) -> Understood:
+    """`cancel` in its JSON; exit codes say nothing."""
+    answer = said(ran)
+    return Understood("deny", _text(answer, "errorMessage")) if answer.get("cancel") is True else Understood()
+
+
+def denying(ran: Ran) -> Understood:
+    """What our own plugin throws: its `deny`, or exit code 2."""
+    if ran.code == 2:
+        return Understood("deny", ran.stderr.strip())
+    text = _text(said(ran), "deny")
+    return Understood("deny", text) if text else Understood()
+
+
+def _map(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = given.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,178 @@
+"""The command that an agent is given for one event, and what its answer file says of that event."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from bus.agents import find
+from bus.agents.base import AgentDialect, Capability
+from bus.errors import ConfigError
+from bus.events import GATES
+from bus.shim import answer_file
+from bus.shim.answer import Answer
+from bus.shim.answer_file import EventLine
+from bus.verdicts import Policy, failed
+
+MARK: Final = "# fleethook"
+"""The end of every command that we install: that is how we know our own again, and nobody else's."""
+
+BUDGET_S: Final = 10.0
+"""What a request may take at most; less where the agent's own timeout is short."""
+
+LEAST_TIMEOUT_S: Final = 30.0
+"""What an agent is told to give a hook command: three times the budget, and far below the defaults of minutes."""
+
+CLOSED: Final = "closed"
+"""The last word of a command that fails closed."""
+
+GONE: Final = "fleethook is gone and this hook fails closed; install fleethook again, or remove this hook"
+_WHY: Final = "no verdict in time, or the bus is away"
+
+
+class Setup(NamedTuple):
+    """What the hook commands of one install are made of."""
+
+    python: str
+    """The interpreter, by its absolute path."""
+    answer_file: str
+    events: tuple[str, ...]
+    """The agent's own event names."""
+    fail_closed: bool = False
+    budget: float = BUDGET_S
+    """Seconds."""
+
+
+def default_events(dialect: AgentDialect, quiet: Iterable[str] = ()) -> tuple[str, ...]:
+    """The events that are subscribed when nobody says which: all but the `quiet` ones."""
+    return tuple(native for native in dialect.capabilities if native not in set(quiet))
+
+
+def chosen_events(dialect: AgentDialect, names: Iterable[str], never: Iterable[str] = ()) -> tuple[str, ...]:
+    """The agent's own events that these names mean: its own names, or canonical types; ConfigError for others."""
+    chosen: dict[str, None] = {}
+    for name in names:
+        meant = [native for native, can in dialect.capabilities.items() if name in (native, can.type)]
+        if not meant:
+            raise ConfigError(f"{dialect.name} has no event {name!r}", hint=f"it has {', '.join(dialect.capabilities)}")
+        chosen |= dict.fromkeys(native for native in meant if native not in set(never))
+    return tuple(chosen)
+
+
+def answer_events(
+    dialect: AgentDialect, events: Iterable[str], *, fail_closed: bool = False, budget: float = BUDGET_S
+) -> tuple[EventLine, ...]:
+    """What the answer file says of each event: request or publish, deadline, and the bytes of its fallback.
+
+    Of an event that is published they are what the agent hears: nothing, or an object that says as much.
+
+    The deadline is the agent's own timeout minus max(0.5 s, 10 %), at most the budget. Only gates fail closed.
+    """
+    # Whatever a later version of the agent adds is announced, and the agent hears that nobody minds.
+    most = max(1, int(min(budget, BUDGET_S) * 1000))
+    lines = [EventLine(name="*", mode="publish", deadline_ms=most, fallback=_silence(dialect.name))]
+    for native in events:
+        can = dialect.capabilities[native]
+        policy = policy_of(can, fail_closed=fail_closed)
+        lines.append(
+            EventLine(
+                name=native,
+                mode="request" if can.waits else "publish",
+                deadline_ms=deadline_ms(timeout_of(can, budget), budget),
+                fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else _silence(dialect.name),
+                policy=policy,
+                patience_ms=patience_ms(dialect, can, budget),
+            )
+        )
+    return tuple(lines)
+
+
+def patience_ms(dialect: AgentDialect, can: Capability, budget: float = BUDGET_S) -> int:
+    """How long the hook command may wait for a hook that declares more than the budget; 0 where that is no longer."""
+    granted = granted_timeout(dialect.name, can, budget)
+    longest = deadline_ms(granted, granted)
+    return longest if can.waits and longest > deadline_ms(granted, budget) else 0
+
+
+def granted_timeout(agent: str, can: Capability, budget: float = BUDGET_S) -> float:
+    """Seconds that the agent is told to give the hook command of one event: as many as it allows where it waits.
+
+    An agent that trusts hooks by their content (`SHORT` in its dialect) keeps what earlier versions wrote.
+    """
+    module = importlib.import_module(f"bus.agents.{find(agent).name}")
+    told = timeout_of(can, budget)
+    if not can.waits or getattr(module, "SHORT", False):
+        return told
+    return max(told, can.timeout, float(getattr(module, "GRANTS", 0.0)) if can.timeout >= LEAST_TIMEOUT_S else 0.0)
+
+
+def policy_of(can: Capability, *, fail_closed: bool) -> Policy:
+    """What happens at an event when no verdict can be had."""
+    return "deny" if fail_closed and can.waits and can.type in GATES else "allow"
+
+
+def timeout_of(can: Capability, budget: float = BUDGET_S) -> float:
+    """Seconds that the agent is told to give the hook command; its own default where that is shorter."""
+    return min(can.timeout, max(LEAST_TIMEOUT_S, 3 * budget))
+
+
+def deadline_ms(timeout: float, budget: float = BUDGET_S) -> int:
+    """When the hook command gives its answer at the latest, so that the agent still hears it."""
+    return max(1, int(min(budget, timeout - max(0.5, timeout / 10)) * 1000))
+
+
+def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) -> str:
+    """The command line that an agent runs at one event, in POSIX sh.
+
+    Guarded, since a missing interpreter or file would end with an exit code that agents take for a block: when
+    Fleethook is gone it does nothing. Where it fails closed a gate stays shut instead, and says how to open it: by
+    exit code 2, or by the agent's own words where that is `deaf` to the code.
+    """
+    dialect = find(agent)
+    can = dialect.capabilities.get(event)
+    closed = can is not None and policy_of(can, fail_closed=setup.fail_closed) == "deny"
+    silent = "" if closed or can is None else _silence(agent).stdout.decode("ascii")
+    words = answer_file.hook_command(setup.python, agent, event, setup.answer_file, closed=closed, silent=silent)
+    there = f"[ -x {shlex.quote(words[0])} ] && [ -f {shlex.quote(words[3])} ]"
+    if not closed:
+        otherwise = f"; else {_print(silent)}" if silent else ""
+        return f"if {there}; then exec {shlex.join(words)}{otherwise}; fi {MARK}"
+    if deaf:  # the launcher's last resort is exit code 2, so it is not the last word here
+        shut = dialect.render(event, failed("deny", GONE))
+        return f"{there} && {shlex.join(words)} && exit 0; {_print(shut.stdout.decode('ascii'))} {MARK}"
+    return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
+
+
+def _silence(agent: str) -> Answer:
+    """What an agent has to be told by a hook that has no opinion; most want to hear nothing."""
+    module = importlib.import_module(f"bus.agents.{find(agent).name}")
+    said: Answer = getattr(module, "SILENT", Answer())
+    return said
+
+
+def _print(text: str) -> str:
+    return f"printf %s {shlex.quote(text)}"
+
+
+def is_ours(command: object) -> bool:
+    """Whether a command is one that we installed."""
+    return isinstance(command, str) and command.rstrip().endswith(MARK)
+
+
+def is_closed(command: str) -> bool:
+    """Whether a command of ours fails closed."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:  # somebody has changed it
+        return False
+    return CLOSED in {word.rstrip(";") for word in words}
+
+
+def closed_events(dialect: AgentDialect, setup: Setup) -> frozenset[str]:
+    """The events of a setup that stay shut without a verdict."""
+    can: Mapping[str, Capability] = dialect.capabilities
+    return frozenset(
+        name for name in setup.events if name in can and policy_of(can[name], fail_closed=setup.fail_closed) == "deny"
+    )

@@ -1,0 +1,120 @@
+"""The form that most agents share: a JSON file with `hooks`, by event, in groups with a matcher or one after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from bus.agents import find
+from bus.config.edit_json import read_text, rewrite, write_new
+from bus.errors import ConfigError
+from bus.installs import hook_entries
+from bus.installs.base import Call, never_events
+from bus.installs.command import Setup, closed_events, granted_timeout, hook_command, is_closed
+
+
+class Hook(NamedTuple):
+    """One hook of ours, as an agent's entry has to say it."""
+
+    event: str
+    command: str
+    timeout: int
+    """In the agent's own unit."""
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonHooks:
+    """A JSON file of an agent's; what stands in it beside our entries keeps its very characters."""
+
+    agent: str
+    entry: Callable[[Hook], dict[str, Any]]
+    """One entry below an event: a matcher group, or the handler itself."""
+    unit: Literal["s", "ms"] = "s"
+    timeout: str = "timeout"
+    """The handler's key for it; empty where the agent has none."""
+    base: Mapping[str, Any] = field(default_factory=dict)
+    """What the file has to say beside the hooks."""
+    comments: bool = False
+    """The agent takes comments in it."""
+    deaf: frozenset[str] = frozenset()
+    """The gates where it does not take exit code 2 for a block."""
+    only: frozenset[str] = frozenset()
+    """The names at the top of the file that the agent takes; any other makes it refuse the whole file. Empty: any."""
+
+    @property
+    def mode(self) -> int:
+        """Of a file that is made."""
+        return 0o644
+
+    @property
+    def whole(self) -> bool:
+        """Others have their hooks in it too."""
+        return False
+
+    def files(self, place: Path) -> tuple[Path, ...]:
+        """The one file."""
+        return (place,)
+
+    def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
+        """The file with our entries for these events, added at the ends or in the place where ours stood."""
+        text, settings = self._read(path, before) if before is not None else ("", {})
+        strange = [name for name in settings if self.only and name not in self.only]
+        if strange:
+            raise ConfigError(
+                f"the name {strange[0]!r} makes {find(self.agent).name} refuse the whole file", file=str(path),
+                path=strange[0], hint="take it out; nothing was changed",
+            )  # fmt: skip
+        section = {event: [self.entry(self._hook(event, setup))] for event in self._events(setup)}
+        missing = {name: value for name, value in self.base.items() if name not in settings} if section else {}
+        wanted = hook_entries.merged({**missing, **settings}, section, str(path))
+        if before is None:
+            return write_new(wanted).encode() if section else None
+        return _encoded(rewrite(text, wanted), before)
+
+    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:
+        """The file without our entries, and without the containers that only they filled."""
+        text, settings = self._read(path, current)
+        kept = self._read(path, original)[1] if original is not None else {}
+        wanted = hook_entries.without(settings, kept, str(path))
+        if created and wanted in ({}, dict(self.base)):
+            return None
+        return _encoded(rewrite(text, wanted), current)
+
+    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:
+        """Our commands with their events; none in a file that cannot be read."""
+        try:
+            settings = self._read(path, raw)[1]
+        except ConfigError:
+            return ()
+        found = []
+        for event, _, _, handler in hook_entries.handlers(settings):
+            command = hook_entries.command_of(handler)
+            if command:
+                given = handler.get(self.timeout)
+                known = isinstance(given, (int, float)) and not isinstance(given, bool)
+                seconds = float(given) / (1000 if self.unit == "ms" else 1) if known and given else 0.0
+                found.append(Call(event, command, seconds, is_closed(command)))
+        return tuple(found)
+
+    def _events(self, setup: Setup) -> list[str]:
+        never = never_events(self.agent)
+        return [event for event in setup.events if event not in never]
+
+    def _hook(self, event: str, setup: Setup) -> Hook:
+        dialect = find(self.agent)
+        seconds = granted_timeout(self.agent, dialect.capabilities[event], setup.budget)
+        timeout = math.ceil(seconds * (1000 if self.unit == "ms" else 1))
+        closed = event in closed_events(dialect, setup)
+        return Hook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)
+
+    def _read(self, path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
+        return read_text(raw, file=str(path), comments=self.comments)
+
+
+def _encoded(text: str, like: bytes) -> bytes:
+    mark = b"\xef\xbb\xbf" if like.startswith(b"\xef\xbb\xbf") else b""
+    return mark + text.encode("utf-8")

@@ -1,0 +1,126 @@
+"""Fleethook in an agent's own files: what would change there, for any agent (`bus/installs`), and how it is shown."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bus import installs
+from bus.agents import find
+from bus.installs import base
+from bus.installs.base import Call, Program, Scope, Trouble, Where
+from bus.installs.command import Setup, chosen_events, default_events
+from bus.installs.manifest import Change, Plan, read, real, records
+from bus.secrets.redaction import redact_text
+
+
+def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The events that an install subscribes: these (its own names, or canonical types), else all that are of use."""
+    dialect = find(agent)
+    if names is None:
+        return default_events(dialect, base.quiet_events(agent))
+    chosen: dict[str, None] = {}
+    for name in names:
+        # Of a canonical type those that an install takes anyway: some agents spell an event twice.
+        leave = () if name in dialect.capabilities else base.quiet_events(agent)
+        chosen |= dict.fromkeys(chosen_events(dialect, [name], leave) or chosen_events(dialect, [name]))
+    return tuple(chosen)
+
+
+def plan_install(agent: str, scope: Scope, where: Where, setup: Setup) -> Plan:
+    """What `install` would change; ConfigError with the place where a file cannot be read. Hooks of others stay."""
+    program = installs.find(agent)
+    changes = []
+    for path in map(real, program.form.files(installs.place(program, scope, where))):
+        before = read(path)
+        after = program.form.written(path, before, setup)
+        if after != before:
+            ours = before is not None and bool(program.form.calls(path, before))
+            changes.append(Change(path, before, after, program.form.mode, ours))
+    troubles = [trouble.what for trouble in program.troubles(where, scope)]
+    # Whoever shares the repository may have an agent that is not on this machine.
+    troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
+    if scope == "project":
+        troubles.append(
+            "files of a project are shared with its repository, and the commands name paths of this machine"
+        )
+    return Plan(program.name, tuple(changes), tuple(troubles), program.steps)
+
+
+def plan_uninstall(agent: str, state: Path, *, where: Where) -> Plan:
+    """What `uninstall` would change, in every file that an install has written, and in those of this place.
+
+    A file that is as we wrote it gets back its old bytes, or goes where we made it. From one that was changed since,
+    only our entries go.
+    """
+    program, known = installs.find(agent), records(state)
+    mine = [path for path, record in known.items() if record.agent == program.name]
+    changes, warnings = [], []
+    for path in dict.fromkeys([*mine, *(path for _, path in _files(program, where))]):
+        current, record = read(path), known.get(path)
+        if current is None or (record is None and not program.form.calls(path, current)):
+            continue
+        original = read(record.backup) if record is not None and record.backup is not None else None
+        exact, created = record is not None and record.exact, record is not None and record.created
+        untouched = record is not None and record.is_as_written(current)
+        if exact and untouched and (created or original is not None):
+            changes.append(Change(path, current, None if created else original))
+            continue
+        after = program.form.cleaned(path, current, original if exact else None, created=created)
+        if after == current:
+            continue
+        copy = after is None and program.form.whole and not untouched
+        what = "it goes, and a copy stays beside it" if copy else "only fleethook's own entries are removed"
+        if not untouched:
+            warnings.append(f"{path} was changed since the install: {what}")
+        changes.append(Change(path, current, after, copy=copy))
+    return Plan(program.name, tuple(changes), tuple(warnings))
+
+
+def installed(agent: str, where: Where) -> Iterator[tuple[Scope, Path, tuple[Call, ...]]]:
+    """Where our commands stand among an agent's files here; a file that cannot be read holds none."""
+    program = installs.find(agent)
+    seen = set()
+    for scope, path in _files(program, where):
+        raw = read(path) if path not in seen else None
+        seen.add(path)
+        calls = program.form.calls(path, raw) if raw is not None else ()
+        if calls:
+            yield scope, path, calls
+
+
+def troubles(agent: str, scope: Scope, where: Where, path: Path) -> tuple[tuple[Trouble, ...], tuple[Trouble, ...]]:
+    """What keeps hooks of this scope from running, and what a person has not approved of in this file."""
+    program = installs.find(agent)
+    return tuple(program.troubles(where, scope)), tuple(program.trust(where, scope, path))
+
+
+def other_readers(agent: str, scope: Scope, where: Where, *, everybody: bool = False) -> Iterator[Trouble]:
+    """The other agents on this machine (or `everybody`) that run our commands in this agent's file, in its name."""
+    program = installs.find(agent)
+    for name, when in program.readers.get(scope, {}).items():
+        other = installs.find(name)
+        if everybody or installs.evidence(other, where):
+            path = installs.place(program, scope, where)
+            also = f"{other.label} runs the hooks in {path} too{', ' + when if when else ''}: its calls"
+            what = f"{also} then count as {program.label}'s, and come twice where Fleethook is installed for both"
+            wide = f"use `fleethook install {program.name} --scope user` and `fleethook install {name}`"
+            fix = f"leave that off in {other.label}" if when else wide
+            yield Trouble(what, fix, sure=not when)
+
+
+def diff(plan: Plan) -> str:
+    """The plan as a unified diff, secrets in the lines around redacted; empty where nothing would change."""
+    lines: list[str] = []
+    for change in plan.changes:
+        old, new = ((raw or b"").decode("utf-8", "replace").splitlines() for raw in (change.before, change.after))
+        names = [str(change.path) if raw is not None else "/dev/null" for raw in (change.before, change.after)]
+        lines += difflib.unified_diff(old, new, names[0], names[1], lineterm="")
+    return redact_text("\n".join(lines) + "\n") if lines else ""
+
+
+def _files(program: Program, where: Where) -> Iterator[tuple[Scope, Path]]:
+    for scope, place in program.places.items():
+        for path in program.form.files(place(where)):
+            yield scope, real(path)

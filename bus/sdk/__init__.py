@@ -1,0 +1,1 @@
+"""Scopes for agents that are written in Python."""

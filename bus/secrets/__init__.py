@@ -1,0 +1,1 @@
+"""Secrets: references to them, sealed values, and redaction of what is shown."""

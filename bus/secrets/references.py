@@ -1,0 +1,63 @@
+"""References in configuration to what may not stand in it: secrets, and variables in header values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from bus.errors import ConfigError
+from bus.secrets import sealing
+
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LIMIT: Final = 4096  # bytes of a secret's file; a larger one is another file
+
+
+def resolve_secret(reference: str) -> str:
+    """The secret behind `env:NAME` or `file:PATH` (a leading ~ is home), or `whsec_…` itself; raises ConfigError."""
+    kind, _, name = reference.partition(":")
+    if reference.startswith("whsec_"):
+        return reference
+    if reference.startswith(sealing.PREFIX):
+        return sealing.unseal(reference)
+    if kind == "env":
+        secret = os.environ.get(name, "").strip()
+        if not secret:
+            raise ConfigError(f"the secret env:{name} is not set", hint=f"set {name} where the workers run")
+        return secret
+    if kind == "file":
+        try:
+            with open(os.path.expanduser(name), "rb") as file:
+                secret = file.read(_LIMIT).decode("ascii").strip()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise ConfigError(f"the secret file:{name} cannot be read: {why}") from error
+        if not secret:
+            raise ConfigError(f"the secret file:{name} is empty")
+        return secret
+    # The text is not shown: it may be a secret that was pasted without its prefix.
+    raise ConfigError("the secret is no reference", hint="write env:NAME, file:PATH or whsec_<base64>")
+
+
+def fill(values: Mapping[str, str]) -> dict[str, str]:
+    """Header values with every `${VAR}`, `${env:VAR}` and `${file:PATH}` replaced; ConfigError for one that is missing."""
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1].startswith("file:"):
+            secret = resolve_secret(match[1])
+            if _CONTROL.search(secret):
+                raise ConfigError(f"{match[0]} holds more than one line, which no header can")
+            return secret
+        name = match[1].removeprefix("env:")
+        if not _NAME.match(name):
+            raise ConfigError(f"{match[0]} is not a variable", hint="write ${NAME} or ${file:PATH}")
+        if name.startswith("FLEETHOOK_"):
+            raise ConfigError(f"{match[0]} is the bus's own and is not sent", hint="use another variable")
+        if name not in os.environ:
+            raise ConfigError(f"the variable {name} is not set", hint=f"set {name} where the workers run")
+        return os.environ[name]
+
+    return {name: _VARIABLE.sub(variable, value) for name, value in values.items()}

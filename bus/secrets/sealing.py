@@ -1,0 +1,156 @@
+"""Secrets that are stored in Redis: encrypted with a key file that never leaves the machines of the workers.
+
+A published hook set may hold a `whsec_…` as it was written; in Redis it is `sealed:KEY-ID:…` (older ones name no key). A key is
+a Fernet key (AES-128-CBC and HMAC-SHA256). The file of mode 0600 has one a line: the first one seals, each may open. `fleethook
+up`, or the first `hooks apply`, makes it; `fleethook key export` and `key import` hand a key to another machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from bus.errors import ConfigError
+from bus.system.directories import directories
+from bus.system.locks import write_private
+
+PREFIX: Final = "sealed:"
+UNKNOWN: Final = "unknown"
+_KEY_BYTES: Final = 32
+VARIABLE: Final = "FLEETHOOK_SECRET_KEY_FILE"
+"""Names the key file where the workers of a fleet share one, e.g. from a mounted secret."""
+
+
+class MissingKey(ConfigError):
+    """A sealed secret whose key this machine does not have (yet)."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        """The id of the key; `unknown` for a secret that names none."""
+        super().__init__(message, hint=_HINT)
+
+
+def key_file() -> Path:
+    """Where the key lies."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else directories().data / "secret.key"
+
+
+def make_key() -> Path:
+    """Make the key file unless there is one; returns where it lies."""
+    from cryptography.fernet import Fernet
+
+    path = key_file()
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return path
+    with os.fdopen(fd, "wb") as file:
+        file.write(Fernet.generate_key() + b"\n")
+    return path
+
+
+def seal(secret: str) -> str:
+    """`secret` as it may lie in Redis; references (`env:`, `file:`) and sealed ones stay as they are."""
+    from cryptography.fernet import Fernet
+
+    if not secret.startswith("whsec_"):
+        return secret
+    own = _keys(make_key())[0]
+    return f"{PREFIX}{key_id(own)}:{Fernet(own).encrypt(secret.encode()).decode('ascii')}"
+
+
+def unseal(sealed: str) -> str:
+    """The secret in a sealed one; MissingKey where this machine does not have the key that closed it."""
+    from cryptography.fernet import Fernet, InvalidToken
+
+    path = key_file()
+    wanted, colon, token = sealed.removeprefix(PREFIX).partition(":")
+    if not colon:  # as older versions sealed
+        wanted, token = "", wanted
+    try:
+        keys = _keys(path)
+    except MissingKey as error:
+        raise MissingKey(wanted or UNKNOWN, error.message) from error
+    for key in keys:
+        if wanted in {"", key_id(key)}:
+            with contextlib.suppress(InvalidToken):
+                return Fernet(key).decrypt(token.encode()).decode()
+    named = f"key {wanted}, which is not in {path}" if wanted else f"another key than {path}"
+    raise MissingKey(wanted or UNKNOWN, f"the secret was sealed with {named}")
+
+
+def key_id(key: bytes) -> str:
+    """What a key is known by."""
+    return hashlib.sha256(b"fleethook key\n" + key).hexdigest()[:8]
+
+
+def key_ids() -> list[str]:
+    """The keys that this machine has, the one that seals first; none where there is no key file."""
+    try:
+        return [key_id(key) for key in _keys(key_file())]
+    except MissingKey:
+        return []
+
+
+def export_key(wanted: str = "") -> str:
+    """A key of this machine as text: the one that seals, or the one with this id. ConfigError where it is not here."""
+    path = key_file()
+    found = next((key for key in _keys(path) if wanted in {"", key_id(key)}), None)
+    if found is None:
+        raise MissingKey(wanted, f"key {wanted} is not in {path}")
+    return found.decode("ascii")
+
+
+def import_key(text: str) -> str:
+    """Put another machine's key before this machine's own, which still open; returns its id. ConfigError where it is none."""
+    key = text.strip().encode("ascii", "replace")
+    if not _is_key(key):
+        raise ConfigError("this is no key", hint="pipe what `fleethook key export` prints on the machine that has it")
+    path = key_file()
+    known = _keys(path) if path.exists() else []
+    try:
+        write_private(path, "".join(f"{one.decode('ascii')}\n" for one in dict.fromkeys((key, *known))))
+    except OSError as error:
+        raise ConfigError(f"the key file {path} cannot be written: {error.strerror or error}") from error
+    return key_id(key)
+
+
+def fingerprint(secret: str) -> str:
+    """What is shown of a secret: enough to see whether it changed."""
+    if secret.startswith(PREFIX):
+        try:
+            secret = unseal(secret)
+        except ConfigError:
+            return "[sealed with a key that is not here]"
+    if not secret.startswith("whsec_"):
+        return secret
+    return f"[secret {hashlib.sha256(secret.encode()).hexdigest()[:8]}]"
+
+
+_HINT: Final = (
+    "hand it over from a machine that has it: `fleethook key export | ssh HOST fleethook key import`; or name a shared "
+    f"file with {VARIABLE}; env:NAME needs no key"
+)
+
+
+def _is_key(key: bytes) -> bool:
+    try:
+        return len(base64.urlsafe_b64decode(key)) == _KEY_BYTES
+    except ValueError:
+        return False
+
+
+def _keys(path: Path) -> list[bytes]:
+    """Every key in the file, at least one."""
+    try:
+        keys = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
+        raise MissingKey(UNKNOWN, f"the key file {path} cannot be read: {error.strerror}") from error
+    if not keys or not all(map(_is_key, keys)):
+        raise MissingKey(UNKNOWN, f"the key file {path} holds something that is no key")
+    return keys

@@ -1,0 +1,258 @@
+"""The answer file: what an agent's hook command must know, as `install` writes it and the shim reads it.
+
+Text, one line a fact, tab-separated, free bytes in hex; the first line names the version, unknown lines are skipped:
+
+    fleethook-answers 1
+    agent    claude
+    server   unix PATH | tcp IP PORT | tls IP PORT SERVERNAME CAFILE   (an empty CAFILE: the system's)
+    auth     HEX-OF-USER HEX-OF-PASSWORD                               (both empty: none)
+    db       0
+    prefix   fh:default:{0}:
+    host     laptop
+    spool    PATH
+    name     HOST                                                      (looked up again where connecting fails)
+    event    NAME MODE DEADLINE-MS EXIT HEX-OF-STDOUT HEX-OF-STDERR POLICY PATIENCE-MS   (NAME `*`: any other event)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import py_compile
+import socket
+from pathlib import Path
+from typing import Final, Literal, cast, get_args
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+import msgspec
+
+from bus import launcher, shim
+from bus.errors import ConfigError, Unreachable
+from bus.shim.answer import Answer
+from bus.system.directories import Directories
+
+Mode = Literal["request", "publish", "skip"]
+Kind = Literal["unix", "tcp", "tls"]
+
+DEFAULT_PORT: Final = 6379
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Redis is, with credentials: a numeric address, so that no hook call waits for a resolver."""
+
+    kind: Kind
+    address: str
+    """Path of a unix socket, or an IPv4 or IPv6 address."""
+    port: int = 0
+    name: str = ""
+    """The host's name where the URL has one: looked up again where connecting fails, and what a certificate is for."""
+    cafile: str = ""
+    """The authorities that TLS trusts; empty for the system's."""
+    user: str = ""
+    password: str = ""
+    db: int = 0
+
+    def __repr__(self) -> str:
+        """Without the password: reprs end up in logs."""
+        return f"Server({self.kind} {self.address} {self.port or ''} db={self.db})"
+
+
+class EventLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shim does at one event, and what it says when no hook can answer."""
+
+    name: str
+    """The agent's own event name; `*` stands for any that has no line."""
+    mode: Mode = "request"
+    deadline_ms: int = 10_000
+    """For everything, from the start of the shim: stdin, connecting, waiting, and the record of a fallback."""
+    fallback: Answer = Answer()
+    policy: str = "allow"
+    """The failure policy that the fallback renders, for people and `doctor`."""
+    patience_ms: int = 0
+    """How long it waits for a hook that declares more than the deadline, as the agent grants; 0 for the deadline."""
+
+
+class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one agent's hook commands know."""
+
+    agent: str
+    server: Server
+    prefix: str
+    host: str
+    spool: str
+    events: tuple[EventLine, ...] = ()
+
+
+def write_answer_file(path: str | os.PathLike[str], answers: AnswerFile) -> None:
+    """Writes the file whole or not at all, readable by its owner only; raises ConfigError and OSError."""
+    raw = format_answers(answers)
+    target = Path(path)
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
+    """What stands in the file, read as the shim reads it; raises ConfigError where the shim could not use it."""
+    name = os.fspath(path)
+    try:
+        plan = shim.Plan(name)
+        kind, address, *rest = (_text(part) for part in plan.server)
+        user, password = (_text(part) for part in plan.auth)
+        return AnswerFile(
+            agent=_text(plan.agent),
+            server=Server(
+                kind=cast("Kind", kind), address=address, port=int(rest[0]) if rest else 0,
+                name=rest[1] if len(rest) > 1 else _text(plan.name), cafile=rest[2] if len(rest) > 2 else "",
+                user=user, password=password, db=plan.db,
+            ),
+            prefix=_text(plan.prefix), host=_text(plan.host), spool=_text(plan.spool),
+            events=tuple(_event(fields) for fields in plan.events.values()),
+        )  # fmt: skip
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=name, hint="run: fleethook install") from error
+    except (ValueError, IndexError) as error:
+        raise ConfigError(f"not usable: {error}", file=name, hint="run: fleethook install") from error
+
+
+def format_answers(answers: AnswerFile) -> bytes:
+    """The file's bytes; raises ConfigError for a value that its lines cannot hold, or that the shim could not use."""
+    server = answers.server
+    where = {
+        "unix": ("unix", server.address),
+        "tcp": ("tcp", server.address, str(server.port)),
+        "tls": ("tls", server.address, str(server.port), server.name, server.cafile),
+    }[server.kind]
+    rows: list[tuple[str, ...]] = [
+        ("agent", answers.agent), ("server", *where), ("auth", _hex(server.user), _hex(server.password)),
+        ("db", str(server.db)), ("prefix", answers.prefix), ("host", answers.host), ("spool", answers.spool),
+    ]  # fmt: skip
+    if server.name:
+        rows.append(("name", server.name))
+    for event in answers.events:
+        if event.mode not in get_args(Mode) or event.deadline_ms <= 0 or not 0 <= event.fallback.exit_code <= 255:
+            raise ConfigError(f"event {event.name!r}: mode, deadline or exit code that no hook command can keep")
+        code, out, err = event.fallback[:3]
+        more = (str(event.patience_ms),) if event.patience_ms else ()
+        what = (event.name, event.mode, str(event.deadline_ms), str(code), out.hex(), err.hex(), event.policy)
+        rows.append(("event", *what, *more))
+    for row in rows:
+        if any(mark in part for part in row for mark in "\t\n"):
+            raise ConfigError(f"the line {row[0]!r} of an answer file cannot hold a tab or a line break")
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    return shim.HEADER + b"\n" + text.encode("utf-8", "surrogateescape")
+
+
+def hook_command(
+    python: str, agent: str, event: str, path: str | os.PathLike[str], *, closed: bool = False, silent: str = ""
+) -> tuple[str, ...]:
+    """The words of the command that `install` gives an agent for one event.
+
+    Where the answer file is missing it blocks if `closed`, else it says `silent` to agents that want to hear something.
+    """
+    last = ["closed"] if closed else ["open", silent] if silent else []
+    return (python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)
+
+
+def compile_shim() -> None:
+    """Writes the bytecode that the launcher looks for; without it every hook call costs 3 ms more. Raises OSError."""
+    # By time stamp whatever the environment asks for: the launcher does not read the hashed form.
+    for path in Path(shim.__file__).parent.glob("*.py"):
+        py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
+
+
+def server_from_url(url: str) -> Server:
+    """The server that a URL names (redis://, rediss://, unix://), its host resolved to a numeric address.
+
+    User, password and db stand as in redis-py's URLs: `user:password@`, the path or `?db=`; for TLS `?ssl_ca_certs=`.
+    Raises ConfigError for a URL that cannot be used, Unreachable for a host that does not resolve.
+    """
+    try:
+        parts, query = urlsplit(url), {key: values[-1] for key, values in parse_qs(urlsplit(url).query).items()}
+        user = unquote(parts.username or query.get("username", ""))
+        password = unquote(parts.password or query.get("password", ""))
+        db, port = _db(parts, query), parts.port or DEFAULT_PORT
+    except ValueError:
+        # Without the parser's own words: for a password with a bare `/` they quote a part of it.
+        raise ConfigError(
+            "the Redis URL's host, port or database cannot be read (is a character of the password not %-escaped?)",
+            hint=_HINT,
+        ) from None
+    if parts.scheme == "unix":
+        if not parts.path.startswith("/"):
+            raise ConfigError("the Redis URL has no absolute path to a socket", hint=_HINT)
+        return Server(kind="unix", address=unquote(parts.path), user=user, password=password, db=db)
+    if parts.scheme not in {"redis", "rediss"}:
+        raise ConfigError(f"the Redis URL has the scheme {parts.scheme!r}", hint=_HINT)
+    if query.get("ssl_cert_reqs", "required").removeprefix("CERT_").lower() != "required":
+        raise ConfigError(
+            "the Redis URL switches the check of the server's certificate off",
+            hint="name the authority that signed it: ?ssl_ca_certs=/path/ca.pem",
+        )
+    host = parts.hostname or "localhost"
+    kind: Kind = "tls" if parts.scheme == "rediss" else "tcp"
+    return Server(
+        kind=kind, address=(address := _resolve(host, port)), port=port,
+        name=host if kind == "tls" or host != address else "",
+        cafile=query.get("ssl_ca_certs", "") if kind == "tls" else "", user=user, password=password, db=db,
+    )  # fmt: skip
+
+
+def program_spool(places: Directories, url: str, prefix: str) -> Path:
+    """Where programs (`Bus()`, `fleethook publish`) keep events for this server and fleet while it is away.
+
+    By the server, since workers of another one must not send them; without its user, whom workers do not share.
+    """
+    parts = urlsplit(url)
+    where = (
+        unquote(parts.path)
+        if parts.scheme == "unix"
+        else f"{parts.hostname or 'localhost'}:{parts.port or DEFAULT_PORT}"
+    )
+    place = f"{where} {_db(parts, {key: values[-1] for key, values in parse_qs(parts.query).items()})} {prefix}"
+    return places.spool(f"program.{hashlib.sha256(place.encode()).hexdigest()[:12]}")
+
+
+_HINT = "write redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket[?db=n]"
+
+
+def _db(parts: SplitResult, query: dict[str, str]) -> int:
+    path = "" if parts.scheme == "unix" else parts.path.strip("/")
+    db = int(query.get("db") or path or 0)
+    if db < 0:
+        raise ValueError("negative database number")
+    return db
+
+
+def _resolve(host: str, port: int) -> str:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Unreachable(f"the host of the Redis URL does not resolve: {host} ({error.strerror})") from error
+    return str(found[0][4][0])
+
+
+def _event(fields: list[bytes]) -> EventLine:
+    name, mode, deadline, code, out, err, policy = (_text(part) for part in fields[:7])
+    if mode not in get_args(Mode):
+        raise ValueError(f"event {name} has the unknown mode {mode}")
+    return EventLine(
+        name=name, mode=cast("Mode", mode), deadline_ms=int(deadline), policy=policy,
+        fallback=Answer(int(code), bytes.fromhex(out), bytes.fromhex(err)),
+        patience_ms=int(fields[7]) if fields[7:8] and fields[7].isdigit() else 0,
+    )  # fmt: skip
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _hex(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").hex()

@@ -1,0 +1,300 @@
+"""Events kept on the agent's disk while Redis is away, and how they are sent on: in the order of writing.
+
+A spool is one file of RESP arrays, each `stream, field, value, …` with the entry's id as first field, appended under
+flock by the hook command (`bus/shim/outage.py`) and by `append`. Who drains it renames it to `.draining`, sends it, and
+deletes it when Redis has acknowledged all of it. One that died is followed by one that sends the whole file again; what
+comes twice is marked `spooled`, and the workers drop it by its id before it is matched or shown. The workers of a host
+drain its spools (`workers/runtime/spool_drain.py`); on a host that has none a hook command starts `drain`, which
+therefore needs only C-level modules and os: it runs beside a busy agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Self
+
+from bus import shim
+
+BATCH_RECORDS: Final = 64
+BATCH_BYTES: Final = 1024 * 1024
+REPLY_S: Final = 10.0
+PAUSE_S: Final = 5.0
+"""After a drain that failed no shim starts another one for so long."""
+
+_ASKING: Final = frozenset({b"reply", b"budget", b"patience"})
+"""Fields of a request that mean nothing once it fell back."""
+ENDS: Final = (".draining", ".drain.lock", ".dropped.full", ".dropped", ".away")
+"""Ends of the names of what lies beside a spool; `.away` is the mark of a server that does not answer."""
+
+_START: Final = re.compile(rb"\*\d{1,4}\r\n\$(?:8\r\nrequests|6\r\nevents)\r\n\$2\r\nid\r\n")
+_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
+
+
+class SpoolStatus(NamedTuple):
+    """What waits on the disk: records and bytes, how many were lost to the limit, and since when the oldest waits."""
+
+    records: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    oldest_ms: int = 0
+    """Milliseconds since 1970 by this machine's clock; 0 where nothing waits."""
+
+
+class Drained(NamedTuple):
+    """What a drain did: records that Redis has now, and bytes that were no record (a write cut off by a crash)."""
+
+    sent: int = 0
+    skipped: int = 0
+
+
+def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | bytes], *, wait_s: float = 1.0) -> bool:
+    """Keeps an entry for `stream` (`requests` or `events`), fields and values in turn, `id` first; False if dropped.
+
+    Dropped means that the spool is full (64 MiB), the disk is, or its lock was not to be had in time; it is counted.
+    """
+    parts = [part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part for part in (stream, *fields)]
+    with contextlib.suppress(OSError):  # then it is counted as dropped, as on a full disk
+        os.makedirs(os.path.dirname(os.fspath(path)), mode=0o700, exist_ok=True)
+    return shim.keep(os.fsencode(path), shim.pack(*parts), time.monotonic() + wait_s)
+
+
+def spools(folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The paths of the spools in a folder, by what is there of each."""
+    try:
+        names = [name for name in os.listdir(folder) if not name.startswith(".")]
+    except OSError:
+        return ()
+    for end in ENDS:
+        names = [name.removesuffix(end) for name in names]
+    return tuple(os.path.join(folder, name) for name in sorted(set(names)))
+
+
+def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
+    """What waits in a spool, the part under way included; reads it whole."""
+    name = os.fsencode(path)
+    records, size, oldest = 0, 0, 0
+    for part in (name + b".draining", name):
+        raw = _content(part)
+        size += len(raw)
+        for record, _ in _records(raw):
+            if record:
+                records += 1
+                oldest = oldest or _born_ms(record[2])
+    try:
+        dropped = int(_content(name + b".dropped") or b"0")
+    except ValueError:
+        dropped = 0
+    with contextlib.suppress(FileNotFoundError):
+        dropped += os.stat(name + b".dropped.full").st_size
+    return SpoolStatus(records, size, dropped, oldest)
+
+
+def drain(answers: str) -> Drained | None:
+    """Sends what waits in the spool that an answer file names; None where another drainer is at it.
+
+    Raises OSError and `shim.NoAnswer` where Redis is away or refuses: what is not acknowledged stays.
+    """
+    plan = shim.Plan(answers)
+    link: shim.Link | None = None
+    try:
+        with Draining(plan.spool) as draining:
+            for batch in draining.batches():
+                link = link or shim.Link(plan, time.monotonic() + REPLY_S)
+                link.until = time.monotonic() + REPLY_S
+                words = ((b"XADD", plan.prefix + stream, b"*", *fields) for stream, fields in batch)
+                link.send(*(shim.pack(*command) for command in words))
+                for _ in batch:
+                    link.read()
+            return draining.done
+    except BlockingIOError:
+        return None
+    finally:
+        if link:
+            link.sock.close()
+
+
+class Entry(NamedTuple):
+    """One entry to be added: the stream's name without its prefix, and the fields and values in turn."""
+
+    stream: bytes
+    fields: list[bytes]
+
+
+class Draining:
+    """One drainer at work on one spool; as a context it holds the right to, or raises BlockingIOError.
+
+    Whatever ends it before its time keeps what is left for the next one, and no hook command tries for a while.
+    """
+
+    def __init__(self, spool: str | bytes | os.PathLike[str], wait_s: float = REPLY_S) -> None:
+        self._spool, self._wait_s = os.fsencode(spool), wait_s
+        self._lock = -1
+        self.done = Drained()
+
+    def __enter__(self) -> Self:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._lock = os.open(self._spool + b".drain.lock", flags, 0o600)
+        except FileNotFoundError:
+            return self  # nothing was ever kept: there is not even a folder
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._lock >= 0:
+            os.utime(self._lock, (time.time() + PAUSE_S,) * 2 if error else None)
+            os.close(self._lock)
+
+    def batches(self) -> Iterator[list[Entry]]:
+        """What waits, in order; to ask for the next one says that Redis has acknowledged the last."""
+        draining = self._spool + b".draining"
+        while self._lock >= 0 and (os.path.exists(draining) or self._set_aside(draining)):
+            skipped = 0
+            raw, batch, begin = _content(draining), list[Entry](), 0
+            for record, end in _records(raw):
+                if record:
+                    batch.append(_entry(record))
+                else:
+                    skipped += 1
+                if batch and (end >= len(raw) or len(batch) >= BATCH_RECORDS or end - begin >= BATCH_BYTES):
+                    yield batch
+                    self.done = self.done._replace(sent=self.done.sent + len(batch))
+                    batch, begin = [], end
+            if skipped:
+                shim.count_dropped(self._spool, skipped)
+                self.done = self.done._replace(skipped=self.done.skipped + skipped)
+            os.unlink(draining)
+
+    def _set_aside(self, draining: bytes) -> bool:
+        """Renames the spool for sending, while nobody appends to it; whether there was anything."""
+        try:
+            if not os.stat(self._spool).st_size:
+                return False
+        except FileNotFoundError:
+            return False
+        fd = shim.lock(self._spool, time.monotonic() + self._wait_s)
+        try:
+            os.rename(self._spool, draining)
+        finally:
+            os.close(fd)
+        return True
+
+
+def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
+    """Appends what waits in one spool to another, in order, with the count of what was lost; the first one goes.
+
+    Raises OSError where that is not possible: then the first one is as it was. A crash leaves records in both, which
+    count once.
+    """
+    there = os.fsencode(to)
+    with Draining(spool):
+        parts = [os.fsencode(spool) + end for end in (b".draining", b"")]
+        raw, dropped = b"".join(map(_content, parts)), spool_status(spool).dropped
+        fd = shim.lock(there, time.monotonic() + REPLY_S)
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, raw) != len(raw):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(to))
+        finally:
+            os.close(fd)
+        for part in parts:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
+    if dropped:
+        shim.count_dropped(there, dropped)
+    remove(spool)
+
+
+def remove(spool: str | os.PathLike[str]) -> None:
+    """Removes a spool with all that lies beside it."""
+    for end in ("", *ENDS):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.fspath(spool) + end)
+
+
+def add_commands(prefix: str, batch: Sequence[Entry]) -> list[tuple[str | bytes, ...]]:
+    """The commands that add a batch, for programs whose connections are not the hook command's."""
+    return [("XADD", prefix + entry.stream.decode(), "*", *entry.fields) for entry in batch]
+
+
+def _entry(record: list[bytes]) -> Entry:
+    """The entry of a record: a request that fell back is an event by now (older versions kept it as a request)."""
+    stream, *fields = record
+    if stream == b"requests":
+        pairs = zip(fields[::2], fields[1::2], strict=True)
+        fields = [part for name, value in pairs if name not in _ASKING for part in (name, value)]
+    return Entry(b"events", [*fields, b"spooled", b"1"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The drainer as a program: `python -m bus.shim.spool ANSWERFILE`; exits 3 where Redis is away or refuses."""
+    try:
+        drain((sys.argv[1:] if argv is None else argv)[0])
+    except (OSError, shim.NoAnswer, ValueError, IndexError) as error:
+        sys.stderr.write(f"fleethook: the spool was not drained: {type(error).__name__}: {error}\n")
+        return 3
+    return 0
+
+
+def _records(raw: bytes) -> Iterator[tuple[list[bytes], int]]:
+    """The records and where each ends; an empty list for bytes that are none, up to the next that looks like one."""
+    at = 0
+    while at < len(raw):
+        found = _record(raw, at)
+        if found is None:
+            following = _START.search(raw, at + 1)
+            at = following.start() if following else len(raw)
+            yield [], at
+        else:
+            at = found[1]
+            yield found
+
+
+def _record(raw: bytes, at: int) -> tuple[list[bytes], int] | None:
+    if not _START.match(raw, at):
+        return None
+    head = raw.index(b"\r\n", at)
+    parts: list[bytes] = []
+    count, at = int(raw[at + 1 : head]), head + 2
+    for _ in range(count):
+        head = raw.find(b"\r\n", at)
+        if head < 0 or raw[at : at + 1] != b"$" or not raw[at + 1 : head].isdigit():
+            return None
+        end = head + 2 + int(raw[at + 1 : head])
+        if raw[end : end + 2] != b"\r\n":
+            return None
+        parts.append(raw[head + 2 : end])
+        at = end + 2
+    whole = len(parts) > 2 and len(parts) % 2 == 1 and _ID.fullmatch(parts[2])
+    return (parts, at) if whole else None
+
+
+def _content(path: bytes) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def _born_ms(name: bytes) -> int:
+    try:
+        return int(name[1:13], 16)
+    except ValueError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,371 @@
+"""How a hook's command is run: fed, capped, timed, and gone afterwards with everything that it started.
+
+A spawn through `subprocess` costs about a millisecond and asyncio's own subprocesses add a quarter to that, so the
+child is started in line (vfork, no `preexec_fn`) and watched by the loop: its pipes, its pidfd and one timer.
+
+Who is left when the command has ended? The members of its process group are killed before it is reaped, while its pid
+can name nobody else; those that left the group are the business of `descendants.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bus.system import descendants
+
+CAP: Final = 64 * 1024
+"""Bytes of stdout, and as many of stderr, that are kept; the rest is read and dropped."""
+
+LINGER: Final = 0.01
+"""Seconds to wait for the end of the output when the command is gone but somebody still holds its pipes.
+
+As long again, a second at most, while whoever it left behind is at work: on a busy machine last words take longer.
+"""
+
+FLOOD: Final = 1024 * 1024
+"""Dropped bytes after which a stream is read once a millisecond: about 64 MB/s, and the loop stays free for others."""
+
+_CHUNK = 64 * 1024
+_GIVE_UP = 1.0  # seconds to wait for killed processes; one in the kernel's uninterruptible sleep may take longer
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a run ended: `exit_code`, `signal` or `spawn_error` is set; `timed_out` may stand beside the first two.
+
+    `stdout_cut` and `stderr_cut` count the bytes that were dropped; `survivors_killed` the descendants that the command
+    left behind (0 where the system cannot tell).
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_cut: int = 0
+    stderr_cut: int = 0
+    timed_out: bool = False
+    spawn_error: str = ""
+    ms: float = 0.0
+    survivors_killed: int = 0
+    one_stream: bool = False
+    """`stdout` holds both, in the order written."""
+
+
+class Detach:
+    """How a command says that nobody needs to wait for it: `reads` gets its first line, `freed` is set when it did."""
+
+    def __init__(self, reads: Callable[[bytes], float | None]) -> None:
+        self.reads = reads
+        """The seconds for which it may go on, from now; None where the line says nothing of the kind."""
+        self.freed = asyncio.Event()
+
+
+async def run_process(
+    command: str | Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, seconds: float,
+    grace: float = 2.0, cap: int = CAP, one_stream: bool = False, detach: Detach | None = None,
+) -> Finished:  # fmt: skip
+    """Run `command` in a session of its own and return when it and all that it started are gone.
+
+    A string goes to `/bin/sh -c` as it stands, a sequence is executed directly. After `seconds` the group gets SIGTERM,
+    after `grace` more SIGKILL. With `one_stream` stderr goes where stdout goes, in the order written. Never raises for
+    what the command does; a cancelled task kills it and reaps it first.
+    """
+    started = time.perf_counter()
+    run = _Run(asyncio.get_running_loop(), cap)
+    try:
+        run.spawn(
+            ["/bin/sh", "-c", command] if isinstance(command, str) else list(command),
+            stdin,
+            env,
+            cwd,
+            one_stream=one_stream,
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        # ValueError: a NUL or a lone surrogate in the command, a directory or a variable.
+        run.close()
+        return Finished(spawn_error=_why(error, cwd), ms=(time.perf_counter() - started) * 1e3)
+    run.detach, run.grace = detach, grace
+    run.arm(seconds, grace)
+    try:
+        await run.ended
+    finally:
+        run.kill(signal.SIGKILL)
+        run.close()
+        if not run.reap():
+            cleanup = asyncio.ensure_future(run.reap_all())
+            _cleanups.add(cleanup)
+            cleanup.add_done_callback(_cleanups.discard)
+            await asyncio.shield(cleanup)
+    done = run.finished((time.perf_counter() - started) * 1e3)
+    return replace(done, one_stream=True) if one_stream else done
+
+
+class _Run:
+    """One child and what the loop watches for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, cap: int) -> None:
+        self.loop, self.cap = loop, cap
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.pid = 0
+        self.mark = descendants.Mark("", 0)
+        self.status: int | None = None
+        self.gone = False  # the command has exited (and is perhaps a zombie still)
+        self.timed_out = False
+        self.killed: set[int] = set()
+        self.outputs: dict[int, _Output] = {}
+        self.out, self.err = _Output(), _Output()
+        self.fds: set[int] = set()  # what is open and watched on our side
+        self.feed = memoryview(b"")
+        self.timers: list[asyncio.TimerHandle] = []
+        self.popen: subprocess.Popen[bytes] | None = None
+        self.detach: Detach | None = None
+        self.grace = 0.0
+
+    def spawn(self, args: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, *, one_stream: bool) -> None:
+        """Start the child; what fits into the pipe is written before it runs."""
+        theirs: list[int] = []
+        try:
+            feed = self._pipe(theirs, ours=1)
+            out = self._pipe(theirs, ours=0)
+            err = self._pipe(theirs, ours=0)
+            self.feed = memoryview(stdin)
+            self._write(feed)
+            with descendants.marking() as self.mark:
+                self.popen = subprocess.Popen(
+                    args, stdin=theirs[0], stdout=theirs[1],
+                    stderr=theirs[1] if one_stream else theirs[2], cwd=cwd, start_new_session=True,
+                    env={**env, descendants.RUN: self.mark.value},
+                )  # fmt: skip
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self.pid = self.popen.pid
+        _mains.add(self.pid)
+        for fd, output in ((out, self.out), (err, self.err)):
+            self.outputs[fd] = output
+            self.loop.add_reader(fd, self._read, fd)
+        if feed in self.fds:
+            self.loop.add_writer(feed, self._write, feed)
+        self._watch()
+
+    def arm(self, seconds: float, grace: float) -> None:
+        """Start the clock."""
+        self.timers.append(self.loop.call_later(max(seconds, 0.0), self._time_out, grace))
+
+    def kill(self, number: int) -> None:
+        """Signal the group, unless all of it has been reaped: its number may be another's by then."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+                os.killpg(self.pid, number)
+
+    def close(self) -> None:
+        """Stop watching and close our ends; what still runs is the reaping's business."""
+        for timer in self.timers:
+            timer.cancel()
+        for fd in tuple(self.fds):
+            self._drop(fd)
+        if not self.ended.done():
+            self.ended.cancel()
+
+    def reap(self) -> bool:
+        """Collect what has died, kill what left the group; True when nothing of the run is left."""
+        if not self._reap_group() or not descendants.sweep(self.mark, _mains, self.killed):
+            return False
+        descendants.free(self.mark)
+        return True
+
+    async def reap_all(self) -> None:
+        """Reap until nothing is left, for a second at most; a later run's sweep takes what needs longer."""
+        until = time.monotonic() + _GIVE_UP
+        while not self.reap() and time.monotonic() < until:  # noqa: ASYNC110 - the kernel has no event for "all dead"
+            await asyncio.sleep(0.0005)
+
+    def finished(self, ms: float) -> Finished:
+        """The result, once reaped."""
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        lost = "" if code is not None or self.timed_out else "another part of this process collected its exit status"
+        return Finished(
+            exit_code=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            stdout=bytes(self.out.kept), stderr=bytes(self.err.kept), stdout_cut=self.out.cut, stderr_cut=self.err.cut,
+            timed_out=self.timed_out, spawn_error=lost, ms=ms, survivors_killed=len(self.killed),
+        )  # fmt: skip
+
+    def _pipe(self, theirs: list[int], *, ours: int) -> int:
+        ends = os.pipe()
+        theirs.append(ends[1 - ours])
+        self.fds.add(ends[ours])
+        os.set_blocking(ends[ours], False)
+        return ends[ours]
+
+    def _drop(self, fd: int) -> None:
+        self.fds.discard(fd)
+        self.loop.remove_reader(fd)
+        self.loop.remove_writer(fd)
+        os.close(fd)
+
+    def _write(self, fd: int) -> None:
+        try:
+            while self.feed:
+                self.feed = self.feed[os.write(fd, self.feed) :]
+        except BlockingIOError:
+            return
+        except OSError:  # EPIPE: the command closed its stdin, which is its right
+            self.feed = memoryview(b"")
+        self._drop(fd)
+
+    def _read(self, fd: int) -> None:
+        output = self.outputs[fd]
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._drop(fd)
+            self._end_if_silent()
+            return
+        output.take(data, self.cap)
+        if self.detach is not None and output is self.out:
+            self._detached(self.detach)
+        if output.cut > FLOOD and not self.gone:
+            self.loop.remove_reader(fd)
+            self.loop.call_later(0.001, self._again, fd)
+
+    def _detached(self, detach: Detach) -> None:
+        line, end, _ = bytes(self.out.kept).partition(b"\n")
+        seconds = detach.reads(line)
+        if seconds is None and not end:
+            return  # the rest of the line may come
+        self.detach = None
+        if seconds is not None and not self.gone:
+            for timer in self.timers:
+                timer.cancel()
+            self.arm(seconds, self.grace)
+            detach.freed.set()
+
+    def _again(self, fd: int) -> None:
+        if fd in self.fds and self.outputs.get(fd) is not None:
+            self.loop.add_reader(fd, self._read, fd)
+
+    def _watch(self) -> None:
+        try:
+            fd = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
+        except OSError:  # a kernel or sandbox without it
+            fd = -1
+        if fd < 0:
+            self._poll(0.001)
+            return
+        self.fds.add(fd)
+        self.loop.add_reader(fd, self._exited, fd)
+
+    def _poll(self, pause: float) -> None:
+        """Without a pidfd: ask for the exit at growing intervals, 20 ms at most."""
+        with contextlib.suppress(ChildProcessError):
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid == 0:
+                self.timers.append(self.loop.call_later(pause, self._poll, min(pause * 1.5, 0.02)))
+                return
+            self.status = status
+        self._exited(-1)
+
+    def _exited(self, fd: int) -> None:
+        self.gone = True
+        if fd >= 0:
+            self._drop(fd)
+        for pipe in self.outputs:
+            for _ in range(16):  # what a pipe can hold; somebody left behind may go on writing
+                if pipe not in self.fds:
+                    break
+                before = self.outputs[pipe].size
+                self._read(pipe)
+                if self.outputs[pipe].size == before:
+                    break
+        self._end_if_silent()
+        if not self.ended.done():
+            self._linger(time.monotonic() + _GIVE_UP)
+
+    def _linger(self, until: float) -> None:
+        def look() -> None:
+            if time.monotonic() < until and descendants.working(self.pid):
+                self._linger(until)
+            else:
+                self._end()
+
+        self.timers.append(self.loop.call_later(LINGER, look))
+
+    def _end_if_silent(self) -> None:
+        if self.gone and not any(fd in self.fds for fd in self.outputs):
+            self._end()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _time_out(self, grace: float) -> None:
+        if self.gone:
+            return
+        self.timed_out = True
+        self.kill(signal.SIGTERM)
+        self.timers.append(self.loop.call_later(grace, self.kill, signal.SIGKILL))
+        self.timers.append(self.loop.call_later(grace + _GIVE_UP, self._end))
+
+    def _reap_group(self) -> bool:
+        # Up to the first ECHILD: while one member is left, the kernel gives the group's number to nobody else.
+        # A member's own children become ours when it dies, before we are told, so none is overlooked.
+        while self.pid:
+            try:
+                pid, status = os.waitpid(-self.pid, os.WNOHANG)
+            except ChildProcessError:
+                _mains.discard(self.pid)
+                self.pid = 0
+                if self.popen is not None:
+                    self.popen.returncode = 0  # the object must neither wait nor warn
+                break
+            if pid == 0:
+                return False
+            if pid == self.pid:
+                self.status = status
+                _mains.discard(pid)
+            elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+                self.killed.add(pid)
+        return True
+
+
+class _Output:
+    """What came out of one pipe: its beginning, and how much was dropped."""
+
+    __slots__ = ("cut", "kept")
+
+    def __init__(self) -> None:
+        self.kept, self.cut = bytearray(), 0
+
+    @property
+    def size(self) -> int:
+        return len(self.kept) + self.cut
+
+    def take(self, data: bytes, cap: int) -> None:
+        room = max(cap - len(self.kept), 0)
+        self.kept += data[:room]
+        self.cut += len(data) - min(room, len(data))
+
+
+_mains: set[int] = set()  # the commands themselves, which their own runs reap
+_cleanups: set[asyncio.Future[None]] = set()  # the loop itself holds tasks weakly
+
+
+def _why(error: Exception, cwd: str) -> str:
+    if isinstance(error, OSError):
+        if error.filename == cwd:
+            return f"cannot run in the directory {cwd}: {error.strerror}"
+        what = f" {error.filename}" if error.filename else ""
+        return f"cannot start{what}: {error.strerror}"
+    return f"cannot start: {error}"

@@ -1,0 +1,30 @@
+"""Events that Fleethook itself announces, each once, also where several processes announce it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bus.events import Event
+from bus.ids import event_id
+from bus.wire.codec import encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import DONE_MS, Keys
+from bus.wire.streams import call
+
+
+async def announce(links: Links, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str) -> bool:
+    """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
+    name = event_id()
+    event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
+    fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
+    args = (DONE_MS, *fields)
+    return bool(await call(links, "announce", (keys("events"), announced_key(keys, kind, about)), args))
+
+
+def announced_key(keys: Keys, kind: str, about: str) -> str:
+    """The key that is there for seven days once an event of type `kind` is announced for `about`."""
+    digest = hashlib.sha256(f"{kind}\n{about}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return keys("announced", digest)

@@ -1,0 +1,210 @@
+"""Every connection to Redis, with its timeouts by purpose; nothing else in Fleethook opens one.
+
+redis-py 8's defaults (5 s socket timeout, 10 retries) turn a blocking read into a 59 s stall and add an entry twice
+when its reply is lost (measured on 8.1.0). Here nothing is ever retried by the client: whoever asks again first looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from bus.errors import Unreachable
+from bus.secrets.redaction import redact_url
+
+if TYPE_CHECKING:  # redis costs 60 to 150 ms: `import bus` must stay cheap, so it is imported where it is used
+    import redis as redis_sync
+    import redis.asyncio as redis_async
+
+    from bus.wire.protocol import Wire
+
+START_HINT: Final = "; is it running? `fleethook up` starts one"
+CONNECT_SECONDS: Final = 0.25
+"""Longest a hook waits for a connection (design, section 3: part of the budget)."""
+
+COMMAND_SECONDS: Final = 5.0
+"""Longest wait for the reply to a command that does not block."""
+
+MARGIN_SECONDS: Final = 1.0
+"""What a blocking read may take longer than it asked for, before the connection counts as dead."""
+
+Argument = bytes | str | int | float
+Command = tuple[Argument, ...]
+
+
+def _options(seconds: float | None, connect: float) -> dict[str, Any]:
+    """The options that every connection gets: no retry, RESP2 as Redis 6.2 and Valkey speak it, no client banner."""
+    from redis.backoff import NoBackoff
+
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": connect,
+        "retry_on_timeout": False,
+        "protocol": 2,
+        "driver_info": None,
+        "backoff": NoBackoff(),
+    }
+
+
+class Link:
+    """One connection, used by one caller at a time: sends several commands in one write and reads their replies."""
+
+    def __init__(self, connection: redis_async.Connection) -> None:
+        self._connection = connection
+        self._wire: Wire | None = None
+
+    async def exchange(
+        self,
+        commands: Sequence[Command],
+        seconds: float | None = COMMAND_SECONDS,
+        first: Callable[[Any], None] | None = None,
+    ) -> list[Any]:
+        """The replies to `commands`, in order; an error reply stands in the list as an exception value.
+
+        `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the link and waits
+        for no other. Raises Unreachable when the connection fails; the commands may have been carried out all the
+        same, so whoever repeats them looks first.
+        """
+        try:
+            if self._wire is None or self._wire.lost:
+                self._wire = await self._open()
+            return await self._wire.exchange(commands, seconds, first)
+        except OSError as error:  # a TimeoutError is one
+            await self.close()
+            raise Unreachable(unreachable_text(error)) from error
+        except BaseException:
+            # Cancelled between write and read: the next caller would read somebody else's reply.
+            await self.close()
+            raise
+
+    async def _open(self) -> Wire:
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.exceptions import RedisError
+
+        from bus.wire.protocol import Wire
+
+        connection = self._connection
+        try:
+            await connection.disconnect(nowait=True)  # of one that was lost redis-py does not know it yet
+            await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        except RedisError as error:
+            raise Unreachable(unreachable_text(error)) from error
+        # redis-py has no public way to what it connected; the contract tests fail where these names change.
+        writer, parser = connection._writer, connection._parser  # noqa: SLF001
+        assert writer is not None  # noqa: S101 - it has just been opened
+
+        def parse(text: str) -> Exception:
+            error: Exception = parser.parse_error(text)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+            return ConnectionError(str(error)) if isinstance(error, RedisConnectionError) else error
+
+        return Wire(writer.transport, parse)
+
+    async def close(self) -> None:
+        """Close the connection; the next exchange opens it again."""
+        self._wire = None
+        await self._connection.disconnect(nowait=True)
+
+
+class Lent:
+    """A link while its caller has it (written out: as a generator it took a tenth of an exchange, measured)."""
+
+    __slots__ = ("_link", "_links")
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def __enter__(self) -> Link:
+        self._link = self._links.take()
+        return self._link
+
+    def __exit__(self, *_: object) -> None:
+        self._links.give_back(self._link)
+
+
+class Links:
+    """A set of links to one server: taken by one caller, handed back, opened when there is none free."""
+
+    def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
+        self.url = url
+        self._connect = connect
+        self._free: list[Link] = []
+        self._all: list[Link] = []
+        self._pool: redis_async.ConnectionPool | None = None
+
+    def link(self) -> Lent:
+        """A link for the caller alone: `with links.link() as link`."""
+        return Lent(self)
+
+    def take(self) -> Link:
+        """A link out of the set; whoever takes it gives it back."""
+        return self._free.pop() if self._free else self._open()
+
+    def give_back(self, link: Link) -> None:
+        """Put a link back for the next caller."""
+        self._free.append(link)
+
+    def _open(self) -> Link:
+        if self._pool is None:
+            self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
+        link = Link(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        self._all.append(link)
+        return link
+
+    async def close(self) -> None:
+        """Close every link."""
+        for link in self._all:
+            await link.close()
+        self._all.clear()
+        self._free.clear()
+
+
+def _async_pool(url: str, seconds: float | None, connect: float) -> redis_async.ConnectionPool:
+    import redis.asyncio as redis_async
+    from redis.asyncio.retry import Retry
+
+    options = _options(seconds, connect)
+    retry = Retry(options.pop("backoff"), 0)
+    try:
+        return redis_async.ConnectionPool.from_url(url, retry=retry, **options)
+    except ValueError as error:
+        raise Unreachable(f"redis URL {redact_url(url)!r} is not valid: {error}") from error
+
+
+def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float = 1.0) -> redis_async.Redis:
+    """An asynchronous client for commands that do not block longer than `seconds`; the caller closes it."""
+    import redis.asyncio as redis_async
+
+    return redis_async.Redis.from_pool(_async_pool(url, seconds, connect))
+
+
+def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS, name: str = "") -> redis_sync.Redis:
+    """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own.
+
+    With a `name` each of its connections has that name at the server, also after the server came back.
+    """
+    import redis as redis_sync
+    from redis.retry import Retry
+
+    options = _options(seconds, 1.0)
+    retry = Retry(options.pop("backoff"), 0)
+    named = {"client_name": name} if name else {}
+    made: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options, **named)
+    return made
+
+
+def unreachable_text(error: BaseException) -> str:
+    """What is wrong with the server, in words for a person, with what to do."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, TimeoutError | asyncio.TimeoutError) or "Timeout" in type(error).__name__:
+        return f"redis did not answer in time ({text})"
+    # Where the client has a class for it, the server's own word is cut off; and a failed log-in is wrapped once more.
+    inner = error.__cause__ or error.__context__
+    known = f"{type(error).__name__} {type(inner).__name__} {text}"
+    if any(word in known for word in ("NOAUTH", "WRONGPASS", "NOPERM", "Authentication", "NoPermission")):
+        return f"redis refused the credentials ({text}); see `fleethook acl`"
+    if any(
+        word in known for word in ("OOM", "MISCONF", "READONLY", "LOADING", "OutOfMemory", "ReadOnly", "BusyLoading")
+    ):
+        return f"redis does not take writes ({text})"
+    return f"redis cannot be reached ({text}){START_HINT}"

@@ -1,0 +1,224 @@
+"""A trusted project: what was trusted stays in force until newer content is trusted, and its scripts are pinned (X-10)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bus.errors import ConfigError
+from bus.events import Event
+from bus.hooksets.files_in_force import FileInForce
+from bus.hooksets.last_good import kept_file
+from bus.hooksets.pins import ScriptChanged, check_pins
+from bus.hooksets.projects import accept, project_in_force, take_back
+from bus.hooksets.trust import trust, trusted_file
+from bus.runners.command import CommandRunner
+
+pytestmark = pytest.mark.req("X-10")
+
+EVENT = Event(type="tool:pre_execute", tool="bash", input={"command": "ls"}, host="h")
+
+
+class Project:
+    """A repository with a hook file, the list of what is trusted, and the folder of what is kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "project"
+        (self.folder / ".git").mkdir(parents=True)
+        self.file = self.folder / "fleethook.yaml"
+        self.script = self.folder / "scripts" / "check.sh"
+        self.script.parent.mkdir()
+        self.script.write_text("#!/bin/sh\necho trusted >&2; exit 2\n")
+        self.script.chmod(0o755)
+        self.file.write_text("hooks: [{id: check, on: tool:pre_execute, command: scripts/check.sh, on_failure: ask}]\n")
+        self.store, self.kept = root / "state" / "trust.json", root / "data" / "last-good"
+
+    def accept(self) -> None:
+        accept(self.file, self.store, self.kept)
+
+    def now(self) -> FileInForce:
+        return project_in_force(self.file, self.store, self.kept)
+
+    def commands(self) -> list[str]:
+        return [hook.command for hook in self.now().file.hooks]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_nothing_is_in_force_before_it_is_trusted(project: Project) -> None:
+    assert project.commands() == []
+    assert project.now().rejected == ()
+
+
+@pytest.mark.parametrize("change", ["hooks: []\n", "hooks: [", "", "hooks: [{on: '*', command: worse}]\n"])
+def test_changed_content_waits_and_changes_nothing(project: Project, change: str) -> None:
+    """Also the one that takes the rules away; until a person trusts it."""
+    project.accept()
+    project.file.write_text(change)
+    assert project.commands() == ["scripts/check.sh"]
+    (rejected,) = project.now().rejected
+    assert rejected.text.startswith(f"{project.file}:1: ")
+    assert "newer content waits for your trust" in rejected.text
+    if change != "hooks: [":
+        project.accept()
+        assert project.now().rejected == ()
+        assert project.commands() == (["worse"] if "worse" in change else [])
+
+
+def test_a_deleted_file_keeps_its_rules_until_the_trust_is_taken_back(project: Project) -> None:
+    project.accept()
+    project.file.unlink()
+    assert trusted_file(project.script.parent, project.store) == project.file
+    assert project.commands() == ["scripts/check.sh"]
+    assert "the file is gone" in project.now().rejected[0].text
+    (project.folder / "fleethook.json").write_text("{}")
+    assert trusted_file(project.folder, project.store) == project.file, "one of another name takes nothing away"
+    assert take_back(project.file, project.store, project.kept)
+    assert project.commands() == []
+    assert trusted_file(project.folder, project.store) == project.folder / "fleethook.json"
+    assert not kept_file(project.kept, project.file).exists()
+
+
+def test_a_new_file_of_another_name_takes_the_place_once_it_is_trusted(project: Project) -> None:
+    project.accept()
+    project.file.unlink()
+    project.file = project.folder / "fleethook.json"
+    project.file.write_text('{"hooks": []}')
+    project.accept()
+    assert trusted_file(project.folder, project.store) == project.file
+    assert project.commands() == []
+
+
+async def run(project: Project) -> tuple[str, str]:
+    """The decision and failure of the hook that is in force."""
+    (hook,) = project.now().file.hooks
+    event = Event(type=EVENT.type, tool="bash", input=EVENT.input, host="h", cwd=str(project.folder))
+    outcome = await CommandRunner().run(hook, event, 5.0)
+    return outcome.decision, outcome.failure
+
+
+async def test_a_changed_script_is_not_run(project: Project) -> None:
+    """Its hook falls to its failure policy, with the reason; as it was, it runs again."""
+    project.accept()
+    assert await run(project) == ("deny", "")
+    was = project.script.read_text()
+    project.script.write_text(was.replace("exit 2", "exit 0"))
+    decision, failure = await run(project)
+    assert decision == "abstain"
+    assert failure.startswith(f"{project.script} changed since hook 'check'")
+    project.script.unlink()
+    assert "is gone since" in (await run(project))[1]
+    project.script.write_text(was)
+    project.script.chmod(0o755)
+    assert await run(project) == ("deny", "")
+    assert project.now().rejected == ()
+
+
+async def test_another_script_of_the_same_relative_name_is_not_run(project: Project) -> None:
+    """From a folder below, `scripts/check.sh` is another file: nobody has trusted it (B2)."""
+    project.accept()
+    other = project.folder / "below" / "scripts" / "check.sh"
+    other.parent.mkdir(parents=True)
+    other.write_text("#!/bin/sh\nexit 0\n")
+    other.chmod(0o755)
+    (hook,) = project.now().file.hooks
+    event = msgspec.structs.replace(EVENT, cwd=str(other.parent.parent))
+    refused = await CommandRunner().run(hook, event, 5)
+    assert "was not trusted with it, so it was not run" in refused.failure
+    assert str(other) in refused.failure
+    ran = await CommandRunner().run(hook, msgspec.structs.replace(EVENT, cwd=str(project.folder)), 5)
+    assert ran.decision == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd scripts && ./check.sh",
+        "${CLAUDE_PROJECT_DIR:-.}/scripts/check.sh",
+        '"$(git rev-parse --show-toplevel)"/scripts/check.sh',
+        "sh -c 'exec scripts/check.sh'",
+    ],
+)
+def test_a_script_is_pinned_however_the_command_names_it(project: Project, command: str) -> None:
+    project.file.write_text(json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": command}]}))
+    project.accept()
+    (hook,) = project.now().file.hooks
+    check_pins(hook, str(project.folder))
+    project.script.write_text("#!/bin/sh\nexit 0\n")
+    with pytest.raises(ScriptChanged, match=r"check\.sh changed since hook 'check' .*`fleethook hooks trust` shows it"):
+        check_pins(hook, str(project.folder))
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("make -s guard", "Makefile"),
+        ("npm run guard", "package.json"),
+        ("python3 -m tools.guard --strict", "tools/guard.py"),
+        ("python3 -I -m tools", "tools/__main__.py"),
+    ],
+)
+def test_a_script_is_pinned_that_a_program_finds_by_itself(project: Project, command: str, script: str) -> None:
+    file = project.folder / script
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("one")
+    project.file.write_text(json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": command}]}))
+    project.accept()
+    (hook,) = project.now().file.hooks
+    check_pins(hook, str(project.folder))
+    file.write_text("two")
+    assert len(project.now().rejected) == 1
+    with pytest.raises(ScriptChanged, match="changed since hook 'check'"):
+        check_pins(hook, str(project.folder))
+
+
+async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:
+    """What was not there when the hook was trusted was not trusted."""
+    text = project.script.read_text()
+    project.script.unlink()
+    project.accept()
+    project.script.write_text(text)
+    project.script.chmod(0o755)
+    assert "is new since" in (await run(project))[1]
+    project.accept()
+    assert await run(project) == ("deny", "")
+
+
+async def test_what_a_hook_writes_itself_keeps_it_from_nothing(project: Project) -> None:
+    """The file that its output goes to is no script."""
+    project.file.write_text("hooks: [{id: check, on: tool:pre_execute, command: 'echo x >> ./log.txt; exit 2'}]\n")
+    project.accept()
+    for _ in range(2):
+        assert await run(project) == ("deny", "")
+    assert (project.folder / "log.txt").read_text() == "x\nx\n"
+    assert project.now().rejected == ()
+
+
+def test_what_was_trusted_is_kept_for_this_user_alone(project: Project) -> None:
+    project.accept()
+    assert stat.S_IMODE(kept_file(project.kept, project.file).stat().st_mode) == 0o600
+
+
+def test_trust_of_before_is_kept_at_the_first_look(project: Project) -> None:
+    """A version that kept nothing wrote that list; while the content is the same, it is kept now."""
+    trust(project.file, project.store)
+    assert project.commands() == ["scripts/check.sh"]
+    project.file.write_text("hooks: []\n")
+    assert project.commands() == ["scripts/check.sh"]
+    shutil.rmtree(project.kept)
+    assert project.commands() == [], "what was trusted is not known any more"
+
+
+def test_what_cannot_be_read_is_not_trusted(project: Project) -> None:
+    project.file.write_text("hooks: [")
+    with pytest.raises(ConfigError):
+        project.accept()
+    assert project.commands() == []

@@ -1,0 +1,108 @@
+"""The sieve leaves out no rule that fits: not one of the packs, on any line that they were written with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bus.config.file_types import GuardSettings
+from bus.config.hook_file_value import HookFile
+from bus.events import Event
+from bus.hooksets.guards import DEFAULT_PACKS
+from bus.hooksets.guards.corpus import read_corpus
+from bus.hooksets.in_force import HookSet, Layered
+from bus.hooksets.sieve import Sieve
+from bus.matching.command_rules import CommandMatch, compile_command_match
+from bus.matching.needles import needles_of
+from bus.matching.regexes import compile_regex
+from bus.matching.rules import Rule, judge, seen_call
+from bus.shell import commands
+from tests.unit.bus.matching.test_rules import bash
+
+CORPORA = [
+    path for part in ("development", "fleethook-itself") for path in sorted(Path("tests/corpora", part).glob("*.jsonl"))
+]
+ELSEWHERE, HERE = "corpus.invalid", ""
+ANY_COMMAND = CommandMatch(program_none=("no program has this name",))
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("path", "host"),
+    [(path, host) for path in CORPORA for host in (ELSEWHERE, HERE) if host == ELSEWHERE or "itself" in str(path)],
+    ids=lambda one: one.stem if isinstance(one, Path) else one or "here",
+)
+def test_the_same_rules_fit_as_by_a_walk_over_all_of_them(path: Path, host: str) -> None:
+    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+    lines, problems = read_corpus(path.read_bytes(), path.name, host=host)
+    assert not problems
+    for line in lines:
+        found = [hook for hook in hooks._index.find(line.event) if hooks.holds(hook, line.event)]
+        walked = {hook.id for hook in found if hook.rule is not None and fits_by_walk(hook.rule, line.event)}
+        kept = hooks.blocking(line.event)
+        assert {hook.id for hook in kept if hook.rule and judge(hook.rule, line.event)} == walked, line.call
+
+
+def fits_by_walk(rule: Rule, event: Event) -> bool:
+    """Whether a rule fits, with each of its conditions asked of each command."""
+    call = seen_call(event)
+    if not rule.commands or call.text is None or call.line.unread:
+        return judge(rule, event) is not None
+    matches = [compile_command_match(one) for one in rule.commands]
+    if not any(fits(command, lambda: call.place(None)) for command in call.line.items for fits in matches):
+        return False
+    return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
+
+
+@pytest.mark.req("X-09")
+def test_most_rules_fall_through_for_an_ordinary_line() -> None:
+    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+    for line in ("ls -la", "git status", "npm test", "pytest -q", "docker ps"):
+        assert len(hooks.blocking(bash(line))) <= 3, line
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needles"),
+    [
+        (r"(^| )a (\S+ )*(migrate reset|db drop)\b", {"migrate reset", "db drop"}),
+        (r"(?i)\bDROP\b", {"drop"}),
+        (r"a|drop", set()),
+        (r"(drop)?", set()),
+        (r"[[:alpha:]]drop", set()),
+        (r"(drop|reset)[:_-](db|database)", {"drop", "reset"}),
+        (r"\x{41}drop", set()),
+        (r"(?:ab)+c*", {"ab"}),
+    ],
+)
+def test_what_an_expression_is_not_found_without(pattern: str, needles: set[str]) -> None:
+    compile_regex(pattern)
+    assert needles_of([pattern]) == needles
+    assert needles_of([pattern, "x"]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("match", "line"),
+    [
+        (CommandMatch(program=("p",), line=("(?i)kill",)), "p \u212aILL"),
+        (CommandMatch(program=("p",), text=("(?i)stop",)), "p <<< STOP"),
+        (CommandMatch(program=("p",), subcommand=("a|b x",)), "p -v 1 b x"),
+        (CommandMatch(program=("p",), args=("*=Off", "[*]")), "p a=Off"),
+        (CommandMatch(program=("p",), args=("*=Off", "[*]")), "p '*'"),
+        (CommandMatch(program=("p",), flags_any=("-f",)), "p -rf"),
+        (CommandMatch(program=("p",), line=("a b",)), "x=b; p a $x"),
+        (CommandMatch(program=("p*",), line=("a b",)), "pp a b"),
+    ],
+)
+def test_a_rule_that_fits_comes_through(match: CommandMatch, line: str) -> None:
+    rule = Rule(commands=(match,))
+    assert judge(rule, bash(line)) is not None
+    assert Sieve({"it": rule}).passing(commands(line), line) == {"it"}
+
+
+def test_a_rule_whose_words_are_nowhere_is_left_out() -> None:
+    rules = {"it": Rule(commands=(CommandMatch(program=("p",), subcommand=("a",), line=("abc",)),))}
+    assert Sieve(rules).passing(commands("p b abc"), "p b abc") == set()
+    assert Sieve(rules).passing(commands("p a abd"), "p a abd") == set()
+    assert Sieve({"it": Rule(command=("abc",))}).passing(commands("p"), "p") == set()

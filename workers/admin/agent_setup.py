@@ -1,0 +1,289 @@
+"""Connecting an agent: what its hook commands have to know, what is installed where, and what an install would write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from bus.agents import find
+from bus.config.settings import Settings
+from bus.errors import ConfigError
+from bus.events import GATES
+from bus.ids import host_name
+from bus.installs import find as find_program
+from bus.installs.base import NAMES, Call, Scope, Where
+from bus.installs.command import BUDGET_S, Setup, answer_events, deadline_ms
+from bus.installs.manifest import Plan, apply, read, records
+from bus.installs.plan import events_for, plan_install
+from bus.installs.plan import installed as installs_of
+from bus.shim import NoAnswer
+from bus.shim.answer_file import (
+    AnswerFile,
+    EventLine,
+    Server,
+    compile_shim,
+    program_spool,
+    read_answer_file,
+    server_from_url,
+    write_answer_file,
+)
+from bus.shim.spool import drain, hand_over, remove, spool_status
+from bus.system.directories import Directories
+from bus.wire.embedded_server import bus_url, credentials
+from bus.wire.keys import Keys
+
+SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
+"""The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
+
+
+OPENS: Final = "no longer denies where it fails"
+
+
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
+    """Our hooks in one settings file: the command line of each event, exactly as the agent runs it."""
+
+    agent: str
+    scope: Scope
+    path: str
+    """The file; the folder where there is a file for each event."""
+    commands: dict[str, str]
+    seconds: dict[str, float] = {}
+    """What the agent gives each of them, where its file says."""
+    closed: bool = False
+    """Whether it was installed with --fail-closed."""
+
+
+def answers_for(
+    agent: str, settings: Settings, places: Directories, *, closed: bool, environ: Mapping[str, str] | None = None
+) -> tuple[AnswerFile, tuple[str, ...]]:
+    """What the hook commands of an agent have to know, and what should be said about it.
+
+    Raises ConfigError for a URL that cannot be used, Unreachable for a host that does not resolve.
+    """
+    environ = os.environ if environ is None else environ
+    url, origin, warnings = environ.get(SHIM_URL, ""), SHIM_URL, []
+    if not url and settings.redis_url:
+        url, origin = settings.redis_url, "redis_url"
+        warnings.append(
+            f"{SHIM_URL} is not set, so the agent's hook commands get redis_url with all of its rights; "
+            "`fleethook acl` prints a user that may only ask"
+        )
+    server = None if url else known_server(agent, settings, places)
+    if server is not None:
+        warnings.append(
+            f"{SHIM_URL} is not set, so the agent's hook commands keep the server of the last install "
+            f"({server.name or server.address}); `fleethook uninstall` first connects them to another"
+        )
+    elif not url:
+        credentials(places)  # an install before the first `up` makes those that `up` will use
+        url = bus_url(settings, "shim", places)
+    try:
+        server = server or server_from_url(url)
+    except ConfigError as error:
+        raise ConfigError(error.message, file=origin, hint=error.hint) from error
+    dialect = find(agent)
+    # Every event has its line, whatever is subscribed: hooks of several scopes read the same file.
+    events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
+    made = AnswerFile(
+        agent=agent, server=server, prefix=Keys(settings.namespace).prefix, host=settings.host or host_name(),
+        spool=str(places.spool(agent)), events=events,
+    )  # fmt: skip
+    return made, tuple(warnings)
+
+
+def known_server(agent: str, settings: Settings, places: Directories) -> Server | None:
+    """The fleet's server that hook commands here have from an earlier install: this agent's, else another's.
+
+    None where this machine has a bus: a server of its own that runs, or one that the settings name.
+    """
+    if settings.redis_url or _listens(places.socket):
+        return None
+    for name in dict.fromkeys((agent, *NAMES)):
+        with contextlib.suppress(ConfigError):  # said by whoever looks at that agent
+            server = read_answer_file(places.answer_file(name)).server
+            if (server.kind, server.address) != ("unix", str(places.socket)):
+                return server
+    return None
+
+
+def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str, str] | None = None) -> str:
+    """The server as hook commands reach it, where this machine has agents and no bus; empty elsewhere.
+
+    It holds a password. From FLEETHOOK_SHIM_URL, else from an earlier install.
+    """
+    if settings.redis_url:
+        return ""
+    url = (os.environ if environ is None else environ).get(SHIM_URL, "")
+    server = None if url else known_server(NAMES[0], settings, places)
+    return url if server is None else url_of(server)
+
+
+def _listens(path: Path) -> bool:
+    """Whether a server listens at a unix socket; what a killed one leaves behind does not count."""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> str:
+    """`new`, `changed` or `unchanged`; without `known_server` the file's own server counts as right."""
+    if not path.exists():
+        return "new"
+    try:
+        there = read_answer_file(path)
+    except ConfigError:
+        return "changed"
+    if not known_server:
+        answers = msgspec.structs.replace(answers, server=there.server)
+    return "unchanged" if there == answers else "changed"
+
+
+def url_of(server: Server) -> str:
+    """The URL of an answer file's server; it holds the password and must not be shown."""
+    login = f"{quote(server.user, safe='')}:{quote(server.password, safe='')}@" if server.password else ""
+    if server.kind == "unix":
+        return f"unix://{login}{quote(server.address)}?db={server.db}"
+    host = server.name or server.address
+    place = f"{login}{f'[{host}]' if ':' in host else host}:{server.port}/{server.db}"
+    if server.kind == "tcp":
+        return f"redis://{place}"
+    return f"rediss://{place}{f'?ssl_ca_certs={quote(server.cafile)}' if server.cafile else ''}"
+
+
+def plan(
+    agent: str, scope: Scope, places: Directories, *, closed: bool, events: Sequence[str] | None = None,
+    home: Path | None = None, project: Path | None = None, budget: float = BUDGET_S,
+) -> Plan:  # fmt: skip
+    """What an install would change in the agent's settings; with a `home` of its own nothing in the environment moves it."""
+    setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
+    return plan_install(agent, scope, where_is(home, project), setup)
+
+
+def where_is(home: Path | None = None, project: Path | None = None) -> Where:
+    """Whose settings: this user's in this folder, unless others are named."""
+    return Where(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
+
+
+def losses(change: Plan, answers: AnswerFile, places: Directories) -> dict[str, str]:
+    """What an install takes from the guards that are installed: by gate, whether its hook goes or no longer fails closed.
+
+    That the hooks would ask another server stands at `server`.
+    """
+    can = find(change.agent).capabilities
+    gates = {name for name, one in can.items() if one.waits and one.type in GATES}
+    found: dict[str, str] = {}
+    for file in change.changes:
+        now = {call.event: call for call in _calls(change.agent, file.path, file.after)}
+        for call in _calls(change.agent, file.path, file.before):
+            if call.event in gates and call.event not in now:
+                found[call.event] = "removed"
+            elif call.closed and not now[call.event].closed:
+                found[call.event] = OPENS
+    with contextlib.suppress(ConfigError):  # nothing is installed, or nothing that a hook command could use
+        there = read_answer_file(places.answer_file(change.agent))
+        policies = {line.name: line.policy for line in answers.events}
+        for line in there.events:
+            if line.policy == "deny" != policies.get(line.name):
+                found.setdefault(line.name, OPENS)
+        if _asks(there) != _asks(answers):
+            found["server"] = "is another one"
+    return found
+
+
+def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[Call]:
+    return find_program(agent).form.calls(path, raw) if raw is not None else ()
+
+
+def _asks(answers: AnswerFile) -> tuple[str | int, ...]:
+    """Which server and fleet its hook commands ask; a name may have another address today."""
+    server = answers.server
+    return (server.kind, server.name or server.address, server.port, server.db, answers.prefix)
+
+
+def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
+    """Write what the hooks need, then the hooks, so that an agent that starts in between has both or neither.
+
+    Returns the backups.
+    """
+    write_answer_file(places.answer_file(change.agent), within_grants(answers, places, change))
+    with contextlib.suppress(OSError):  # a package that we may not write to: every call costs 3 ms more
+        compile_shim()
+    return apply(change, places.state)
+
+
+def within_grants(answers: AnswerFile, places: Directories, change: Plan | None = None) -> AnswerFile:
+    """The answers, with no more patience than what every installed entry has the agent grant, once `change` is made.
+
+    An entry in another project's settings may be older than these answers, which it reads all the same.
+    """
+    program = find_program(answers.agent)
+    after = {one.path: one.after for one in change.changes} if change is not None else {}
+    files = {path for path, record in records(places.state).items() if record.agent == program.name}
+    granted: dict[str, float] = {}
+    for path in files | after.keys():
+        raw = after[path] if path in after else read(path)
+        for call in program.form.calls(path, raw) if raw is not None else ():
+            if call.seconds:
+                granted[call.event] = min(call.seconds, granted.get(call.event, call.seconds))
+    return msgspec.structs.replace(answers, events=tuple(_within(line, granted) for line in answers.events))
+
+
+def _within(line: EventLine, granted: Mapping[str, float]) -> EventLine:
+    seconds = granted.get(line.name)
+    if seconds is None or not line.patience_ms:
+        return line
+    most = min(line.patience_ms, deadline_ms(seconds, seconds))
+    return msgspec.structs.replace(line, patience_ms=most if most > line.deadline_ms else 0)
+
+
+def installed(agent: str, *, home: Path | None = None, project: Path | None = None) -> tuple[Installed, ...]:
+    """Where our hooks stand in an agent's settings; a file that cannot be read holds none (see the plan's warnings)."""
+    whole = find_program(agent).form.whole
+    found: dict[Path, Installed] = {}
+    for scope, file, calls in installs_of(agent, where_is(home, project)):
+        path = file.parent if whole and file.name == calls[0].event else file  # a script for each event
+        known = found.setdefault(path, Installed(agent=agent, scope=scope, path=str(path), commands={}))
+        found[path] = msgspec.structs.replace(
+            known,
+            commands=known.commands | {call.event: call.command for call in calls},
+            seconds=known.seconds | {call.event: call.seconds for call in calls if call.seconds},
+            closed=known.closed or any(call.closed for call in calls),
+        )
+    return tuple(found.values())
+
+
+def empty_spool(answer_file: Path, spool: Path) -> int:
+    """Send what waits on the disk while somebody still knows where to, and return how many events are left."""
+    with contextlib.suppress(OSError, NoAnswer, ValueError):  # Redis is away: it stays, and the caller says so
+        if spool_status(spool).records:
+            drain(str(answer_file))
+    left = spool_status(spool).records
+    if not left:
+        remove(spool)
+    return left
+
+
+def spool_without_agent(agent: str, places: Directories) -> Path:
+    """Where what waits for an agent goes whose answer file goes: beside the programs' events for the same server.
+
+    Its own file where that cannot be: the answer file says nothing of use, or the disk is full.
+    """
+    spool = places.spool(agent)
+    try:
+        answers = read_answer_file(places.answer_file(agent))
+        shared = program_spool(places, url_of(answers.server), answers.prefix)
+        hand_over(spool, shared)
+    except (ConfigError, OSError):
+        return spool
+    return shared

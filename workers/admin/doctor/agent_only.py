@@ -1,0 +1,79 @@
+"""A machine with agents and no bus: its hook commands reach the fleet's server with the rights of the role `shim`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bus.errors import ConfigError, FleethookError
+from bus.hooksets.host_hooks import HostHooks, own_hooks
+from bus.secrets.redaction import redact_url
+from bus.system.directories import Directories, config_file
+from bus.wire.connections import START_HINT, Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked
+from workers.admin.agent_setup import SHIM_URL, installed
+from workers.admin.doctor import Check, canary
+from workers.admin.doctor.rights import rights_checks
+
+_FIX: Final = f"check {SHIM_URL}, the network, and the fleet's server and workers (`fleethook status` there)"
+
+
+async def fleet_checks(links: Links, keys: Keys, places: Directories) -> list[Check]:
+    """The fleet's server and workers, as far as the rights of hook commands show them."""
+    where = redact_url(links.url)
+    try:
+        with links.link() as link:
+            began = time.perf_counter()
+            pong, alive = await link.exchange([("PING",), ("EXISTS", keys("alive", "evaluator"))])
+            took = (time.perf_counter() - began) * 1000
+        checked(pong, "asking the fleet's server")
+    except FleethookError as error:
+        return [Check(id="server", status="fail", what=f"the fleet's server at {where}: {error}", fix=_FIX)]
+    text = f"the fleet's server at {where} answers in {took:.1f} ms; this machine has agents only"
+    found = [Check(id="server", status="ok", what=text)]
+    if isinstance(alive, Exception):
+        text = "whether an evaluator is alive cannot be seen with these rights"
+        found.append(Check(id="evaluator", status="unknown", what=text))
+    elif alive == 1:
+        found.append(Check(id="evaluator", status="ok", what="an evaluator of the fleet is alive"))
+    else:
+        text = "no evaluator of the fleet is alive: agents get their fallback"
+        fix = "start `fleethook worker evaluator` on a machine of the fleet"
+        found.append(Check(id="evaluator", status="fail", what=text, fix=fix))
+    return [*found, *_own_hooks(places)]
+
+
+def _own_hooks(places: Directories) -> list[Check]:
+    """Hooks of this machine's own files: an evaluator elsewhere cannot read them."""
+    try:
+        own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+    except ConfigError:
+        return []  # said already
+    count = HostHooks(own.blocking).count
+    if not count:
+        return []
+    text = f"{count} blocking hooks of this user's and projects' files are asked by nobody: no `fleethook worker host` runs"
+    fix = "run `fleethook worker host` here with FLEETHOOK_REDIS_URL of the role worker (`fleethook acl`)"
+    return [Check(id="hosts", status="warn", what=text, fix=fix)]
+
+
+async def agent_checks_there(agent: str, places: Directories, cwd: Path, *, live: bool, away: bool) -> list[Check]:
+    """What an agent's hook commands may do at the fleet's server and, with `live`, the canary through them."""
+    here = installed(agent, project=cwd)
+    found = await rights_checks(agent, places) if here else []
+    if live and away and here:
+        text = f"{agent}: the canary was not sent, since the fleet's server is away"
+        return [*found, Check(id=f"{agent}-live", status="unknown", what=text, fix=_FIX, agent=agent)]
+    for one in here if live else ():
+        found += canary.live_checks(one, places, None, cwd, elsewhere=True)
+    return found
+
+
+def adapted(check: Check) -> Check:
+    """A check that would start a bus of this machine's own, as it is said on one that has agents only."""
+    what = check.what.replace(START_HINT, "")
+    return msgspec.structs.replace(check, what=what, fix=_FIX if "fleethook up" in check.fix else check.fix)

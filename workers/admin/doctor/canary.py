@@ -1,0 +1,179 @@
+"""A canary: a dangerous tool call that nobody makes, sent as the agent would send it, that has to come back denied.
+
+It goes through the installed command itself, started as the agent starts it; the answer counts only in the form in
+which that agent would have stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bus.agents import find as find_dialect
+from bus.chain import evaluate
+from bus.config.settings import Settings
+from bus.errors import ConfigError, FleethookError
+from bus.hooksets.in_force import Watcher
+from bus.ids import host_name
+from bus.installs import find
+from bus.installs.base import Canary, Ran, Understood
+from bus.runners.rule import RuleRunner
+from bus.shim.answer_file import read_answer_file
+from bus.system.directories import Directories
+from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from workers.admin.agent_setup import Installed
+from workers.admin.doctor import INSTALL, Check
+
+COMMAND: Final = "rm -rf /fleethook-doctor-canary"
+"""Outside every project, so the guard denies it; there is no such folder, and nothing runs it."""
+
+SECONDS: Final = 30.0
+_GUARD: Final = "switch a guard on: `guards: {destructive-commands: true}` in fleethook.yaml"
+
+
+class Answer(NamedTuple):
+    """What the installed command did, and what the agent makes of it."""
+
+    ran: Ran
+    ms: float
+    understood: Understood
+
+
+def made(agent: str, cwd: Path) -> Canary:
+    """The call as this agent sends it, with a session that marks it as ours."""
+    return find(agent).canary(cwd, os.urandom(4).hex(), COMMAND)
+
+
+async def expected(
+    links: Links, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
+) -> Verdict | None:
+    """What the rules in force here say to an agent's canary; None where that cannot be seen."""
+    host, canary = settings.host or host_name(), made(agent, cwd)
+    watcher = Watcher.here(links, keys, places, host)
+    try:
+        await watcher.refresh(force=True)
+        event = find_dialect(agent).read(canary.event, json.dumps(canary.payload).encode(), host=host)
+        rules = [hook for hook in watcher.for_event(event).blocking(event) if hook.kind == "rule"]
+        return await evaluate(event, rules, RuleRunner().run, seconds=5.0)
+    except FleethookError:
+        return None
+
+
+def guard_check(verdict: Verdict | None) -> Check:
+    """Whether some rule in force would deny a dangerous call at all."""
+    if verdict is None:
+        return Check(id="guards", status="unknown", what="the hooks in force cannot be seen")
+    if verdict.decision in {"deny", "ask"}:
+        return Check(id="guards", status="ok", what=f"`{COMMAND}` would be answered with {verdict.decision}")
+    return Check(id="guards", status="warn", what=f"no rule in force minds `{COMMAND}`", fix=_GUARD)
+
+
+def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
+    """Run the installed command as the agent does: in the project, without any variable of ours."""
+    program = find(one.agent)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            program.runs(Path(one.path), one.commands[canary.event]), input=json.dumps(canary.payload),
+            capture_output=True, timeout=SECONDS, check=False, cwd=cwd, env={**env, **canary.environ}, text=True,
+            errors="replace",
+        )  # fmt: skip
+        ran = Ran(done.returncode, done.stdout, done.stderr)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        ran = Ran(-1, "", f"{type(error).__name__}: {error}")
+    return Answer(ran, (time.monotonic() - began) * 1000, program.understood(ran))
+
+
+def live_checks(
+    one: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
+) -> Iterator[Check]:
+    """The proof: the canary through exactly what is in the agent's settings.
+
+    `elsewhere` where the rules are the fleet's and cannot be seen from here: then a deny or an ask is the proof.
+    """
+    canary = made(one.agent, cwd)
+    if canary.event not in one.commands:
+        text = f"{one.agent}: {canary.event} is not among the events of {one.path}"
+        fix = f"{INSTALL} {one.agent} --scope {one.scope}"
+        yield Check(id=f"{one.agent}-live", status="warn", what=text, fix=fix, agent=one.agent)
+        return
+    answer = send(one, canary, cwd)
+    fallback = _is_fallback(one, canary, answer, places)
+    if elsewhere and not fallback:
+        yield _judge_unseen(one, answer)
+    else:
+        yield judge(one, answer, verdict, fallback=fallback)
+
+
+def _judge_unseen(one: Installed, answer: Answer) -> Check:
+    """What an answer to the canary proves where the rules in force cannot be seen."""
+    name, text = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
+    came = answer.understood.decision
+    if came in {"deny", "ask"}:
+        text = f"{text}: the fleet answered {came}, {answer.ms:.0f} ms end to end"
+        return Check(id=name, status="ok", what=text, agent=one.agent)
+    text = f"{text}: exit code {answer.ran.code} and {came or 'nothing'} came back: no guard of the fleet stopped it"
+    fix = "on a machine of the fleet: `fleethook guards publish`"
+    return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)
+
+
+def judge(one: Installed, answer: Answer, verdict: Verdict | None, *, fallback: bool = False) -> Check:
+    """What an answer to the canary proves, where the rules in force here say `verdict`."""
+    name, said = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
+    wanted, came = verdict.decision if verdict is not None else "", answer.understood.decision
+    if wanted == "ask" and not _can_ask(one.agent):
+        wanted = "deny"
+    if fallback:
+        text = f"{said}: came back as {came or 'nothing'} by fallback: no verdict was given"
+        fix = "`fleethook status` shows who is missing; `fleethook up`"
+        return Check(id=name, status="fail", what=text, fix=fix, agent=one.agent)
+    if wanted in {"deny", "ask"} and came == wanted:
+        text = f"{said}: {came} as expected, {answer.ms:.0f} ms end to end"
+        return Check(id=name, status="ok", what=text, agent=one.agent)
+    if came == "deny":
+        text = f"{said}: denied, though no rule in force here says so: {answer.understood.reason[:200]}"
+        fix = "`fleethook tail` and `fleethook trace ID` show who did"
+        return Check(id=name, status="warn", what=text, fix=fix, agent=one.agent)
+    if not wanted:
+        text = f"{said}: the hooks in force cannot be seen, and it came back as {came or 'nothing'}"
+        return Check(id=name, status="unknown", what=text, fix="fleethook up", agent=one.agent)
+    if wanted not in {"deny", "ask"}:
+        text = f"{said}: nothing to prove, since no guard is on"
+        return Check(id=name, status="unknown", what=text, fix=_GUARD, agent=one.agent)
+    text = f"{said}: {wanted} was expected; exit code {answer.ran.code} and {came or 'nothing'} came back"
+    return Check(
+        id=name, status="fail", what=f"{text} {answer.ran.stderr[:200]}".rstrip(),
+        fix=f"`fleethook status` and the checks above; then `{INSTALL} {one.agent}`", agent=one.agent,
+    )  # fmt: skip
+
+
+def _can_ask(agent: str) -> bool:
+    """Whether the canary's event can carry an ask to the person."""
+    can = find_dialect(agent).capabilities[made(agent, Path("/")).event]
+    return can.ask or can.ask_else != "deny"
+
+
+def _is_fallback(one: Installed, canary: Canary, answer: Answer, places: Directories) -> bool:
+    """Whether these are the words that the hook command has ready for when nobody answers."""
+    try:
+        lines = read_answer_file(places.answer_file(one.agent)).events
+        ready = next(line.fallback for line in lines if line.name == canary.event)
+    except (ConfigError, StopIteration):
+        return False
+    told = find(one.agent).understood(Ran(ready.exit_code, _text(ready.stdout), _text(ready.stderr)))
+    if told.decision:  # the words alone: a plugin hands on no more
+        return answer.understood == told
+    same = (answer.ran.code, answer.ran.stdout) == (ready.exit_code, _text(ready.stdout))
+    return same and ready[:3] != find_dialect(one.agent).render(canary.event, Verdict(decision="abstain"))[:3]
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

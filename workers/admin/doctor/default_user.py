@@ -1,0 +1,88 @@
+"""Whether anybody gets in without a name: an open user `default` makes every other user's limits worth nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+from bus.errors import Unreachable
+from bus.wire.connections import Command, Links
+from bus.wire.keys import Keys
+from workers.admin.doctor import Check
+
+_ID: Final = "default-user"
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_FIX: Final = (
+    "`ACL SETUSER default reset off`, the first line that `fleethook acl` prints, once every URL names its user"
+)
+
+
+async def default_user_check(links: Links, keys: Keys) -> Check:
+    """What a client may do that logs in without a name; `links` are our own, and tell how the server can be reached."""
+    stranger = Links(_without_login(links.url), connect=1.0)
+    try:
+        may = await _rights(stranger, keys)
+    except Unreachable as error:
+        if "refused the credentials" not in str(error):
+            return Check(id=_ID, status="unknown", what=f"whether anybody gets in without a name: {error}")
+        return Check(id=_ID, status="ok", what="nobody gets in without a password")
+    finally:
+        await stranger.close()
+    if not may:
+        return Check(id=_ID, status="ok", what="who logs in without a name may do nothing here")
+    users, network = await _has_users(links), await _on_network(links)
+    what = f"who logs in without a name or password may {', '.join(may)}"
+    if users:
+        return Check(id=_ID, status="fail", what=f"{what}: the limits of the other users hold nobody back", fix=_FIX)
+    if network:
+        return Check(id=_ID, status="warn", what=f"{what}, and the server listens on {network}", fix=_FIX)
+    return Check(id=_ID, status="ok", what="no password is asked, but only this machine's unix socket leads there")
+
+
+async def _rights(stranger: Links, keys: Keys) -> list[str]:
+    """What may be done of what matters most; nothing is changed: XADD has an id that no server takes."""
+    tried: tuple[tuple[str, Command], ...] = (
+        ("add requests", ("XADD", keys("requests"), "NOMKSTREAM", "no-id", "a", "b")),
+        ("read events", ("XLEN", keys("events"))),
+        ("read hook sets", ("STRLEN", keys("hookset", "current"))),
+        ("answer requests", ("LPUSHX", keys("reply", "nobody"), "x")),
+    )
+    with stranger.link() as link:
+        replies = await link.exchange([command for _, command in tried])
+    return [what for (what, _), reply in zip(tried, replies, strict=True) if not _refused(reply)]
+
+
+def _refused(reply: Any) -> bool:  # noqa: ANN401 - a reply of any type
+    words = f"{type(reply).__name__} {reply}".lower()
+    return isinstance(reply, Exception) and any(word in words for word in ("permission", "noauth", "authentication"))
+
+
+async def _has_users(links: Links) -> bool:
+    """Whether our roles are users of that server: we log in as one, or are told so."""
+    if urlsplit(links.url).username:
+        return True
+    with links.link() as link:
+        (names,) = await link.exchange([("ACL", "USERS")])
+    return isinstance(names, list) and any(name.startswith(b"fleethook-") for name in names)
+
+
+async def _on_network(links: Links) -> str:
+    """Where the server listens beside its unix socket; empty where it does not."""
+    parts = urlsplit(links.url)
+    if parts.scheme != "unix":
+        where = "this machine" if (parts.hostname or "") in _LOCAL else str(parts.hostname)
+        return f"port {parts.port or 6379} of {where}"
+    with links.link() as link:
+        replies = await link.exchange([("CONFIG", "GET", name) for name in ("port", "tls-port")])
+    ports = [
+        one[1].decode() for one in replies if isinstance(one, list) and len(one) == 2 and one[1] not in (b"0", b"")
+    ]
+    return f"port {ports[0]}" if ports else ""
+
+
+def _without_login(url: str) -> str:
+    parts = urlsplit(url)
+    query = "&".join(
+        part for part in parts.query.split("&") if part.partition("=")[0].lower() not in {"username", "password"}
+    )
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))

@@ -1,0 +1,112 @@
+"""Whether this machine is in order: the interpreter, the folders, the disk, the hook files, what waits to be sent."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import bus.errors
+from bus.config.files import is_gone
+from bus.config.settings import Settings
+from bus.errors import ConfigError
+from bus.hooks import Layer
+from bus.hooksets.hookfile import load_hook_file
+from bus.hooksets.trust import project_file, trusted_entry
+from bus.installs.base import NAMES
+from bus.secrets.redaction import redact_text
+from bus.system.directories import Directories, config_file
+from workers.admin.doctor import Check
+from workers.records.status import read_spools
+from workers.runtime.rejected_files import rejections
+from workers.runtime.wording import counted
+
+FREE_BYTES: Final = 500 * 1024 * 1024
+
+
+def package_checks() -> Iterator[Check]:
+    """The interpreter, and that `bus` and `workers` are ours: both names are common ones."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    fix = "" if good else "use Python 3.11 or newer"
+    yield Check(id="python", status="ok" if good else "fail", what=f"Python {version} at {sys.executable}", fix=fix)
+    ours, theirs = Path(__file__).resolve().parents[3], Path(bus.errors.__file__).resolve().parents[1]
+    if ours == theirs:
+        yield Check(id="package", status="ok", what=f"bus and workers from {ours}")
+    else:
+        yield Check(
+            id="package", status="fail", what=f"`bus` comes from {theirs}, `workers` from {ours}",
+            fix="another package is called bus: install fleethook in an environment of its own",
+        )  # fmt: skip
+
+
+def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
+    """Private directories and files, room on the disk, and the hook files of the user and of the project."""
+    secret = [places.data, places.state, places.credentials, *(places.answer_file(agent) for agent in NAMES)]
+    wide = [str(path) for path in secret if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077]
+    if wide:
+        text = f"open to other users: {', '.join(wide)}"
+        yield Check(id="modes", status="fail", what=text, fix=f"chmod go= {' '.join(wide)}", mend="modes")
+    else:
+        yield Check(id="modes", status="ok", what="what holds credentials is for this user alone")
+    there = next(path for path in (places.data, *places.data.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < FREE_BYTES:
+        text = f"{free // 2**20} MiB are free at {there}: the server stops taking writes when the disk is full"
+        yield Check(id="disk", status="warn", what=text, fix="make room")
+    rejected = rejections(places, cwd)
+    said = frozenset(one.problems[0] for one in rejected)
+    yield from _hook_file_checks(config_file(places.config), "user", said)
+    project = project_file(cwd)
+    yield from _hook_file_checks(project, "project", said)
+    if project is not None and trusted_entry(project, places.trust_file) is None:
+        yield Check(
+            id="trust", status="warn", what=f"{project} is not trusted: none of its hooks run",
+            fix="read it, then `fleethook hooks trust`",
+        )  # fmt: skip
+    for one in rejected:
+        verb = "untrust" if is_gone(one.file) else "trust"
+        fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"
+        yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
+    for spool in read_spools(places):
+        if spool.dropped:
+            text = f"{counted(spool.dropped, 'event')} of {spool.agent} did not fit on the disk: lost"
+            yield Check(id="spool", status="warn", what=text, fix="keep the server reachable; `fleethook status`")
+        if spool.records:
+            waits = counted(spool.records, "event waits", "events wait")
+            text = f"of {spool.agent} {waits} on this disk ({counted(spool.bytes, 'byte')})"
+            yield Check(
+                id="spool",
+                status="warn",
+                what=text,
+                fix="`fleethook up`, or --fix sends them",
+                mend="spool",
+                agent=spool.agent,
+            )
+    if settings.url:
+        yield Check(id="gateway", status="unknown", what="a gateway is set (url), and is not looked at")
+
+
+def _hook_file_checks(path: Path | None, layer: Layer, said: frozenset[str]) -> Iterator[Check]:
+    """What a file holds, and what is wrong in it besides what is `said` elsewhere, with what is in force meanwhile."""
+    if path is None:
+        return
+    try:
+        file = load_hook_file(path, layer)
+    except ConfigError as error:
+        if redact_text(str(error)) not in said:
+            yield Check(id=f"{layer}-file", status="fail", what=str(error), fix=f"fleethook config check {path}")
+        return
+    for problem in file.problems:
+        if redact_text(str(problem)) in said:
+            continue
+        yield Check(id=f"{layer}-file", status="fail", what=str(problem), fix=f"fleethook config check {path}")
+    for warning in file.warnings:
+        yield Check(id=f"{layer}-file", status="warn", what=str(warning))
+    if not file.problems:
+        guards = ", ".join(sorted(name for name, guard in file.guards.items() if guard.enabled)) or "no guards"
+        text = f"{path}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}, {guards}"
+        yield Check(id=f"{layer}-file", status="ok", what=text)

@@ -1,0 +1,45 @@
+"""What can be done about findings without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bus.agents import find
+from bus.config.settings import Settings
+from bus.installs.base import NAMES
+from bus.system.directories import Directories, make_private
+from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan
+from workers.admin.doctor import Check
+from workers.runtime.wording import counted
+
+
+def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
+    """Do what can be done about the findings, and say what was done."""
+    found = [check for check in checks if check.status in {"warn", "fail"} and check.mend]
+    done = []
+    if any(check.mend == "modes" for check in found):
+        for folder in (places.data, places.state):
+            make_private(folder, mend=True)
+        for path in (places.credentials, *(places.answer_file(agent) for agent in NAMES)):
+            if path.exists():
+                path.chmod(0o600)
+        done.append("took back the rights of other users")
+    for agent in dict.fromkeys(check.agent for check in found if check.mend == "install"):
+        here = installed(agent, project=cwd)
+        closed = any(one.closed for one in here)  # all of them read the same answer file
+        for one in here:
+            events = tuple(name for name in one.commands if name in find(agent).capabilities)
+            change = plan(
+                agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
+            )
+            connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
+            done.append(f"installed {agent} again in {one.path}")
+    for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
+        left = empty_spool(places.answer_file(agent), places.spool(agent))
+        done.append(
+            f"sent what waited for {agent}"
+            if not left
+            else f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}"
+        )
+    return done

@@ -1,0 +1,72 @@
+"""Whether the credentials of an agent's hook commands may do what they must, and nothing else."""
+
+from __future__ import annotations
+
+from bus.errors import ConfigError, FleethookError, Unreachable
+from bus.ids import reply_token
+from bus.shim.answer_file import AnswerFile, read_answer_file
+from bus.system.directories import Directories
+from bus.wire.connections import Links
+from workers.admin.agent_setup import SHIM_URL, url_of
+from workers.admin.doctor import INSTALL, Check
+
+
+async def rights_checks(agent: str, places: Directories) -> list[Check]:
+    """Whether the credentials of the agent's hook commands may ask, and may nothing else."""
+    path, name = places.answer_file(agent), f"{agent}-rights"
+    try:
+        answers = read_answer_file(path)
+    except ConfigError:
+        return []  # said already
+    links = Links(url_of(answers.server), connect=1.0)
+    try:
+        missing, wide = await _tried(links, answers)
+    except (Unreachable, FleethookError) as error:
+        text = f"{agent}: its hook commands: {error}"
+        return [Check(id=name, status="fail", what=text, fix="`fleethook up`, then " + INSTALL, agent=agent)]
+    finally:
+        await links.close()
+    if missing:
+        text = f"{agent}: its hook commands may not {', '.join(missing)}"
+        return [
+            Check(
+                id=name,
+                status="fail",
+                what=text,
+                fix="give their user the rights that `fleethook acl` prints",
+                agent=agent,
+            )
+        ]
+    if wide:
+        text = f"{agent}: its hook commands may also {', '.join(wide)}"
+        fix = f"{SHIM_URL}=... of the role shim (`fleethook acl`), then {INSTALL}"
+        return [Check(id=name, status="warn", what=text, fix=fix, agent=agent)]
+    text = f"{agent}: its hook commands may ask and report, and nothing else"
+    return [Check(id=name, status="ok", what=text, agent=agent)]
+
+
+async def _tried(links: Links, answers: AnswerFile) -> tuple[list[str], list[str]]:
+    """What the credentials may not do though they must, and may do though they need not; nothing is changed.
+
+    XADD has an id that no server takes, so it fails after the rights were looked at.
+    """
+    at, reply = answers.prefix, f"{answers.prefix}reply:{reply_token()}"
+    needed = (
+        ("add requests", ("XADD", f"{at}requests", "NOMKSTREAM", "no-id", "a", "b")),
+        ("add events", ("XADD", f"{at}events", "NOMKSTREAM", "no-id", "a", "b")),
+        ("read answers", ("BLMOVE", reply, reply, "LEFT", "LEFT", 0.01)),
+        ("read answers of a full server", ("BLPOP", reply, 0.01)),
+        ("see evaluators", ("EXISTS", f"{at}alive:evaluator")),
+    )
+    needless = (
+        ("run scripts", ("EVAL", "return 1", 1, f"{at}events")),
+        ("read hook sets", ("GET", f"{at}hookset:current")),
+        ("read events", ("XLEN", f"{at}events")),
+        ("read counters", ("HGETALL", f"{at}stats")),
+    )
+    with links.link() as link:
+        replies = await link.exchange([command for _, command in (*needed, *needless)])
+    refused = [isinstance(one, Exception) and "permission" in f"{type(one).__name__} {one}".lower() for one in replies]
+    missing = [what for (what, _), no in zip(needed, refused, strict=False) if no]
+    wide = [what for (what, _), no in zip(needless, refused[len(needed) :], strict=True) if not no]
+    return missing, wide

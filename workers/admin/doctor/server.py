@@ -1,0 +1,162 @@
+"""Whether the server is there, keeps its data, and everybody who has to work is alive."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bus.config.settings import Settings
+from bus.errors import FleethookError, Unreachable
+from bus.hooksets.guarded import PUBLISH, missing_guard
+from bus.hooksets.host_hooks import known_hosts
+from bus.hooksets.published import current_version, load_version
+from bus.system.directories import Directories
+from bus.wire.connections import Links
+from bus.wire.keys import DAY, Keys
+from bus.wire.streams import server_now
+from workers.admin.doctor import Check, State
+from workers.admin.doctor.default_user import default_user_check
+from workers.records.bounds import FULL, memory_in_use
+from workers.records.status import read_roles, server_facts
+from workers.runtime.stream_repair import read_repairs
+from workers.runtime.wording import counted
+
+FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
+
+
+async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings) -> list[Check]:
+    """The server, how it keeps its data, and whether every process type is alive."""
+    try:
+        facts = await server_facts(links)
+    except (Unreachable, FleethookError) as error:
+        away = [
+            Check(id=name, status="unknown", what="the server cannot be asked")
+            for name in (
+                "appendonly",
+                "maxmemory-policy",
+                "memory",
+                "default-user",
+                "evaluator",
+                "dispatcher",
+                "carrier",
+                "chores",
+                "hooks",
+            )
+        ]
+        return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
+    found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
+    found += await _config_checks(links)
+    found.append(await _memory_check(links))
+    found.append(await default_user_check(links, keys))
+    found.append(await _repairs_check(links, keys))
+    for role in await read_roles(links, rq, keys, settings):
+        state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
+        text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
+        text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
+        fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
+        found.append(Check(id=role.role, status=state, what=text, fix=fix))
+    found.append(await _set_check(links, keys))
+    return found
+
+
+async def host_checks(links: Links, keys: Keys, host: str, places: Directories) -> list[Check]:
+    """Whether each host that has blocking hooks of its own can answer for them."""
+    try:
+        known = await known_hosts(links, keys, (host, places))
+    except FleethookError as error:
+        return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
+    away = [one for one in known if not one.alive]
+    if not away:
+        one, many = "host has blocking hooks of its own", "hosts have blocking hooks of their own"
+        text = f"{counted(len(known), one, many)}, with a worker each"
+        return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
+    fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
+    return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
+
+
+async def fleet_guard_check(links: Links, keys: Keys, settings: Settings, places: Directories) -> Check:
+    """Whether the fleet has a guard at all."""
+    try:
+        missing = await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+    except FleethookError as error:
+        return Check(id="fleet-guards", status="unknown", what=f"whether the fleet has a guard cannot be seen: {error}")
+    if missing:
+        return Check(id="fleet-guards", status="warn", what=missing, fix=PUBLISH)
+    return Check(id="fleet-guards", status="ok", what="the fleet has a guard")
+
+
+def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
+    text = f"{brand or 'server'} {version} at {url}, {ms:.1f} ms"
+    number = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if not number:
+        return Check(id="server", status="unknown", what=f"{text}: it does not say what it is", fix="allow INFO")
+    if brand in FLOOR and number < FLOOR[brand]:
+        least = ".".join(map(str, FLOOR[brand]))
+        return Check(id="server", status="fail", what=text, fix=f"use {brand} {least} or newer")
+    return Check(id="server", status="ok", what=text)
+
+
+async def _memory_check(links: Links) -> Check:
+    """Whether the server is near its memory limit, where it takes nothing new from anybody."""
+    try:
+        used, limit = await memory_in_use(links)
+    except FleethookError as error:
+        return Check(id="memory", status="unknown", what=f"the server's memory cannot be seen: {error}")
+    if not limit:
+        return Check(id="memory", status="ok", what=f"{used / 2**20:.1f} MiB in use; the server sets no limit")
+    text = f"{used / 2**20:.1f} of {limit / 2**20:.1f} MiB in use"
+    if used < limit * FULL:
+        return Check(id="memory", status="ok", what=text)
+    fix = "raise maxmemory, or remove what others keep there: workers forget finished deliveries and events first"
+    if used < limit:
+        return Check(id="memory", status="warn", what=f"{text}: at its limit the server refuses requests", fix=fix)
+    return Check(id="memory", status="fail", what=f"{text}: hook calls are refused and fall back", fix=fix)
+
+
+async def _config_checks(links: Links) -> list[Check]:
+    wanted = (
+        ("appendonly", "yes", "warn", "what was acknowledged is lost when the server ends: set appendonly yes"),
+        ("maxmemory-policy", "noeviction", "fail", "events and verdicts vanish when memory is full: set noeviction"),
+    )
+    found = []
+    with links.link() as link:
+        replies = await link.exchange([("CONFIG", "GET", name) for name, *_ in wanted])
+    for (name, right, state, why), reply in zip(wanted, replies, strict=True):
+        value = reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
+        if not value:
+            found.append(Check(id=name, status="unknown", what=f"{name} cannot be seen with our rights"))
+        elif value == right:
+            found.append(Check(id=name, status="ok", what=f"{name} is {value}"))
+        else:
+            bad: State = "fail" if state == "fail" else "warn"
+            found.append(Check(id=name, status=bad, what=f"{name} is {value}", fix=why))
+    return found
+
+
+async def _repairs_check(links: Links, keys: Keys) -> Check:
+    """Whether somebody made ids up of late; the stream goes on, but whoever did it may do it again."""
+    try:
+        since = await server_now(links) - DAY
+        recent = [one for one in await read_repairs(links, keys) if one.ms >= since]
+    except FleethookError as error:
+        return Check(id="streams", status="unknown", what=f"whether streams were repaired cannot be seen: {error}")
+    if not recent:
+        return Check(id="streams", status="ok", what="no stream has an id from the future")
+    text = "; ".join(one.text for one in recent)
+    fix = "find who it is (`fleethook events list`); hosts that must not trust each other use the gateway"
+    return Check(id="streams", status="warn", what=text, fix=fix)
+
+
+async def _set_check(links: Links, keys: Keys) -> Check:
+    try:
+        version = await current_version(links, keys)
+        if not version:
+            return Check(id="hooks", status="ok", what="no hook set was published; user and project files apply")
+        file = await load_version(links, keys, version)
+    except FleethookError as error:
+        return Check(id="hooks", status="fail", what=str(error), fix="fleethook hooks rollback")
+    if file.problems:
+        return Check(
+            id="hooks", status="fail", what=f"version {version}: {file.problems[0]}", fix="fleethook hooks rollback"
+        )
+    text = f"hook set version {version}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}"
+    return Check(id="hooks", status="ok", what=text)

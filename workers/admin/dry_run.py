@@ -1,0 +1,188 @@
+"""What the hooks in force here say to an event that nobody sent: `hooks test`, in process, with or without effects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents import find
+from bus.chain import Run, evaluate
+from bus.errors import DecodeError, PatternError
+from bus.events import Event, source_name
+from bus.hooks import Hook
+from bus.hooksets.guards import load_pack
+from bus.hooksets.hookfile import HookFile, parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered, Watcher
+from bus.hooksets.layers import is_disabled
+from bus.http.client_pool import Posters
+from bus.ids import event_id, host_name
+from bus.matching.patterns import parse_pattern
+from bus.outcomes import Outcome
+from bus.runners.command import CommandRunner
+from bus.runners.http import HttpRunner
+from bus.system.directories import Directories
+from bus.tools import canonical_input, canonical_tool
+from bus.verdicts import Policy, Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from workers.runtime.request_hooks import RequestHooks
+from workers.runtime.rule_checks import RuleChecks
+
+_OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
+_OPTIONS: Final = frozenset({"tool", "source"})
+_NESTED: Final = frozenset({"input", "output", "data"})
+_MOST_NESTED: Final = 16
+
+
+async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
+    """The hooks in force for events of this host in `cwd`: the fleet's (where there are links), the user's, the project's.
+
+    Raises Unreachable where the server of the links cannot be asked.
+    """
+    watcher = Watcher.here(links or Links(""), keys, places)
+    if links is not None:
+        await watcher.refresh(force=True)
+    return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
+
+
+def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = None) -> HookSet:
+    """Those hooks and the plugins in these folders, as a layer of this session alone, below all others (I-08).
+
+    `owner` (`claude` or `ion`) says whose they are; None: each is told by its content, else by its place.
+    What of them cannot be read stands among that layer's problems.
+    """
+    if not folders:
+        return found
+    said = {} if owner is None else {"dialect": owner}
+    imports = json.dumps({"import": [{"path": str(folder.absolute()), **said} for folder in folders]})
+    file = parse_hook_file(imports, "session", file="--plugin-dir")
+    return HookSet([*found.files, Layered("session", file.digest[:8] or "1", file)])
+
+
+def hooks_of(file: HookFile) -> HookSet:
+    """The hooks of one file alone, as if it were published."""
+    return HookSet([Layered("fleet", file.digest[:8], file)])
+
+
+def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
+    """An event of the type that a pattern names (`tool:pre_execute:bash`), or an agent's own name of it (`PreToolUse`).
+
+    `values` are `key=value`: a field of the event (`session=…`, `data.x=…`), anything else of the tool's input, and of
+    `data` where the event is about no tool (`prompt=…`); a value is JSON where it is valid JSON, else text. Raises
+    PatternError and DecodeError.
+    """
+    source = source_name(source)
+    native = find(source).capabilities.get(kind)
+    if native is None:
+        (pattern, *others) = parse_pattern(kind)
+        if others or not pattern.exact:
+            raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")
+        tool = tool or pattern.tool
+    fields: dict[str, Any] = {"input": {}, "data": {}}
+    event_type = pattern.type if native is None else native.type
+    about_tool = bool(tool) or event_type.startswith(("tool:", "permission:"))
+    for text in values:
+        _put(fields, text, "input" if about_tool else "data")
+    event = Event(
+        type=event_type, id=event_id(), source=source, native=kind,
+        host=host_name(), cwd=str(cwd), tool=canonical_tool(source, tool) if tool else "", native_tool=tool,
+    )  # fmt: skip
+    if tool and isinstance(fields["input"], dict):
+        fields["input"] = canonical_input(source, tool, fields["input"])
+    try:
+        return msgspec.convert({**msgspec.to_builtins(event), **fields}, Event)
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"these values make no event: {error}") from error
+
+
+def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
+    """The event in a file: a canonical one, or with `source` an agent's own payload; `kind` is its native name.
+
+    It gets an id of its own, and this host and `cwd` where it names none. Raises DecodeError.
+    """
+    event = find(source_name(source)).read(kind, raw, host=host_name())
+    return msgspec.structs.replace(event, id=event_id(), host=event.host or host_name(), cwd=event.cwd or str(cwd))
+
+
+def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
+    """The hooks that would fit the event if they were not switched off, those of guard packs included."""
+    found: list[Hook] = []
+    for layer in hooks.files:
+        file = layer.file
+        off = [hook for hook in file.hooks if not hook.enabled]
+        for pack, settings in file.guards.items():
+            rules = load_pack(pack).rules
+            off += [rule for rule in rules if not settings.enabled or is_disabled(rule, pack, settings)]
+        on = [
+            msgspec.structs.replace(hook, enabled=True, layer=layer.layer) for hook in off if hook.id not in hooks.hooks
+        ]
+        fitting = HookSet([Layered(layer.layer, layer.version, HookFile(hooks=tuple(on)))])
+        found += {hook.id: hook for hook in (*fitting.blocking(event), *fitting.background(event, None))}.values()
+    return found
+
+
+def _put(fields: dict[str, Any], text: str, others: str) -> None:
+    """Lay `a.b=value` into the fields; what names no field of the event goes below `others`."""
+    name, equals, raw = text.partition("=")
+    path = name.strip().split(".")
+    if not equals or not all(path) or len(path) > _MOST_NESTED:
+        raise DecodeError(f"{text!r} is no key=value; write e.g. command='git push' or data.prompt=hello")
+    try:
+        value = json.loads(raw)
+    except ValueError:
+        value = raw
+    if path[0] in _OPTIONS:
+        raise DecodeError(
+            f"{text!r}: say --{path[0]} {raw}, or input.{name.strip()}=… for a field of that name in the tool's input"
+        )
+    if path[0] in _OWN:
+        value = raw  # these are text, even where they look like a number
+    elif path[0] not in _NESTED:
+        path = [others, *path]
+    here: Any = fields
+    for part in path[:-1]:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else None
+    if not isinstance(here, dict):
+        raise DecodeError(f"{text!r}: {'.'.join(path[:-1])} has a value already and can hold no {path[-1]!r}")
+    here[path[-1]] = value
+
+
+async def try_event(
+    event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
+) -> tuple[list[Hook], Verdict]:  # fmt: skip
+    """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
+    async with Posters() as posters, RuleChecks() as checks:
+        own = RequestHooks(hooks, _runner(posters, hooks, effects=effects))
+        own.wait_for(checks, seconds)
+        fitting = await own.fitting(event)
+        verdict = await evaluate(
+            event, fitting, own.run, seconds=seconds, policy=policy,
+            version=hooks.version, layers=hooks.layers, refit=own.fitting,
+            notes=own.notes(event, fitting),
+        )  # fmt: skip
+    return fitting, verdict
+
+
+def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
+    commands = CommandRunner()
+
+    async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
+        if not effects:
+            return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
+        if hook.kind == "command":
+            return await commands.run(hook, event, seconds)
+        return await HttpRunner(posters.under(hooks.network, hooks.proxy)).run(hook, event, seconds)
+
+    return run
+
+
+def later(event: Event, hooks: HookSet, verdict: Verdict) -> Mapping[str, list[str]]:
+    """What would happen in the background: ids of the hooks that would run and of the endpoints that would be told."""
+    return {
+        "hooks": [hook.id for hook in hooks.background(event, verdict)],
+        "endpoints": [endpoint.id for endpoint in hooks.targets(event, verdict)],
+    }

@@ -1,0 +1,282 @@
+"""Endpoints added, changed and taken out: in somebody's fleethook.yaml, or in the set that is published.
+
+Nothing is written here but a new secret's file: what comes back is the text, or the set, as it would be, valid already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import inspect
+
+from bus.config.documents import loads, read_file
+from bus.config.edit_add import flow, with_entry
+from bus.config.edit_change import with_values, without_entry
+from bus.config.file_types import EndpointEntry
+from bus.errors import ConfigError, NotFound
+from bus.hooks import NATIVE, Endpoint, OldSecret
+from bus.hooksets.hookfile import HookFile, parse_hook_file
+from bus.secrets.sealing import PREFIX
+
+Entry = dict[str, Any]
+Change = Callable[[Entry], Entry]
+
+LONGEST_OVERLAP: Final = 7 * 86_400.0
+"""Seconds that an old secret may sign beside the new one, at most."""
+
+_FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(EndpointEntry)}
+_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A file before and after, and what the text after says."""
+
+    file: Path
+    before: str
+    after: str
+    read: HookFile
+
+
+def assigned(pairs: Iterable[str]) -> Entry:
+    """`FIELD=VALUE` as values of an endpoint's fields: text as it is, anything else as YAML; None for `FIELD=`.
+
+    `headers.NAME=VALUE` is one of its headers. ValueError for one without `=`, which the command line refuses before.
+    """
+    values: Entry = {}
+    for pair in pairs:
+        name, text = pair.split("=", 1)
+        plain = name.startswith("headers.") or (
+            name in _FIELDS and _is_text(_FIELDS[name].type) and text[:1] not in "[{"
+        )
+        values[name] = None if not text else text if plain else loads(text, file=f"{name}=").value
+    return values
+
+
+def applied(entry: Entry, values: Entry) -> Entry:
+    """An entry with some values changed; None takes one out."""
+    inner = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
+    values = {name: value for name, value in values.items() if "." not in name}
+    if inner:
+        values["headers"] = applied(entry.get("headers") or {}, inner) or None
+    return {name: value for name, value in {**entry, **values}.items() if value is not None or name not in values}
+
+
+def derived_id(url: str, taken: Iterable[str]) -> str:
+    """An id for a new endpoint: its host, and a number where another has that."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # what is wrong with it, its own check says
+        host = ""
+    stem = _SLUG.sub("-", host.lower().removeprefix("www.")).strip("-")[:50].strip("-") or "endpoint"
+    known, number, name = set(taken), 1, stem
+    while name in known:
+        number += 1
+        name = f"{stem}-{number}"
+    return name
+
+
+def ids_in(path: Path) -> frozenset[str]:
+    """The ids that a file's hooks and endpoints have."""
+    if not path.exists():
+        return frozenset()
+    return ids_of(parse_hook_file(read_file(path), "user", file=str(path)))
+
+
+def ids_of(file: HookFile) -> frozenset[str]:
+    """The ids that are taken in a hook file, or in a set."""
+    return frozenset(one.id for one in file.hooks) | {one.id for one in file.endpoints}
+
+
+def file_with(path: Path, entry: Entry, allow: str = "") -> Edited:
+    """A file with one more endpoint, and one more place in its allow list where that is given."""
+    before = read_file(path) if path.exists() else ""
+    lines = [f"{name}: {flow(value)}" for name, value in entry.items()]
+    after = with_entry(before, str(path), "endpoints", entry, "- " + "\n  ".join(lines))
+    return _edited(path, before, opened(after, str(path), allow), len(_entries(after, path)) - 1)
+
+
+def opened(text: str, file: str, allow: str) -> str:
+    """The text of a hook file with one more place in `network.allow`."""
+    if not allow:
+        return text
+    value = loads(text, file=file).value or {}
+    network = value.get("network")
+    if network is None and "network" not in value:
+        if text.lstrip().startswith("{"):
+            return with_values(text, file, (), {**value, "network": {"allow": [allow]}})
+        return text + ("" if text.endswith("\n") else "\n") + f"\nnetwork:\n  allow: [{json.dumps(allow)}]\n"
+    if not isinstance(network, dict):
+        raise ConfigError("network is no mapping", file=file, path="network", hint="mend it first; nothing was changed")
+    listed = network.get("allow") or []
+    return (
+        with_values(text, file, ("network",), {**network, "allow": [*listed, allow]}) if allow not in listed else text
+    )
+
+
+def file_changed(path: Path, name: str, change: Change) -> Edited:
+    """A file in which one endpoint is another; NotFound where it has none of that name."""
+    before = read_file(path)
+    number = _number(path, before, name)
+    entry = _entries(before, path)[number]
+    if not isinstance(entry, dict):
+        raise ConfigError(f"endpoints[{number}] is no mapping", file=str(path), hint="mend it first")
+    return _edited(path, before, with_values(before, str(path), ("endpoints", number), change(entry)), number)
+
+
+def file_without(path: Path, name: str) -> Edited:
+    """A file without one endpoint; NotFound where it has none of that name."""
+    before = read_file(path)
+    return _edited(path, before, without_entry(before, str(path), "endpoints", _number(path, before, name)), None)
+
+
+def set_with(file: HookFile, entry: Entry, allow: str = "") -> HookFile:
+    """The published set with one more endpoint."""
+    new = _read(entry, ids_of(file))
+    network = (*file.network_allow, allow) if allow and allow not in file.network_allow else file.network_allow
+    return replace(file, endpoints=(*file.endpoints, new), network_allow=network).sealed()
+
+
+def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
+    """The published set in which one endpoint is another; what is sealed in it stays sealed."""
+    old = _published(file, name)
+    if old.dialect != NATIVE:
+        raise ConfigError(f"endpoint {name!r} came from a file of {old.dialect}",
+                          hint=f"change it there ({old.origin}), and apply it again")  # fmt: skip
+    changed = change(_as_entry(old))
+    hidden = {key: changed.pop(key) for key in ("secret", "old_secrets", "routing_key") if _sealed(changed.get(key))}
+    new = msgspec.structs.replace(_read(changed, ids_of(file) - {name}), layer=old.layer, origin=old.origin)
+    if "old_secrets" in hidden:
+        hidden["old_secrets"] = msgspec.convert(hidden["old_secrets"], tuple[OldSecret, ...])
+    new = msgspec.structs.replace(new, **hidden)
+    return replace(file, endpoints=tuple(new if one is old else one for one in file.endpoints)).sealed()
+
+
+def set_without(file: HookFile, name: str) -> HookFile:
+    """The published set without one endpoint."""
+    old = _published(file, name)
+    return replace(file, endpoints=tuple(one for one in file.endpoints if one is not old)).sealed()
+
+
+def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
+    """An entry with a new secret; the one that it replaces signs as well for `overlap` seconds more.
+
+    Without an overlap no old secret signs any longer, which is what a leaked one needs.
+    """
+    if not 0 <= overlap <= LONGEST_OVERLAP:
+        raise ConfigError("an overlap is between 0 and 7 days", hint="24 hours are usual")
+    olds = entry.get("old_secrets") or [] if overlap else []
+    kept = [one for one in olds if datetime.fromisoformat(one["until"]) > now]
+    if overlap and entry.get("secret"):
+        until = (now.astimezone(UTC) + timedelta(seconds=overlap)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        kept = [{"secret": entry["secret"], "until": until}, *kept]
+    return applied(entry, {"secret": secret, "old_secrets": kept or None})
+
+
+def secret_file(folder: Path, name: str) -> Path:
+    """Where a new secret of an endpoint goes: a name that no file has yet."""
+    number, path = 1, folder / "secrets" / f"{name}.key"
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{name}-{number}.key")
+    return path
+
+
+def keep_secret(path: Path, secret: str) -> None:
+    """Write a secret into a new file that only this user can read; ConfigError where that cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"{secret}\n")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
+
+
+def _is_text(kind: Any) -> bool:  # noqa: ANN401 - a type expression
+    """Whether a field may be a text of any kind."""
+    info = inspect.type_info(kind)
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    parts = info.types if isinstance(info, inspect.UnionType) else (info,)
+    return any(isinstance(one, inspect.StrType) for one in parts)
+
+
+def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
+    """The edit, if what was edited is valid; other mistakes of the file stay what they were."""
+    read = parse_hook_file(after, "user", file=str(path))
+    ours = ("network", *((f"endpoints[{number}]",) if number is not None else ()))
+    for problem in read.problems:
+        if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in ours:
+            # Its place is one of the text as it would be, which nobody has: said only where it stands there already.
+            known = parse_hook_file(before, "user", file=str(path)).problems if before else ()
+            if any((one.path, one.message) == (problem.path, problem.message) for one in known):
+                raise problem
+            raise type(problem)(problem.message, path=problem.path, hint=problem.hint)
+    return Edited(path, before, after, read)
+
+
+def _entries(text: str, path: Path) -> list[Any]:
+    value = loads(text, file=str(path)).value
+    found = value.get("endpoints") if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def _number(path: Path, text: str, name: str) -> int:
+    """The place of an endpoint in its file's list, also of one whose id was derived or that is not valid."""
+    entries = _entries(text, path)
+    for number, entry in enumerate(entries):
+        if isinstance(entry, dict) and entry.get("id") == name:
+            return number
+    document = loads(text, file=str(path))
+    read = parse_hook_file(text, "user", file=str(path))
+    origin = next((one.origin for one in read.endpoints if one.id == name), "")
+    for number, entry in enumerate(entries):
+        named = isinstance(entry, dict) and "id" in entry
+        if not named and origin == f"{path}:{document.place(('endpoints', number))[0]}":
+            return number
+    if origin:
+        raise NotFound(f"endpoint {name!r} comes from {origin}, which {path} imports; change it there")
+    raise NotFound(f"{path} has no endpoint {name!r}; see `fleethook webhooks list`")
+
+
+def _read(entry: Mapping[str, Any], taken: Iterable[str]) -> Endpoint:
+    """One endpoint for the published set."""
+    read = parse_hook_file(json.dumps({"endpoints": [entry]}), "fleet", file="published.json")
+    if read.problems:
+        first = read.problems[0]
+        raise ConfigError(first.message, path=first.path, hint=first.hint)
+    (endpoint,) = read.endpoints
+    if endpoint.id in set(taken):
+        raise ConfigError(f"the published set has an entry {endpoint.id!r} already", hint="give it another --id")
+    return endpoint
+
+
+def _published(file: HookFile, name: str) -> Endpoint:
+    for one in file.endpoints:
+        if one.id == name:
+            return one
+    raise NotFound(f"the published set has no endpoint {name!r}; see `fleethook webhooks list`")
+
+
+def _as_entry(endpoint: Endpoint) -> Entry:
+    plain = msgspec.to_builtins(endpoint)
+    return {name: _listed(plain[name]) for name in _FIELDS if name in plain}
+
+
+def _listed(value: Any) -> Any:  # noqa: ANN401 - plain data
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _sealed(value: Any) -> bool:  # noqa: ANN401 - plain data
+    if isinstance(value, list):
+        return any(_sealed(one.get("secret")) for one in value if isinstance(one, dict))
+    return isinstance(value, str) and value.startswith(PREFIX)

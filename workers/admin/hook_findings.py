@@ -1,0 +1,199 @@
+"""What is likely to go wrong with valid hooks: programs that are not there, and fields that no event of theirs has.
+
+Findings are warnings with their place; no hook is out of force for one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+from bus.config.documents import Document, PathParts, load
+from bus.config.validation import suggestion
+from bus.errors import ConfigError
+from bus.events import Event, EventType
+from bus.hookfiles.common import inner_command, leading_words, missing_script, script_of
+from bus.hooks import NATIVE, Endpoint, Hook
+from bus.hooksets.hookfile import HookFile
+from bus.matching.patterns import Index
+from bus.tool_names import CANONICAL, TABLE
+
+_FACTS: Final = ("type", "tool", "input", "session", "host", "source", "cwd", "data")
+_VERDICT: Final = ("decision", "reason")
+_STRING: Final = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
+_INDEXED: Final = re.compile(r"""\[\s*["'](\w+)["']\s*\]""")
+_FIELD: Final = re.compile(r"(?<![\w.])(event|verdict)\.(\w+)(?:\.(\w+))?(?!\w*\s*\()")
+_WITH_INPUT: Final = ("tool:", "permission:")
+_BUILTIN: Final = re.compile(
+    r"[!.:{}\[]|\[\[|alias|bg|break|case|cd|command|continue|declare|do|done|echo|elif|else|esac|eval|exec|exit|export|false|"
+    r"fg|fi|for|function|getopts|hash|if|jobs|kill|let|local|printf|pwd|read|readonly|return|select|set|shift|source|"
+    r"test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
+)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+:,./~-]+")
+_SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
+_MORE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bash": ("timeout", "description", "run_in_background", "workdir", "justification", "background"),
+    "read": ("offset", "limit", "pages", "start_line", "end_line"),
+    "edit": ("replace_all", "edits", "expected_replacements", "instruction"),
+    "glob": ("limit", "case_sensitive", "respect_git_ignore"),
+    "grep": ("glob", "output_mode", "type", "multiline", "head_limit", "include", "include_pattern"),
+    "list": ("ignore", "depth", "recursive"),
+    "web_fetch": ("prompt", "format", "timeout"),
+    "web_search": ("allowed_domains", "blocked_domains"),
+    "task": ("description", "run_in_background", "model", "resume", "isolation"),
+    "notebook_edit": ("cell_id", "cell_type", "edit_mode"),
+}  # fmt: skip
+"""Further input fields that agents send with a tool, beside those that have a canonical name."""
+
+
+def findings(read: HookFile, folder: str) -> Iterator[ConfigError]:
+    """What is likely to go wrong with the hooks of a file; `folder` is where their commands run, empty if nobody knows."""
+    documents: dict[str, Document | None] = {}
+    for hook in read.hooks:
+        if hook.command:
+            place = _place(hook, "command", documents)
+            yield from (_error(place, *found) for found in _program_findings(hook, folder))
+        yield from (_error(_place(hook, "when", documents), *found) for found in _field_findings(hook, hook.on))
+    for endpoint in read.endpoints:
+        place = _place(endpoint, "when", documents)
+        yield from (_error(place, *found) for found in _field_findings(endpoint, endpoint.events))
+
+
+def _error(place: tuple[str, int, int], message: str, hint: str) -> ConfigError:
+    return ConfigError(message, file=place[0], line=place[1], column=place[2], hint=hint)
+
+
+def _place(entry: Hook | Endpoint, key: str, documents: dict[str, Document | None]) -> tuple[str, int, int]:
+    """Where a key of an entry is: of a fleethook.yaml with its column, else the entry's own line."""
+    file, _, text = entry.origin.rpartition(":")
+    line = int(text) if text.isdigit() else 0
+    if file not in documents:
+        documents[file] = _document(file) if entry.dialect == NATIVE else None
+    document = documents[file]
+    if document is None:
+        return file, line, 0
+    section = "hooks" if isinstance(entry, Hook) else "endpoints"
+    entries = document.value.get(section) if isinstance(document.value, dict) else None
+    for number in range(len(entries) if isinstance(entries, list) else 0):
+        path: PathParts = (section, number)
+        if document.place(path)[0] == line:
+            return file, *document.place((*path, key))
+    return file, line, 0
+
+
+def _document(file: str) -> Document | None:
+    try:
+        return load(Path(file))
+    except ConfigError:
+        return None
+
+
+def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
+    """The script that a command begins with, its interpreter, and the program itself."""
+    base = os.path.join(folder, hook.working_dir) if folder else ""
+    words = [hook.command, *hook.args] if hook.args else list(leading_words(hook.command))
+    command, inner = hook.command, inner_command(words)
+    if inner is not None:  # `sh -c './check.sh'`
+        command, words = inner, list(leading_words(inner))
+    missing = missing_script(command, base)
+    if missing is not None:
+        if hook.dialect == NATIVE or inner is not None:  # the readers of other dialects have said the rest
+            yield missing
+        return
+    program = words[0] if words else ""
+    if "/" not in program:
+        if _PLAIN.fullmatch(program) and not _BUILTIN.fullmatch(program) and shutil.which(program) is None:
+            yield f"the program {program} is not found on PATH", "install it, or name it by its path"
+        return
+    script, direct = script_of(words)
+    full = os.path.join(base, os.path.expanduser(script))
+    interpreter = _interpreter(full) if direct and os.path.isabs(full) else ""
+    if interpreter.endswith("\r"):
+        yield (
+            f"the first line of {script} ends with a carriage return, which belongs to the interpreter's name",
+            f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
+        )
+    elif interpreter:
+        yield (
+            f"the interpreter of {script}, {interpreter}, is not there",
+            "install it, or correct the script's first line",
+        )
+
+
+def _interpreter(path: str) -> str:
+    """The interpreter that a script's first line names, where it is missing; else empty."""
+    try:
+        with open(path, "rb") as stream:
+            found = _SHEBANG.match(stream.readline(512))
+    except OSError:
+        return ""
+    if found is None:
+        return ""
+    program, argument = found[1].decode("utf-8", "replace"), (found[2] or b"").decode("utf-8", "replace")
+    if os.path.basename(program) == "env" and argument and not argument.startswith("-") and "=" not in argument:
+        return "" if shutil.which(argument) else argument
+    return "" if os.access(program, os.X_OK) else program
+
+
+def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The fields in a `when:` that no event has which the entry's patterns fit."""
+    if not entry.when:
+        return
+    text = _STRING.sub('""', _INDEXED.sub(r".\1", entry.when))
+    seen = dict.fromkeys((match[1], match[2], match[3] or "") for match in _FIELD.finditer(text))
+    for root, field, below in seen:
+        known = _FACTS if root == "event" else _VERDICT
+        if field not in known:
+            hint = suggestion(field, known) or f"there are {', '.join(f'{root}.{name}' for name in known)}"
+            yield f"no event has {root}.{field}, so this condition fails", hint
+        elif (root, field) == ("event", "input") and below:
+            yield from _input_findings(entry, patterns, below)
+        elif (root, field) in {("event", "tool"), ("event", "input")}:
+            yield from _tool_findings(entry, patterns, field)
+        elif root == "verdict" and isinstance(entry, Hook) and entry.blocking:
+            yield "nobody has decided when a blocking hook is asked, so verdict is not there", "say blocking: false"
+
+
+def _tool_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str) -> Iterator[tuple[str, str]]:
+    types = _types(entry, patterns)
+    if types and not any(kind.startswith(_WITH_INPUT) for kind in types):
+        yield f"events of the type {types[0]} have no {field}, so event.{field} is always empty", "see event.data"
+
+
+def _types(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> list[str]:
+    """The event types that an entry's patterns fit, of those that have a name."""
+    fits = partial(_fits, Index([(entry, patterns)]))
+    return [kind.value for kind in EventType if any(fits(kind.value, tool) for tool in ("", *CANONICAL))]
+
+
+def _input_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str) -> Iterator[tuple[str, str]]:
+    fits, types = partial(_fits, Index([(entry, patterns)])), _types(entry, patterns)
+    with_input = [kind for kind in types if kind.startswith(_WITH_INPUT)]
+    if types and not with_input:
+        yield f"events of the type {types[0]} have no input, so event.input.{field} is never there", "see event.data"
+        return
+    if not with_input or any(fits(kind, tool) for kind in with_input for tool in ("mcp__x__y", "unknown")):
+        return  # a tool that nobody knows may have any field
+    tools = [tool for tool in CANONICAL if any(fits(kind, tool) for kind in with_input)]
+    known = dict.fromkeys(name for tool in tools for name in (*CANONICAL[tool], *_other_fields(tool)))
+    if tools and field not in known:
+        names = ", ".join(f"event.input.{name}" for tool in tools for name in CANONICAL[tool])
+        hint = suggestion(field, list(known)) or f"there are {names}"
+        yield f"{' and '.join(tools[:3])} {'has' if len(tools) == 1 else 'have'} no event.input.{field}", hint
+
+
+def _fits(index: Index[Hook | Endpoint], kind: str, tool: str) -> bool:
+    return bool(index.find(Event(type=kind, tool=tool)))
+
+
+@cache
+def _other_fields(tool: str) -> tuple[str, ...]:
+    """What agents call a tool's input fields themselves, and further ones."""
+    uses = [use for agent in TABLE.values() for use in agent.values() if use.tool == tool]
+    own = [name for use in uses for names in use.fields.values() for name in names]
+    return (*dict.fromkeys(own), *_MORE_FIELDS.get(tool, ()))

@@ -1,0 +1,44 @@
+"""Hook files of other systems that lie on this machine: what could be imported, and what is already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bus.config.hook_file_value import Imported
+from bus.hookfiles.claude.locations import locations
+from bus.hookfiles.locations import existing, forge_files, forge_project_root, pigo_file
+
+_GOBBY: Final = ("config.yaml", "config.yml")
+
+
+class Found(NamedTuple):
+    """One file or folder with hooks, and whose they are."""
+
+    dialect: str
+    path: Path
+    imported: str = ""
+    """`file:line` of the import that reads it, or one that holds it."""
+
+
+def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[Found, ...]:
+    """Everything in the usual places of this user and of the project around `cwd`; nothing of it is read."""
+    known = {os.path.realpath(one.path): one.origin for one in imports if one.enabled}
+    return tuple(
+        Found(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd))
+    )  # fmt: skip
+
+
+def _places(cwd: Path) -> Iterator[tuple[str, Path]]:
+    yield from (("pigo", path) for path in existing([pigo_file()]))
+    yield from (("forge", path) for path in forge_files(cwd))
+    gobby = Path.home() / ".gobby"
+    yield from (("gobby", path) for path in existing(gobby / name for name in _GOBBY))
+    yield from ((one.dialect, one.path) for one in locations(forge_project_root(cwd)))
+
+
+def _importer(path: Path, known: dict[str, str]) -> str:
+    real = Path(os.path.realpath(path))
+    return next((known[str(one)] for one in (real, *real.parents) if str(one) in known), "")

@@ -1,0 +1,104 @@
+"""The plugins of the hook files that are in force: pigo's, Claude Code's and ion's, and what each brings (P-14, I-13)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from bus.config.hook_file_value import HookFile, Imported
+from bus.errors import ConfigError
+from bus.hookfiles import pigo as pigo_hooks
+from bus.hookfiles.claude import plugins as claude_plugins
+from bus.hooksets.in_force import Layered
+from bus.hooksets.plugin_owner import owners
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """One plugin; `problem` says why nothing more is known of it."""
+
+    name: str
+    dialect: str
+    layer: str
+    enabled: bool = True
+    hooks: int = 0
+    """How many of its hooks are in force."""
+    version: str = ""
+    description: str = ""
+    commands: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    mcp_servers: tuple[str, ...] = ()
+    origin: str = ""
+    problem: str = ""
+
+
+def plugins(layers: Iterable[Layered]) -> list[Listed]:
+    """Every plugin of the layers, in order; of published sets only the names, since their files are elsewhere."""
+    found: list[Listed] = []
+    for one in layers:
+        if one.file.imports:
+            found += [plugin for imported in one.file.imports for plugin in _of(imported, one.file, one.layer)]
+        else:
+            counted = Counter((hook.plugin, hook.dialect) for hook in one.file.hooks if hook.plugin and hook.enabled)
+            found += [Listed(name=name, dialect=dialect, layer=one.layer, hooks=count)
+                      for (name, dialect), count in counted.items()]  # fmt: skip
+    return found
+
+
+def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
+    ids = set(imported.hooks)
+    counted = Counter(hook.plugin for hook in file.hooks if hook.id in ids and hook.enabled)
+    dialect = imported.dialect
+    path = Path(imported.path)
+    try:
+        if not imported.enabled:
+            yield Listed(name=path.name, enabled=False, origin=imported.origin, dialect=dialect, layer=layer)
+        elif dialect == pigo_hooks.NAME:
+            for pigo in pigo_hooks.plugins(path):
+                count = counted[pigo.name]
+                yield Listed(
+                    name=pigo.name, enabled=pigo.enabled, hooks=count, origin=pigo.origin, dialect=dialect, layer=layer
+                )
+        elif dialect in {"claude", "ion"}:
+            yield from _folders(path, counted, imported, layer)
+        elif dialect == "gobby":
+            yield from _gobby(imported, layer)
+    except ConfigError as error:
+        yield Listed(
+            name=path.name, enabled=False, problem=str(error), origin=imported.origin, dialect=dialect, layer=layer
+        )
+
+
+def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) -> Iterator[Listed]:
+    known = owners(path, imported.dialect) if imported.guessed else {}
+    for folder in claude_plugins.plugin_roots(path):
+        dialect = known.get(os.path.realpath(folder), imported.dialect)
+        if layer == "project" and claude_plugins.leads_out(folder, folder.parent):
+            why = "a link that leads out of the project's plugins: it is not read"
+            yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
+            continue
+        one = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
+        said = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
+        more = [
+            text for problem in one.problems if (text := str(problem)) not in said
+        ]  # whoever reads hooks says those
+        yield Listed(
+            name=one.name, dialect=dialect, layer=layer, hooks=counted[one.name], version=one.version,
+            description=one.description, origin=one.root,
+            commands=tuple(item.name for item in one.commands), skills=tuple(item.name for item in one.skills),
+            agents=tuple(item.name for item in one.agents),
+            mcp_servers=tuple(server.name for server in one.mcp_servers), problem="; ".join(more),
+        )  # fmt: skip
+
+
+def _gobby(imported: Imported, layer: str) -> Iterator[Listed]:
+    """Gobby's Python plugins, which are kept and not run."""
+    section = imported.sections.get("plugins")
+    named = section.get("plugins") if isinstance(section, dict) else None
+    for name in named if isinstance(named, dict) else ():
+        why = "Gobby's Python plugins are not run yet"
+        yield Listed(name=str(name), dialect="gobby", layer=layer, enabled=False, origin=imported.path, problem=why)

@@ -1,0 +1,180 @@
+"""A receiver of one's own webhooks: takes them on a local port, checks each signature, and hands them on if asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from bus.errors import FleethookError, SignatureError
+from bus.http import signing
+from bus.http.address_policy import parse_target, policy
+from bus.http.client import Poster, Reply
+
+if TYPE_CHECKING:
+    from aiohttp import web  # importing it takes 200 ms, which only those who listen pay
+
+MOST_BODY: Final = 4 * 1024 * 1024
+"""Bytes of a webhook that are taken; a larger one is answered 413."""
+
+_MOST_IDS: Final = 100_000
+_FORWARD_SECONDS: Final = 15.0
+_OUR_PART: Final = frozenset(
+    {"host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
+    | {"proxy-authorization", "proxy-connection", "accept-encoding", "user-agent"}
+)
+"""Headers that belong to one connection, and are not handed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """One webhook that came, and what became of it."""
+
+    number: int
+    ms: int
+    """When, in unix milliseconds."""
+    path: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: bytes
+    status: int
+    """What it was answered with."""
+    verified: bool | None
+    """None where there is no secret to check it with."""
+    reason: str = ""
+    """Why it was not verified, or not handed on."""
+    repeat: bool = False
+    """Whether its webhook-id came before."""
+    reply: Reply | None = None
+    """What the local service said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a listener is to do."""
+
+    secrets: Sequence[str] = ()
+    """One of them has to have signed; empty checks nothing."""
+    forward: str = ""
+    """The URL of a local service; one without a path gets the path that came."""
+    status: int = 204
+    """The answer where nothing is handed on."""
+    count: int = 0
+    """Ends after so many; 0 goes on."""
+    told: Callable[[Came], None] = field(default=lambda _: None)
+
+
+class Listener:
+    """Takes webhooks between `open` and `close`; `done` is set when all that were wanted have come."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """TargetRefused or ConfigError where the service to hand on to can be no target at all."""
+        self.wanted = wanted
+        self.arrived = self.failed = 0
+        self.done = asyncio.Event()
+        self._ids: set[str] = set()
+        self._poster = Poster(policy([_place(wanted.forward)])) if wanted.forward else None
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether all came that were waited for, and none had a signature that does not hold."""
+        return not self.failed and self.arrived >= self.wanted.count
+
+    async def open(self, host: str, port: int) -> str:
+        """Listen, on a free port where it is 0; the URL. FleethookError where that cannot be."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=MOST_BODY)
+        app.router.add_post("/{path:.*}", self._take)
+        # What is signed is what was sent, so nothing is unpacked.
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, auto_decompress=False, shutdown_timeout=2.0
+        )
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self.close()
+            raise FleethookError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; say another --port"
+            ) from error
+        bound, taken = self._runner.addresses[0][:2]
+        return f"http://[{bound}]:{taken}/" if ":" in bound else f"http://{bound}:{taken}/"
+
+    async def close(self) -> None:
+        """Finish the answers that are being given, and listen no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._poster is not None:
+            await self._poster.close()
+
+    async def _take(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        body = await request.read()
+        if self.done.is_set():
+            return web.Response(status=503, text="whoever listened has all that was waited for\n")
+        self.arrived += 1
+        number, headers = self.arrived, {name.lower(): value for name, value in request.headers.items()}
+        if number == self.wanted.count:
+            self.done.set()  # before anything is awaited: not one more is taken
+        verified, reason = self._check(headers, body)
+        self.failed += verified is False
+        reply: Reply | None = None
+        response = web.Response(status=self.wanted.status)
+        if verified is False:
+            response = web.Response(status=401, text=f"{reason}\n")
+        elif self._poster is not None:
+            reply = await self._poster.post(_joined(self.wanted.forward, request.path_qs), body, _handed_on(headers),
+                                            seconds=_FORWARD_SECONDS)  # fmt: skip
+            response, reason = _answer(reply)
+        name = headers.get("webhook-id", "")
+        repeat = bool(name) and name in self._ids
+        if len(self._ids) >= _MOST_IDS:
+            self._ids.clear()
+        self._ids.add(name)
+        self.wanted.told(Came(number, int(time.time() * 1000), request.path_qs, headers, body, response.status, verified,
+                              reason, repeat, reply))  # fmt: skip
+        return response
+
+    def _check(self, headers: dict[str, str], body: bytes) -> tuple[bool | None, str]:
+        if not self.wanted.secrets:
+            return None, ""
+        try:
+            signing.verify(self.wanted.secrets, headers, body)
+        except SignatureError as error:
+            return False, str(error)
+        return True, ""
+
+
+def _answer(reply: Reply) -> tuple[web.Response, str]:
+    """The local service's answer as ours, and what went wrong where it gave none."""
+    from aiohttp import web
+
+    if reply.error:
+        reason = f"the local service gave no answer: {reply.error}: {reply.detail}"
+        return web.Response(status=502, text=f"{reason}\n"), reason
+    kept = {name: value for name, value in reply.headers if name.lower() in {"content-type", "retry-after"}}
+    if 200 <= reply.status < 600 and reply.status not in {204, 205, 304}:
+        return web.Response(status=reply.status, body=reply.body, headers=kept), ""
+    return web.Response(status=reply.status if reply.status >= 200 else 502, headers=kept), ""
+
+
+def _handed_on(headers: dict[str, str]) -> dict[str, str]:
+    named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+    return {name: value for name, value in headers.items() if name not in _OUR_PART and name not in named}
+
+
+def _joined(url: str, path: str) -> str:
+    """The service's URL; where it has no path of its own, with the path that came."""
+    return url.rstrip("/") + path if urlsplit(url).path in {"", "/"} and not urlsplit(url).query else url
+
+
+def _place(url: str) -> str:
+    """The entry of an allow list that opens this URL alone."""
+    target = parse_target(url)
+    return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"

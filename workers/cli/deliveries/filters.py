@@ -1,0 +1,114 @@
+"""Which deliveries, dead letters and events a command means: its filter options, and times as people write them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from bus.errors import ConfigError
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from workers.records.selection import Wanted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STATES: Final = ("ready", "running", "due", "parked", "delivered", "dead")
+_PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Moment(click.ParamType[int]):
+    """A time: now, so long ago (90s, 12h, 7d), or a date, maybe with a time, of this machine's clock; gives ms since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's
+        """The milliseconds; a usage error for anything else."""
+        from bus.config.settings import parse_setting
+
+        if value == "now":
+            return int(time.time() * 1000)
+        try:
+            return int((time.time() - float(parse_setting("events_max_age", value))) * 1000)
+        except ConfigError:
+            pass  # no length of time: a date, perhaps
+        try:
+            return int(datetime.fromisoformat(str(value)).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no time; write 90s, 12h or 7d (ago), or 2026-11-21T14:30", param, ctx)
+
+
+class Rate(click.ParamType[float]):
+    """So many a second: 50, 50/s, 600/m; 0 for no limit."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's
+        """The number a second; a usage error for anything else."""
+        number, _, unit = str(value).partition("/")
+        try:
+            rate = float(number) / _PER[unit or "s"]
+        except (ValueError, KeyError):
+            rate = -1.0
+        if not 0 <= rate < 1e9:
+            self.fail(f"{value!r} is no rate; write e.g. 50/s, 600/m, or 0 for no limit", param, ctx)
+        return rate
+
+
+MOMENT: Final = Moment()
+RATE: Final = Rate()
+
+
+def delivery_filters(function: F) -> F:
+    """The filters of dead letters, `--state` and `--status`."""
+    return _with(
+        function,
+        click.option(
+            "--state", "states", type=click.Choice(STATES), multiple=True, help="In this state (several: any)."
+        ),
+        click.option("--status", default="", metavar="CODE", help="Whose last attempt got this: 503, 5xx."),
+        *_common("made"),
+    )
+
+
+def letter_filters(function: F) -> F:
+    """`--endpoint`, `--event`, `--type`, `--session`, `--reason`, `--target`, `--since` and `--until`."""
+    return _with(function, *_common("given up"))
+
+
+def wanted(given: dict[str, Any], ids: tuple[str, ...] = ()) -> Wanted:
+    """What the filter options of a command say."""
+    from workers.records.selection import Wanted
+
+    return Wanted(ids=ids, **{name: value for name, value in given.items() if value})
+
+
+def words(one: Wanted) -> str:
+    """The filters as a person reads them; empty where there are none."""
+    named = {"endpoint": one.endpoint, "target": one.target, "event": one.event, "type": ", ".join(one.types),
+             "session": one.session, "state": ", ".join(one.states),
+             "status": one.status, "reason": one.reason}  # fmt: skip
+    return "; ".join(f"{name} {value}" for name, value in named.items() if value)
+
+
+def _common(done: str) -> tuple[Callable[[F], F], ...]:
+    return (
+        click.option("--endpoint", default="", metavar="ID", help="Of this endpoint (or hook)."),
+        click.option("--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."),
+        click.option("--event", default="", metavar="ID", help="Of one event."),
+        click.option("--type", "types", metavar="PATTERN", multiple=True,
+                     help="Of events of this type: tool:pre_execute, tool:*."),
+        click.option("--session", default="", metavar="ID", help="Of this session, or of those that begin so."),
+        click.option("--reason", default="", metavar="TEXT", help="Whose reason contains this."),
+        click.option("--since", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} since then: 12h (ago), 2026-11-21."),
+        click.option("--until", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} until then."),
+    )  # fmt: skip
+
+
+def _with(function: F, *options: Callable[[F], F]) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -1,0 +1,182 @@
+"""`replay` and `jobs`: past events sent again, and the maintenance jobs that do what is much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.common import Context, Findings, LazyGroup, PartlyDone, common_options, pass_fleet
+from workers.cli.deliveries.bulk import as_job, follow_job, watcher_here
+from workers.cli.deliveries.filters import MOMENT, RATE
+from workers.cli.formatting import short, when
+from workers.cli.hooks.sets import in_force
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.wire.connections import Links
+    from workers.records.bulk_jobs import Job
+    from workers.records.replay import Past
+
+
+@click.command()
+@click.option("--since", type=MOMENT, required=True, metavar="TIME", help="From then on: 12h (ago), 2026-11-21T14:30.")
+@click.option("--until", type=MOMENT, metavar="TIME", help="Until then; default: until now.")
+@click.option("--where", default="", metavar="CEL", help="Only events for which this holds, as a hook's `when:`.")
+@click.option("--endpoint", default="", metavar="ID", help="To this endpoint only; default: to all that match now.")
+@click.option(
+    "--rate", type=RATE, default="50/s", show_default=True, metavar="N/s", help="At most so many; 0: no limit."
+)
+@click.option("--dry-run", is_flag=True, help="Count what would be sent, and send nothing.")
+@click.option("--follow", is_flag=True, help="Wait for its end, and say how far it is.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def replay(
+    fleet: Context, since: int, until: int | None, where: str, endpoint: str, rate: float, dry_run: bool, follow: bool,
+    yes: bool,
+) -> None:  # fmt: skip
+    """Send past events to endpoints again, as new deliveries, by the hooks that are in force now.
+
+    Each delivery has an id of its own; the body is the event's, with its id, and the header `fleethook-replay-of` names
+    it. It is a job: it goes on when this command ends or a worker dies, and sends each event once.
+    """
+    from bus.matching.conditions import compile_condition
+    from workers.records.replay import Past
+
+    if where:
+        compile_condition(where)  # what is wrong with it is said before anything is read
+    if endpoint:
+        _known(fleet, endpoint)
+    past = Past(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
+    events, counts = fleet.run(lambda links: _counted(fleet, links, past))
+    count = sum(counts.values())
+    if dry_run or not count:
+        if fleet.json:
+            fleet.data({"events": events, "matching": count, "endpoints": dict(counts), "done": 0})
+        elif count:
+            each = ", ".join(f"{name} {number:,}" for name, number in counts.most_common())
+            fleet.data(
+                f"{counted(count, 'delivery', 'deliveries')} of {counted(events, 'event')} would be sent again: {each}"
+            )
+        else:
+            fleet.data("nothing can be sent again: no event of that time matches an endpoint in force")
+        return
+    took = f", {count / rate:,.0f} s at {rate:g} a second" if rate else ""
+    if not fleet.confirm(
+        f"Send {counted(count, 'delivery', 'deliveries')} of {counted(events, 'event')} again{took}?", yes
+    ):
+        fleet.say("nothing was done")
+        return
+    as_job(fleet, "replay", past, count, follow=follow)
+
+
+@click.group(cls=LazyGroup)
+def jobs() -> None:
+    """List, show and stop maintenance jobs: bulk retries, drops and replays."""
+
+
+@jobs.command("list")
+@common_options
+@pass_fleet
+def list_jobs(fleet: Context) -> None:
+    """List the jobs of the last seven days, newest first."""
+    from workers.records.bulk_jobs import jobs as listed
+
+    found = fleet.run(lambda links: listed(links, fleet.keys()))
+    if fleet.json:
+        for one in found:
+            fleet.stream(one)
+    elif found:
+        rows = [(when(one.created), one.id, one.kind, one.state, one.done, one.looked, _about(one)) for one in found]
+        fleet.table(("TIME", "ID", "KIND", "STATE", "DONE", "LOOKED AT", "ABOUT"), rows)
+    else:
+        fleet.say("no jobs")
+
+
+@jobs.command("show")
+@click.argument("name", metavar="ID")
+@click.option("--follow", is_flag=True, help="Wait for its end, and say how far it is.")
+@common_options
+@pass_fleet
+def show_job(fleet: Context, name: str, follow: bool) -> None:
+    """Show one job; exit 5 where it was stopped or failed."""
+    from workers.records.bulk_jobs import job
+
+    async def work(links: Links) -> Job:
+        return await follow_job(fleet, links, name) if follow else await job(links, fleet.keys(), name)
+
+    one = fleet.run(work)
+    if fleet.json:
+        fleet.data(one)
+    else:
+        fleet.data(
+            f"job {one.id}: {one.kind}, {one.state}, {counted(one.done, 'delivery', 'deliveries')}, "
+            f"{one.looked:,} looked at  {_about(one)}"
+        )
+        fleet.data(f"  begun {when(one.created)}, last heard of {when(one.updated)}")
+    if one.error:
+        raise PartlyDone(one.error)
+    if one.state == "stopped":
+        raise PartlyDone("")
+
+
+@jobs.command("stop")
+@click.argument("names", nargs=-1, required=True, metavar="ID...")
+@common_options
+@pass_fleet
+def stop(fleet: Context, names: tuple[str, ...]) -> None:
+    """Stop jobs; what they have done stays done, and deliveries that they made are still carried."""
+    from workers.records.bulk_jobs import stop_job
+
+    async def work(links: Links) -> list[str]:
+        return [name for name in names if await stop_job(links, fleet.keys(), name)]
+
+    stopped = fleet.run(work)
+    if fleet.json:
+        fleet.data({"stopped": stopped})
+    else:
+        fleet.data(f"{len(stopped)} stopped")
+    if len(stopped) < len(names):
+        raise Findings("was over already: " + ", ".join(sorted({*names} - {*stopped})))
+
+
+async def _counted(fleet: Context, links: Links, past: Past) -> tuple[int, Counter[str]]:
+    """How many events would be sent again, and to which endpoint how often."""
+    import msgspec
+
+    from bus.wire.streams import server_now
+    from workers.records.replay import chunks, watched
+
+    watcher = watcher_here(fleet, links)
+    await watcher.refresh(force=True)
+    events, counts, doubts = 0, Counter[str](), Counter[str]()
+    whole = msgspec.structs.replace(past, until=past.until or await server_now(links), rate=0.0)
+    async for chunk in chunks(links, fleet.keys(), whole, "count", watched(watcher)):
+        events += len(chunk.again)
+        counts.update(one.hook for event in chunk.again for one in event.deliveries)
+        doubts.update(chunk.doubts)
+    if doubts:
+        ((why, _),) = doubts.most_common(1)
+        fleet.say(f"warning: --where cannot be evaluated for {doubts.total():,} events, which are left out: {why}")
+    return events, counts
+
+
+def _known(fleet: Context, name: str) -> None:
+    import difflib
+
+    from bus.errors import NotFound
+
+    there = in_force(fleet).endpoints
+    if name not in there:
+        near = difflib.get_close_matches(name, there, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
+        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
+
+
+def _about(one: Job) -> str:
+    """A job's filters on one line."""
+    spec: dict[str, Any] = dict(one.spec)
+    times = [f"{name} {when(int(spec.pop(name)))}" for name in ("since", "until") if spec.get(name)]
+    return short("; ".join([*(f"{name} {value}" for name, value in spec.items() if value), *times]), 120)

@@ -1,0 +1,305 @@
+"""How events, verdicts, deliveries and traces look on a terminal: short lines, the same words everywhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bus.errors import ConfigError
+from workers.cli.common import Context
+from workers.cli.output import Colour, printable
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish` and `--help` have none
+    from bus.events import Event
+    from bus.verdicts import Part, Verdict
+    from workers.delivery.deliveries import Attempt, Delivery
+    from workers.records.endpoint_health import EndpointState
+    from workers.records.events import Seen
+    from workers.records.trace import Relative, Trace
+
+SHOWN: Final = 80
+"""Characters of an input on one line."""
+
+_TEXT: Final = 2_000
+"""Characters of a reason, which should be read whole."""
+
+COLOURS: Final[Mapping[str, Colour]] = {
+    "deny": "red", "ask": "yellow", "allow": "green", "fallback": "yellow", "delivered": "green", "dead": "red",
+    "due": "yellow", "retry": "yellow",
+}  # fmt: skip
+
+_MOST_SILENT: Final = 3
+"""More hooks that say nothing than this are counted and not listed: a guard pack alone has twenty."""
+
+_TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "name")
+"""Fields that say best what an event is about, the most telling first."""
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, or a time such as 90s, 12h or 14d; gives seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's
+        """The seconds; a usage error for anything else."""
+        from bus.config.settings import parse_setting
+
+        try:
+            return float(parse_setting("events_max_age", value))
+        except ConfigError:
+            self.fail(f"{value!r} is no time; write seconds, or e.g. 90s, 12h or 14d", param, ctx)
+
+
+DURATION: Final = Duration()
+
+
+def when(ms: int) -> str:
+    """A time as this machine's clock shows it, with its date."""
+    return _local(ms).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock(ms: int) -> str:
+    """A time of today, to the millisecond."""
+    return _local(ms).strftime("%H:%M:%S.%f")[:-3]
+
+
+def short(text: str, most: int = SHOWN) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def plain(text: str, most: int = 200) -> str:
+    """Data on one line that can neither steer a terminal nor pretend to be a line of ours."""
+    return printable(short(text, most))
+
+
+def about(event: Event, most: int = SHOWN) -> str:
+    """What an event is about, on one line: its most telling field, else all of its input or data."""
+    for fields in (event.input, event.data):
+        for name in _TELLING:
+            if isinstance(fields.get(name), str) and fields[name].strip():
+                return short(fields[name], most)
+    rest = event.input or event.data
+    return short(json.dumps(rest, ensure_ascii=False, default=str), most) if rest else ""
+
+
+def outcome(seen: Seen) -> str:
+    """What was decided and why, on one line; empty where nobody asked."""
+    if seen.of:
+        return f"fallback for {seen.of}: {seen.fallback}"
+    words = [seen.decision] if seen.decision else []
+    if seen.problem:
+        words.append(f"unreadable: {seen.problem}")
+    if seen.fell_back:
+        words.append(f"fallback: {seen.fell_back}")
+    elif seen.verdict is not None and seen.verdict.reason:
+        words.append(short(seen.verdict.reason, 160))
+    return " · ".join(words) if words else ("waiting for its verdict" if seen.pending else "")
+
+
+def event_line(fleet: Context, seen: Seen) -> str:
+    """One event on one line: time, source, type and tool, what it is about, what was decided."""
+    event = seen.event
+    said = plain(outcome(seen))
+    colour = COLOURS.get("fallback" if seen.fell_back else seen.decision, "bright_black")
+    head = f"{clock(seen.ms)}  {plain(event.source):<8}  {plain(event.type):<18}  {plain(event.tool) or '-':<8}"
+    return f"{fleet.style(head, 'bright_black')}  {fleet.style(about(event), 'cyan')}  {fleet.style(said, colour)}"
+
+
+def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
+    """A verdict with every part of it."""
+    word = fleet.style(verdict.decision.upper(), COLOURS.get(verdict.decision, "bright_black"))
+    yield f"verdict  {word}  {verdict.ms:.2f} ms  {plain(verdict.version) or 'no hooks'}"
+    for name, text in (("reason", verdict.reason), ("instead", verdict.instead), ("fallback", verdict.fallback)):
+        if text:
+            yield f"  {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
+    for part in verdict.parts:
+        yield from _part_lines(fleet, part)
+    silent = [(hook, took, where) for where, rules in verdict.silent.items() for hook, took in rules.items()]
+    if len(silent) > _MOST_SILENT:
+        ms = sum(took for _, took, _ in silent) / 1000
+        yield f"  {counted(len(silent), 'rule')} had nothing to say  {ms:.2f} ms  (--json lists them)"
+    else:
+        word = fleet.style("abstain", COLOURS.get("abstain", "bright_black"))
+        yield from (f"  {plain(hook)}  {word}  {took / 1000:.2f} ms  {plain(where)}" for hook, took, where in silent)
+    for context in verdict.contexts:
+        yield f"  context: {fleet.style(short(context, 160), 'cyan')}"
+    if verdict.updated_input is not None:
+        changed = json.dumps(verdict.updated_input, ensure_ascii=False, default=str)
+        yield f"  changed input: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.updated_output is not None:
+        from bus.secrets.redaction import redact
+
+        changed = json.dumps(redact(verdict.updated_output), ensure_ascii=False, default=str)
+        yield f"  changed output: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.halt:
+        yield f"  ends the agent's work: {fleet.style(plain(verdict.halt, _TEXT), 'yellow')}"
+    for one in verdict.lost:
+        yield f"  lost: {fleet.style(plain(one, _TEXT), 'yellow')}"
+    again = ("the evaluator that had it first died: its hooks may have run twice",) if verdict.repeated else ()
+    for text in verdict.waiting:
+        yield f"  not in force: {fleet.style(plain(text, _TEXT), 'yellow')}"
+    for note in dict.fromkeys((*verdict.notes, *again)):
+        if note not in verdict.waiting:
+            yield f"  note: {fleet.style(plain(note, _TEXT), 'yellow')}"
+
+
+def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
+    word = fleet.style(part.decision, COLOURS.get(part.decision, "bright_black"))
+    code = "" if part.exit_code is None else f"  exit {part.exit_code}"
+    yield f"  {plain(part.hook)}  {word}  {part.ms:.2f} ms{code}  {plain(part.place)}  {plain(part.origin)}".rstrip()
+    for name, text in (("reason", part.reason), ("fallback", part.fallback)):
+        if text:
+            yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
+    for line in part.output.splitlines()[-10:]:
+        yield f"    | {fleet.style(line, 'bright_black')}"
+
+
+def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Iterator[str]:
+    """A delivery with every attempt that is kept, and when the next one is due; `whole` with the heads of the responses."""
+    state = fleet.style(one.state, COLOURS.get(one.state, "cyan"))
+    yield f"{plain(one.id)}  {plain(one.kind)}  {plain(one.target)}  {state}  {plain(one.layer)}@{plain(one.version)}"
+    if one.type:
+        session = f"  session {plain(one.session)}" if one.session else ""
+        yield f"  {plain(one.type)}  {plain(one.tool)}".rstrip() + session
+    if one.redrives:
+        yield f"  redriven {counted(one.redrives, 'time')}"
+    for number, attempt in enumerate(one.log, max(1, one.attempts - len(one.log) + 1)):
+        yield from _attempt_lines(fleet, number, attempt, whole=whole)
+    if one.state == "due":
+        yield f"  next attempt {when(one.due)}"
+    if one.state == "dead" and one.reason:
+        yield f"  given up: {fleet.style(plain(one.reason, _TEXT), 'red')}"
+
+
+def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator[str]:
+    """The event that a delivery carries, cut where it is long; one line where it is not kept any more."""
+    if payload is None:
+        yield "  payload: not kept any more"
+        return
+    event = {
+        name: value for name, value in payload.items() if name not in {"verdict", "entry", "at", "bytes"} and value
+    }
+    yield f"  payload: {fleet.style(plain(json.dumps(event, ensure_ascii=False, default=str), 4 * _TEXT), 'bright_black')}"
+
+
+def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool) -> Iterator[str]:
+    word = fleet.style(attempt.outcome, COLOURS.get(attempt.outcome, "cyan"))
+    status = f"  status {attempt.status}" if attempt.status else ""
+    after = f"  next {when(attempt.next)}" if attempt.next else ""
+    yield f"  attempt {number}  {clock(attempt.ms)}  {word}{status}  {attempt.took:.1f} ms{_phases(attempt)}{after}"
+    if attempt.error:
+        yield f"    {fleet.style(plain(attempt.error, _TEXT), 'yellow')}"
+    for line in attempt.sent.splitlines() if whole else ():
+        yield f"    > {fleet.style(plain(line), 'bright_black')}"
+    for line in attempt.head.splitlines() if whole else ():
+        yield f"    < {fleet.style(plain(line), 'bright_black')}"
+    for line in attempt.output.splitlines()[-5:]:
+        yield f"    | {fleet.style(line, 'bright_black')}"
+
+
+def _phases(attempt: Attempt) -> str:
+    """Where an attempt's time went; a kept connection needed none of the first three."""
+    if attempt.phases is None:
+        return ""
+    one = attempt.phases
+    named = {"dns": one.dns, "connect": one.connect, "tls": one.tls, "first byte": one.first_byte}
+    said = ", ".join(f"{name} {took:.1f}" for name, took in named.items() if took)
+    return f" ({said})" if said else ""
+
+
+def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
+    """The head of an event: what it is, where it came from, what it is about."""
+    event = seen.event
+    yield f"event    {seen.id}  {plain(event.type)}  {plain(event.tool)}".rstrip()
+    native = f" ({plain(event.native)})" if event.native not in {"", event.type} else ""
+    where = f"host {plain(event.host) or '-'}  session {plain(event.session) or '-'}"
+    yield f"  {when(seen.ms)}  {plain(event.source)}{native}  {where}"
+    if event.cwd:
+        yield f"  in {fleet.style(plain(event.cwd), 'cyan')}"
+    if about(event):
+        yield f"  {fleet.style(about(event, 400), 'cyan')}"
+    if seen.problem:
+        yield f"  {fleet.style(plain(f'its body cannot be read: {seen.problem}'), 'red')}"
+    if seen.fallback:
+        yield f"  {fleet.style(plain(f'answered by policy on the agent side: {seen.fallback}', _TEXT), 'yellow')}"
+    if seen.same:
+        yield "  the same hook call was asked about before: same verdict, delivered once"
+
+
+def trace_lines(fleet: Context, found: Trace) -> Iterator[str]:
+    """A whole trace, in the order in which it happened."""
+    for above in found.parents:
+        yield f"{'parent':<9}{_relative(fleet, above)}"
+    yield from event_lines(fleet, found.event)
+    if found.event.verdict is not None:
+        yield from verdict_lines(fleet, found.event.verdict)
+    elif found.event.pending:
+        yield "verdict  none yet: it waits for an evaluator"
+    elif not found.event.of:
+        yield "verdict  nobody asked for one"
+    for report in found.reports:
+        text = fleet.style(plain(f"the agent did not wait for that verdict: {report.why}", _TEXT), "yellow")
+        yield f"fallback {clock(report.ms)}  {text}"
+    yield from _block("deliveries", found.deliveries, lambda one: delivery_lines(fleet, one))
+    for letter in found.dead:
+        yield f"dead     {letter.id}  {fleet.style(plain(letter.reason, _TEXT), 'red')}"
+    for below in found.children:
+        yield f"{'caused':<9}{'  ' * (below.depth - 1)}{_relative(fleet, below)}"
+    if found.stopped:
+        yield f"events after {when(found.stopped)} were not looked through"
+
+
+def _block(title: str, values: tuple[Delivery, ...], lines: Callable[[Delivery], Iterator[str]]) -> Iterator[str]:
+    yield f"{title}  {len(values) or 'none'}"
+    for value in values:
+        for line in lines(value):
+            yield f"  {line}"
+
+
+def _relative(fleet: Context, one: Relative) -> str:
+    if not one.known:
+        return f"{plain(one.id)}  (not kept any more)"
+    word = fleet.style(one.decision, COLOURS.get(one.decision, "bright_black"))
+    return f"{one.id}  {clock(one.ms)}  {plain(one.source)}  {plain(one.type)}  {plain(one.tool)}  {word}".rstrip()
+
+
+def _local(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
+
+
+def standing_text(one: EndpointState) -> str:
+    """What there is to say of how an endpoint stands, on one line; `active` where there is nothing."""
+    from workers.delivery.endpoint_state import DISABLED
+
+    if one.healthy:
+        return f"active, {one.parked} parked" if one.parked else "active"
+    parts = [f"{one.standing} since {when(one.since)}{f' by {plain(one.by)}' if one.by else ''}"]
+    if one.standing == "active":
+        parts = [f"nothing but failures since {when(one.failing_since)} ({one.failures})"]
+    elif one.standing == "open":
+        probe = "a probe is under way" if one.breaker == "half-open" else f"next probe {_in(one.next_probe)}"
+        parts = [f"breaker {one.breaker} since {when(one.since)}, {probe}"]
+    if one.percent and one.standing != "disabled":
+        parts.append(f"{one.percent} % of the time after which it is disabled")
+    if one.parked:
+        parts.append(f"{one.parked} parked")
+    if one.missed:
+        parts.append(f"{counted(one.missed, 'event')} not owed to it")
+    why = short(one.reason.removeprefix(DISABLED), 160)
+    undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
+    name = plain(one.endpoint).partition("@")[0]
+    return ", ".join(parts) + (f": {why}" if why else "") + (f"; `fleethook webhooks {undo} {name}`" if undo else "")
+
+
+def _in(ms: int) -> str:
+    """When the next probe is made; one that is due waits for something to send."""
+    left = ms / 1000 - time.time()
+    return f"in {left:.0f} s" if left >= 1 else "with the next delivery"

@@ -1,0 +1,34 @@
+"""`fleethook hooks agents`: what each agent's events can carry, from the tables of its dialect."""
+
+from __future__ import annotations
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[AGENT]...")
+@click.option("--markdown", is_flag=True, help="The whole page, as it stands in docs/agents.md.")
+@common_options
+@pass_fleet
+def agents(fleet: Context, names: tuple[str, ...], markdown: bool) -> None:
+    """Show what each agent can be told: where a deny blocks, who can ask, and what is lost on the way.
+
+    Events that are announced only, since no answer would change anything, stand in --json and --markdown.
+    """
+    from bus.agents.capability_table import HEAD, about, page, record, rows
+    from bus.events import SOURCES, source_name
+
+    chosen = tuple(dict.fromkeys(map(source_name, names))) or SOURCES
+    unknown = [name for name in chosen if name not in SOURCES]
+    if unknown:
+        raise click.UsageError(f"no agent {unknown[0]!r}; there are {', '.join(SOURCES)}")
+    if fleet.json:
+        fleet.data({"agents": [record(name) for name in chosen]})
+    elif markdown:
+        fleet.data(page(chosen))
+    else:
+        for number, name in enumerate(chosen):
+            fleet.data(("\n" if number else "") + fleet.style(about(name), "cyan"))
+            fleet.table(HEAD, rows(name))

@@ -1,0 +1,299 @@
+"""`fleethook hooks import`: hook files of other systems, shown as they were understood and read in place from then on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, Findings, PartlyDone, common_options, pass_fleet
+from workers.cli.hooks.listing import import_row, record
+from workers.cli.hooks.sets import shown_diff
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.config.hook_file_value import Imported
+    from bus.hooksets.hookfile import HookFile
+
+_DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
+
+
+@click.command("import")
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--dialect", "--as", "dialect", type=click.Choice(_DIALECTS),
+    help="Whose hooks these are; default: told by name and content.",
+)  # fmt: skip
+@click.option(
+    "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
+)
+@click.option(
+    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="user|project|FILE",
+    help="The fleethook.yaml that imports them; default: the project's for what is in a repository, else the user's.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def import_hooks(
+    fleet: Context, path: Path | None, dialect: str | None, dry_run: bool, target: Path | None, yes: bool
+) -> None:
+    """Read hooks of another system in place: pigo, Forge, Gobby, Claude Code or ion; without PATH, list what is here.
+
+    The files stay where they are and what they are: a fleethook.yaml names them, and a change of them is in force within
+    a second. Every hook is shown as it was understood, and every line that was not.
+    What is in a repository goes to that project's file, which asks for your trust; `--to user` lets it run in every folder,
+    pinned by its content: a changed file or folder is not in force before you import it again.
+    Where entries are left out: exit code 1, or 5 once the rest is imported.
+    """
+    from bus.hooksets.hookfile import load_foreign
+
+    if path is None:
+        _list_found(fleet)
+        return
+    place = Path(os.path.abspath(path))
+    into = _target(fleet, place, "" if target is None else str(target))
+    place = _pinned_folder(place, into) or place
+    read, said = load_foreign(place, "user", dialect)
+    pin = _pin(fleet, place, into, read)
+    entry, changes, text, more = _edit(place, into, said, dialect, pin)
+    read = dataclasses.replace(read, warnings=tuple(dict.fromkeys((*read.warnings, *more))))
+    written = False
+    if not fleet.json:
+        _show(fleet, read, said)
+        if not changes:
+            fleet.say(f"{into} imports {said.path} already: nothing to change")
+        else:
+            fleet.data(shown_diff(fleet, changes))
+    if changes and not dry_run:
+        if fleet.confirm(f"Import {said.path} in {into}?", yes):
+            _write(into, text)
+            _accept(fleet, into)
+            written = True
+        else:
+            fleet.say("nothing was changed")
+    if fleet.json:
+        from workers.cli.common import error_report
+
+        fleet.data({
+            "path": said.path, "dialect": said.dialect, "guessed": said.guessed,
+            "hooks": [record(hook) for hook in read.hooks], "endpoints": [record(one) for one in read.endpoints],
+            "kept": read.sections, "problems": [error_report(one) for one in read.problems],
+            "warnings": list(read.warnings), "file": str(into), "entry": entry, "diff": changes, "written": written,
+        })  # fmt: skip
+    elif written:
+        when = "once you trust it" if _waits_for_trust(fleet, into) else "from now on"
+        fleet.data(f"{into} imports them {when}; `fleethook hooks list` shows what is in force")
+        _ask_for_trust(fleet, into, asked=not yes)
+    if read.problems:
+        raise (PartlyDone if written else Findings)(f"{len(read.problems)} of its entries left out")
+
+
+def _show(fleet: Context, read: HookFile, said: Imported) -> None:
+    """Every hook as it was understood, then every line that was not."""
+    how = "as its name and content say" if said.guessed else "as you say"
+    fleet.say(f"{said.path}: {said.dialect}, {how}")
+    rows = [import_row(hook) for hook in read.hooks]
+    rows += [import_row(endpoint) for endpoint in read.endpoints]
+    if rows:
+        fleet.table(("ID", "ON", "KIND", "WAITS", "TIMEOUT", "ON FAILURE", "FROM"), rows)
+    else:
+        fleet.say("no hook of it would run")
+    for sections in read.sections.values():
+        fleet.say(f"kept and not run: {', '.join(sections)}")
+    for problem in read.problems:
+        fleet.data(fleet.style(f"{problem} (left out)", "red"))
+    for text in read.warnings:
+        fleet.data(fleet.style(f"{text} (warning)", "yellow"))
+
+
+def _target(fleet: Context, place: Path, to: str) -> Path:
+    """The file that is to import: that of the project for what is in a repository or a project, else the user's."""
+    from bus.errors import ConfigError
+    from bus.hooksets.pinned_imports import repository
+    from bus.hooksets.trust import project_file
+    from bus.system.directories import config_file
+
+    config = fleet.directories().config
+    user = config_file(config) or config / "fleethook.yaml"
+    if to == "user":
+        return user
+    if to not in {"", "project"}:
+        return Path(to).absolute()
+    folder = place if place.is_dir() else place.parent
+    root = repository(folder / "x")
+    project = project_file(folder, user=user)
+    if project is None and root:
+        project = Path(root) / "fleethook.yaml"
+    if project is None:
+        if to:
+            raise ConfigError("it is in no project", file=str(place), hint="say --to user, or --to FILE")
+        return user
+    if os.path.realpath(project) == os.path.realpath(place):
+        raise ConfigError(
+            "it is its project's own hook file", file=str(place), hint="`fleethook hooks trust` lets it run"
+        )
+    return project
+
+
+def _pinned_folder(place: Path, into: Path) -> Path | None:
+    """The folder that is imported and pinned already, where `place` lies in one: it is accepted as a whole."""
+    from bus.config.documents import loads, read_file
+    from bus.hooksets.imports import place_of
+
+    document = loads(read_file(into), file=str(into)).value if into.exists() else None
+    entries = document.get("import") if isinstance(document, dict) else None
+    pinned = [one for one in entries or () if isinstance(one, dict) and one.get("sha256")]
+    folders = [place_of(str(one.get("path", "")), str(into)) for one in pinned]
+    return next((one for one in folders if one.is_dir() and place.is_relative_to(one)), None)
+
+
+def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
+    """What pins a repository's file or folder in the user's own by its content; nothing elsewhere."""
+    from bus.hooksets.pinned_imports import content_digest, repository, scripts_digest
+    from bus.hooksets.trust import project_file
+    from bus.system.directories import config_file
+
+    user = config_file(fleet.directories().config)
+    if (
+        not repository(place / "x")
+        or project_file(into.parent, user=user) == into
+        or repository(into) == repository(place)
+    ):
+        return {}
+    scripts = scripts_digest(read, place)
+    return {
+        "sha256": content_digest(place, [source.path for source in read.sources]),
+        **({"scripts": scripts} if scripts else {}),
+    }
+
+
+def _accept(fleet: Context, into: Path) -> None:
+    """Keep what is in force of the user's file now: what is pinned in it stays, whatever its file becomes."""
+    from bus.hooksets.files_in_force import file_in_force
+    from bus.system.directories import config_file
+
+    places = fleet.directories()
+    user = config_file(places.config)
+    if user is not None and os.path.realpath(user) == os.path.realpath(into):
+        file_in_force(user, "user", places.last_good)
+
+
+def _edit(
+    place: Path, into: Path, said: Imported, dialect: str | None, pin: dict[str, str]
+) -> tuple[Any, str, str, list[str]]:  # fmt: skip
+    """The entry, the diff (empty where it stands there already), the new text of the file, and what it will warn of."""
+    import difflib
+
+    from bus.config.documents import read_file
+    from bus.config.edit_add import with_entry
+    from bus.hooksets.hookfile import parse_hook_file
+
+    written = _written(place, into.parent)
+    named = {"path": written, **({} if dialect is None else {"dialect": dialect}), **pin}
+    entry: Any = written if named == {"path": written} else named
+    text = read_file(into) if into.exists() else ""
+    known = parse_hook_file(text, "user", file=str(into)).imports if text.strip() else ()
+    places = {os.path.realpath(said.path), os.path.realpath(place)}
+    if any(os.path.realpath(one.path) in places for one in known):
+        after = _with_pin(text, into, places, pin)
+        if after == text:
+            return entry, "", text, []
+    else:
+        after = with_entry(text, str(into), "import", entry)
+    checked = parse_hook_file(after, "user", file=str(into))
+    broken = [one for one in checked.problems if written in str(one) and one.file == str(into)]
+    if broken:
+        raise broken[0]
+    names = (str(into), "with the import")
+    lines = difflib.unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True), *names)
+    return entry, "".join(lines), after, [text for text in checked.warnings if text.startswith(f"{said.path}:")]
+
+
+def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> str:
+    """The text in which an entry that is pinned has the new content's digests; as it was where it is not pinned."""
+    from bus.config.documents import loads
+    from bus.config.edit_change import with_values
+    from bus.hooksets.imports import place_of
+
+    entries = loads(text, file=str(into)).value.get("import") or []
+    for number, raw in enumerate(entries):
+        if isinstance(raw, dict) and raw.get("sha256") and os.path.realpath(place_of(raw["path"], str(into))) in places:
+            others = {name: value for name, value in raw.items() if name not in {"sha256", "scripts"}}
+            return with_values(text, str(into), ("import", number), {**others, **pin})
+    return text
+
+
+def _written(place: Path, folder: Path) -> str:
+    """How a file names another: from its own folder downward, else from home, else in full."""
+    if place.is_relative_to(folder):
+        return str(place.relative_to(folder))
+    home = Path.home()
+    return f"~/{place.relative_to(home)}" if place.is_relative_to(home) else str(place)
+
+
+def _write(into: Path, text: str) -> None:
+    from bus.config.edit_add import replace_file
+
+    replace_file(into, text)
+
+
+def _waits_for_trust(fleet: Context, into: Path) -> bool:
+    """Whether it is a project's file that nobody has trusted as it is now."""
+    from bus.hooksets.trust import is_trusted, project_file
+    from bus.system.directories import config_file
+
+    places = fleet.directories()
+    project = project_file(into.parent, user=config_file(places.config))
+    return project == into and not is_trusted(into, places.trust_file)
+
+
+def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
+    """Show a project's file that imports them, and ask for trust where somebody is there to be asked."""
+    from workers.cli.hooks.trust import trust_file
+    from workers.cli.output import interactive
+
+    if not _waits_for_trust(fleet, into):
+        return
+    if asked and interactive():
+        trust_file(fleet, into, yes=False)
+    else:
+        fleet.say("it is a project's file and not trusted as it is now: `fleethook hooks trust` shows and trusts it")
+
+
+def _list_found(fleet: Context) -> None:
+    """What lies in the usual places of the systems whose hooks we read."""
+    from workers.admin.import_candidates import found_here
+
+    found = found_here(Path.cwd(), _imports(fleet))
+    if fleet.json:
+        fleet.data([{"path": str(one.path), "dialect": one.dialect, "imported": one.imported} for one in found])
+    elif found:
+        rows: Sequence[Sequence[object]] = [(one.path, one.dialect, one.imported or "-") for one in found]
+        fleet.table(("PATH", "DIALECT", "IMPORTED BY"), rows)
+        fleet.say("`fleethook hooks import PATH --dry-run` shows the hooks of one")
+    else:
+        fleet.say("there are no hook files of pigo, Forge, Gobby, Claude Code or ion in their usual places")
+
+
+def _imports(fleet: Context) -> list[Imported]:
+    """What the user's file and the trusted project's import."""
+    from bus.errors import ConfigError
+    from bus.hooksets.hookfile import load_hook_file
+    from bus.hooksets.trust import is_trusted, project_file
+    from bus.system.directories import config_file
+
+    places = fleet.directories()
+    user = config_file(places.config)
+    project = project_file(Path.cwd(), user=user)
+    files = [user]
+    files += [project] if project is not None and is_trusted(project, places.trust_file) else []
+    found: list[Imported] = []
+    for file in files:
+        try:
+            found += load_hook_file(file, "user").imports if file is not None else ()
+        except ConfigError as error:
+            fleet.say(str(error))
+    return found

@@ -1,0 +1,255 @@
+"""`fleethook hooks list`: what is in force here, from which file and line, and when it ran last."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.formatting import plain, when
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooks import Endpoint, Hook
+    from bus.hooksets.in_force import HookSet
+    from workers.admin.hook_timeouts import Granted
+    from workers.records.last_runs import Record, Run
+
+_MOST_ON: Final = 40
+"""Characters of event patterns on a line; `--json` has all of them."""
+
+
+@click.command("list")
+@click.option("--event", "kind", default="", metavar="TYPE", help="Those of one event type, e.g. tool:pre_execute.")
+@click.option("--all", "whole", is_flag=True, help="Every rule of the guard packs too.")
+@click.option(
+    "--untrusted", is_flag=True, help="Projects whose hooks do not run, since you do not trust them as they are."
+)
+@common_options
+@pass_fleet
+def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
+    """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder.
+
+    TIMEOUT is what a hook gets at most, and after it what it gets of agents installed here that wait less.
+    LAST RUN is what the newest events and deliveries of the record say; a dash means not lately.
+    """
+    if untrusted:
+        _list_untrusted(fleet)
+        return
+    from workers.admin.hook_timeouts import effective, granted_here
+    from workers.cli.hooks.sets import in_force
+
+    here = in_force(fleet)
+    record_ = _record_of(fleet)
+    granted = granted_here(fleet.directories())
+    found = sorted((*here.hooks.values(), *_disabled(here)), key=lambda hook: hook.order)
+    if kind:
+        found = [hook for hook in found if _is_for(hook, kind)]
+    if fleet.json:
+        hooks = [
+            {**record(hook), "timeouts": effective(hook, granted), "last_run": _run_record(record_.runs.get(hook.id))}
+            for hook in found
+        ]
+        fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
+        return
+    packs = {} if whole else _packs()
+    rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
+    folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
+    rows += [(f"guard {pack}", layer, counted(count, "rule"), "rule", "blocking", "-", "-", "--all lists them")
+             for (pack, layer), count in folded.items()]  # fmt: skip
+    if rows:
+        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "TIMEOUT", "LAST RUN", "FROM"), rows)
+    else:
+        fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
+    fleet.say(f"in force: {here.version}")
+    for text in here.waiting:
+        fleet.say(fleet.style(text, "yellow", err=True))
+
+
+def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
+    """A hook or endpoint as `hooks import` shows how it was understood: id, events, kind, waits, timeout, policy, place."""
+    from bus.hookfiles import find_hooks
+    from bus.hooks import Hook
+
+    if not isinstance(entry, Hook):
+        policy = f"retry {entry.retry}" if isinstance(entry.retry, str) else f"{len(entry.retry)} more attempts"
+        return (entry.id, _patterns(entry.events, entry.tool), f"{entry.dialect} webhook", _waits(entry),
+                f"{entry.timeout:g} s", policy, short_origin(entry.origin))  # fmt: skip
+    policy = entry.on_failure or find_hooks(entry.dialect).policy or "-"
+    return (entry.id, _on(entry), _kind(entry), _waits(entry), f"{entry.timeout:g} s", policy,
+            short_origin(entry.origin))  # fmt: skip
+
+
+def record(entry: Hook | Endpoint) -> dict[str, Any]:
+    """A hook or endpoint as `--json` gives it; a secret in its command, its environment or its URL is redacted."""
+    import msgspec
+
+    from bus.hooks import Hook
+    from bus.secrets.redaction import redact
+
+    given: Any = redact(msgspec.to_builtins(entry))
+    always = {"layer": entry.layer, "dialect": entry.dialect, "enabled": entry.enabled}
+    if not isinstance(entry, Hook):
+        return {**given, **always, "kind": "webhook"}
+    return {**given, **always, "kind": entry.kind, "blocking": entry.blocking, "priority": entry.priority}
+
+
+def _disabled(here: HookSet) -> Iterable[Hook]:
+    """The hooks of the layers' files that are switched off."""
+    import msgspec
+
+    for one in here.files:
+        for hook in one.file.hooks:
+            if not hook.enabled:
+                yield msgspec.structs.replace(hook, layer=one.layer, version=one.version)
+
+
+def _record_of(fleet: Context) -> Record:
+    from bus.wire.connections import Links
+    from workers.records.last_runs import last_runs
+
+    async def work(links: Links) -> Record:
+        return await last_runs(links, fleet.keys())
+
+    return fleet.run(work)
+
+
+def _row(hook: Hook, runs: Mapping[str, Run], granted: Granted) -> tuple[object, ...]:
+    run = runs.get(hook.id)
+    last = f"{_moment(run.ms)} {run.what}" if run is not None else "-"
+    return (
+        hook.id,
+        _layer(hook),
+        _on(hook),
+        _kind(hook),
+        _waits(hook),
+        _timeout(hook, granted),
+        last,
+        short_origin(hook.origin),
+    )
+
+
+def _timeout(hook: Hook, granted: Granted) -> str:
+    """What it gets at most, and of which agents here it gets less: `600 s; codex 26.5 s`; rules have a bound of their own."""
+    from workers.admin.hook_timeouts import declared, effective
+
+    most = declared(hook)
+    if most is None:
+        return "-"
+    less: dict[float, list[str]] = {}
+    for agent, seconds in effective(hook, granted).items():
+        if seconds < most:
+            less.setdefault(seconds, []).append(agent)
+    return "; ".join([f"{most:g} s", *(f"{', '.join(agents)} {seconds:g} s" for seconds, agents in less.items())])
+
+
+def _layer(hook: Hook) -> str:
+    """The layer, with the number of a published version; what a file's version is stands below the list."""
+    return f"{hook.layer}@{hook.version}" if hook.layer == "fleet" else hook.layer
+
+
+def _moment(ms: int) -> str:
+    """The time of a run of today, the day of an earlier one."""
+    day, _, hour = when(ms).partition(" ")
+    return hour if day == when(int(time.time() * 1000)).partition(" ")[0] else day
+
+
+def _run_record(run: Run | None) -> dict[str, Any] | None:
+    return None if run is None else {"ms": run.ms, "what": run.what}
+
+
+def _on(hook: Hook) -> str:
+    return _patterns(hook.on, hook.tool) + (" when …" if hook.when else "")
+
+
+def _patterns(on: Sequence[str], tool: str) -> str:
+    from workers.cli.formatting import short
+
+    return plain(short(", ".join(on), _MOST_ON) + (f" [{short(tool, _MOST_ON)}]" if tool else ""))
+
+
+def _kind(hook: Hook) -> str:
+    from bus.hooks import NATIVE
+
+    return hook.kind if hook.dialect == NATIVE else f"{hook.dialect} {hook.kind}"
+
+
+def _waits(entry: Hook | Endpoint) -> str:
+    from bus.hooks import Hook
+
+    if not entry.enabled:
+        return "off"
+    if not isinstance(entry, Hook):
+        return "background"
+    return "observes" if entry.observe else "blocking" if entry.blocking else "background"
+
+
+def short_origin(origin: str) -> str:
+    """A place as short as it can be said here: from this folder, from home, else in full."""
+    for base, prefix in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
+        if origin.startswith(base.rstrip("/") + "/"):
+            return prefix + origin[len(base.rstrip("/")) + 1 :]
+    return origin
+
+
+def _list_untrusted(fleet: Context) -> None:
+    """Project files that were seen on this machine and are not trusted as they are now: here, in the record, in the list."""
+    from bus.errors import Unreachable
+    from bus.hooksets import trust
+    from bus.ids import host_name
+    from bus.system.directories import config_file
+    from bus.wire.connections import Links
+    from workers.records.last_runs import last_runs
+
+    async def work(links: Links) -> tuple[str, ...]:
+        return (await last_runs(links, fleet.keys(), host=host_name())).folders
+
+    places = fleet.directories()
+    store, user = places.trust_file, config_file(places.config)
+    known = {one.path: one for one in trust.listed(store)}
+    try:
+        seen = fleet.run(work)
+    except Unreachable as error:
+        fleet.say(f"without the folders in which agents were: {error}")
+        seen = ()
+    folders = [str(Path.cwd()), *(one for one in seen if os.path.isabs(one))]
+    files = [path for one in folders if (path := trust.project_file(Path(one), user=user)) is not None]
+    names = dict.fromkeys([os.path.realpath(path) for path in files] + [one for one in known if os.path.isfile(one)])
+    rows = [(name, "changed since it was trusted" if name in known else "never trusted")
+            for name in names if not trust.is_trusted(Path(name), store)]  # fmt: skip
+    if fleet.json:
+        fleet.data([{"path": name, "state": state.split()[0]} for name, state in rows])
+    elif rows:
+        fleet.table(("FILE", "STATE"), rows)
+        fleet.say("`fleethook hooks trust FILE` shows one whole and lets its hooks run")
+    else:
+        fleet.say("no untrusted project was seen")
+
+
+def _is_for(hook: Hook, kind: str) -> bool:
+    """Whether a hook is for an event type, whatever its tool; a third part (`tool:pre_execute:bash`) asks for the tool."""
+    from fnmatch import fnmatchcase
+
+    from bus.events import Event
+    from bus.matching.patterns import Index, parse_pattern
+
+    wanted = parse_pattern(kind)
+    if any(one.tool for one in wanted):
+        index = Index([(hook, hook.on)])
+        return any(index.find(Event(type=one.type, tool=one.tool)) for one in wanted)
+    return any(
+        fnmatchcase(one.type, pattern.type) for one in wanted for text in hook.on for pattern in parse_pattern(text)
+    )
+
+
+def _packs() -> dict[str, str]:
+    """The pack of every guard rule's id."""
+    from bus.hooksets.guards import load_pack, packs
+
+    return {rule.id: name for name in packs() for rule in load_pack(name).rules}

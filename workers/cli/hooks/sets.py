@@ -1,0 +1,269 @@
+"""Sets of hooks on the command line: published, compared, rolled back (B-04, X-08)."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.formatting import when
+from workers.cli.guard_reports import report_set_change
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooksets.hookfile import HookFile
+    from bus.hooksets.in_force import HookSet
+    from bus.hooksets.published import Change
+    from bus.wire.connections import Links
+
+_REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
+"""A line of a diff that names a secret, or shows its fingerprint, and holds none."""
+_NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:env|file):[^",}\]\s]*"?')
+"""The same within a line of somebody's file."""
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("-m", "--message", default="", help="Why, for the history.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@common_options
+@pass_fleet
+def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
+    """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
+    from bus.hooksets.published import apply as put
+    from bus.hooksets.published import current_version, diff, load_version
+
+    name, read = sound(fleet, file)
+
+    async def compare(links: Links) -> tuple[int, HookFile]:
+        version = await current_version(links, fleet.keys())
+        return version, await load_version(links, fleet.keys(), version)
+
+    version, before = fleet.run(compare)
+    changes = diff(before, read, (f"version {version}", name))
+    if not changes:
+        fleet.say(f"version {version} is in force and says the same: nothing to publish")
+    elif not fleet.json:
+        fleet.data(shown_diff(fleet, changes))
+    go_on = bool(changes) and not dry_run
+    if go_on:
+        fleet.require_person("hooks apply", published=True)
+    if go_on and not fleet.confirm(f"Publish {name} ({holds(read)}) to the fleet?", yes):
+        fleet.say("nothing was published")
+        go_on = False
+    now = (
+        fleet.run(lambda links: put(links, fleet.keys(), read, message=message, expected=version)) if go_on else version
+    )
+    if go_on:
+        report_set_change(fleet, "hooks apply", before, read, now)
+    if fleet.json:
+        fleet.data({"version": now, "before": version, "published": go_on, "hooks": len(read.hooks),
+                    "endpoints": len(read.endpoints), "diff": redacted(changes)})  # fmt: skip
+    elif go_on:
+        fleet.data(f"version {now} is in force; `fleethook hooks rollback` takes it back")
+
+
+@click.command("diff")
+@click.argument("first", required=False, metavar="[FILE|VERSION]")
+@click.argument("second", required=False, metavar="[VERSION]")
+@common_options
+@pass_fleet
+def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
+    """Show what a file, or the version in force, changes against a version.
+
+    \b
+    fleethook hooks diff              version in force -> the file here
+    fleethook hooks diff FILE [N]     version in force (or N) -> FILE
+    fleethook hooks diff N [M]        version N -> version in force (or M)
+    """
+    from bus.hooksets.published import current_version, diff, load_version
+
+    numbered = first is not None and first.isdigit()
+    if second is not None and not second.isdigit():
+        raise click.UsageError(f"{second!r} is no version; see `fleethook hooks history`")
+    name, read = ("", None) if numbered else sound(fleet, Path(first) if first else None)
+
+    async def compare(links: Links) -> str:
+        other = int(second) if second else await current_version(links, fleet.keys())
+        there = await load_version(links, fleet.keys(), other)
+        if read is not None:
+            return diff(there, read, (f"version {other}", name))
+        mine = int(first or 0)
+        before = await load_version(links, fleet.keys(), mine)
+        return diff(before, there, (f"version {mine}", f"version {other}"))
+
+    changes = fleet.run(compare)
+    if fleet.json:
+        fleet.data({"same": not changes, "diff": redacted(changes)})
+    elif changes:
+        fleet.data(shown_diff(fleet, changes))
+    else:
+        fleet.say("no difference")
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@common_options
+@pass_fleet
+def history(fleet: Context, limit: int) -> None:
+    """List the versions that were put in force: when, by whom, why; newest first."""
+    import msgspec
+
+    from bus.hooksets.published import history as log
+
+    async def work(links: Links) -> list[Change]:
+        return await log(links, fleet.keys(), limit)
+
+    changes = fleet.run(work)
+    if fleet.json:
+        fleet.data([msgspec.to_builtins(change) for change in changes])
+    elif changes:
+        rows = [(one.version, when(one.ms), one.by, one.hooks, one.endpoints, one.message) for one in changes]
+        fleet.table(("VERSION", "WHEN", "BY", "HOOKS", "ENDPOINTS", "MESSAGE"), rows)
+    else:
+        fleet.say("nothing was ever published; `fleethook hooks apply` publishes a file")
+
+
+@click.command()
+@click.argument("version", required=False, type=click.IntRange(1))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def rollback(fleet: Context, version: int | None, yes: bool) -> None:
+    """Put an earlier version in force again, as a new one; default: the one before the current."""
+    from bus.errors import NotFound
+    from bus.hooksets.published import current_version, diff, load_version
+    from bus.hooksets.published import rollback as put_back
+
+    async def compare(links: Links) -> tuple[int, int, list[HookFile]]:
+        now = await current_version(links, fleet.keys())
+        target = now - 1 if version is None else version
+        if target < 1:
+            raise NotFound(f"there is no version before {now} to roll back to")
+        sets = [await load_version(links, fleet.keys(), one) for one in (now, target)]
+        return now, target, sets
+
+    now, target, sets = fleet.run(compare)
+    changes = diff(sets[0], sets[1], (f"version {now}", f"version {target}"))
+    if not fleet.json:
+        fleet.data(shown_diff(fleet, changes) if changes else f"version {target} says the same as version {now}")
+    fleet.require_person("hooks rollback", published=True)
+    if not fleet.confirm(f"Put version {target} in force again?", yes):
+        fleet.say("nothing was changed")
+        return
+    made = fleet.run(lambda links: put_back(links, fleet.keys(), target))
+    report_set_change(fleet, "hooks rollback", sets[0], sets[1], made)
+    if fleet.json:
+        fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
+    else:
+        fleet.data(f"version {made} is in force, the same as version {target}")
+
+
+PLUGIN_DIR: Final = click.option(
+    "--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR", type=click.Path(exists=True, path_type=Path),
+    help="A plugin of Claude Code or ion, or a folder of them, for this command alone.",
+)  # fmt: skip
+PLUGIN_OWNER: Final = click.option(
+    "--as", "owner", type=click.Choice(("ion", "claude")),
+    help="Whose the plugins of --plugin-dir are; default: told by their content, else by their place.",
+)  # fmt: skip
+
+
+def in_force(
+    fleet: Context, cwd: Path | None = None, *, needed: bool = True, plugin_dirs: Sequence[Path] = (),
+    owner: str | None = None,
+) -> HookSet:  # fmt: skip
+    """The hooks in force here, and those of plugins for this command alone, `owner` saying whose these are.
+
+    Where the server is away and not `needed`, those of this machine alone.
+    """
+    import asyncio
+
+    from bus.errors import Unreachable
+    from workers.admin.dry_run import hooks_here, with_plugins
+
+    async def work(links: Links | None) -> HookSet:
+        return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
+
+    try:
+        found = fleet.run(work)
+    except Unreachable as error:
+        if needed:
+            raise
+        fleet.say(f"without the fleet's hooks: {error}")
+        found = asyncio.run(work(None))
+    if owner and not plugin_dirs:
+        raise click.UsageError("--as says whose the plugins of --plugin-dir are: name one")
+    if plugin_dirs:
+        found = with_plugins(found, plugin_dirs, owner)
+        for problem in found.files[-1].file.problems:
+            fleet.say(f"{problem}: this entry is left out")
+    return found
+
+
+def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
+    """A hook file by its name: the one given (`-` is stdin), else the nearest of this project, else the user's."""
+    from bus.errors import NotFound
+    from bus.hooksets.hookfile import load_hook_file, parse_hook_file
+    from bus.hooksets.trust import project_file
+    from bus.system.directories import config_file
+
+    if file is not None and str(file) == "-":
+        return "stdin", parse_hook_file(sys.stdin.buffer.read().decode("utf-8", "replace"), "fleet", file="-")
+    # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
+    found = file or config_file(Path.cwd()) or project_file(Path.cwd()) or config_file(fleet.directories().config)
+    if found is None:
+        raise NotFound("there is no fleethook.yaml here, in the project or in the user's configuration; name a file")
+    return str(found), load_hook_file(found, "fleet")
+
+
+def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
+    """A hook file without problems; ConfigError with all of them where it has some."""
+    from bus.errors import ConfigError
+
+    name, read = load(fleet, file)
+    if read.problems:
+        for problem in read.problems[1:]:
+            fleet.say(fleet.style(str(problem), "red", err=True))
+        raise read.problems[0] if len(read.problems) == 1 else ConfigError(
+            f"{read.problems[0]} (and {len(read.problems) - 1} more); nothing of the file is used"
+        )  # fmt: skip
+    for warning in read.warnings:
+        fleet.say(fleet.style(f"{warning} (warning)", "yellow", err=True))
+    return name, read
+
+
+def holds(read: HookFile) -> str:
+    """What a hook file has, in numbers: `1 hook, 2 endpoints, 1 guard pack`."""
+    counts = {"hook": len(read.hooks), "endpoint": len(read.endpoints), "guard pack": len(read.guards)}
+    said = [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count or noun == "hook"]
+    return ", ".join(said)
+
+
+def redacted(changes: str) -> str:
+    """A diff without secrets; a reference to one (`env:NAME`) is none."""
+    return "\n".join(line if _REFERENCE.match(line) else _without_secrets(line) for line in changes.splitlines())
+
+
+def _without_secrets(line: str) -> str:
+    """The line redacted, but for the references in it, which stand aside meanwhile."""
+    from bus.secrets.redaction import redact_text
+
+    aside = _NAMED.findall(line)
+    parts = iter(aside)
+    return re.sub("\x00", lambda _: next(parts), redact_text(_NAMED.sub("\x00", line.replace("\x00", ""))))
+
+
+def shown_diff(fleet: Context, changes: str) -> str:
+    """A diff in colours, without secrets."""
+    return "\n".join(_coloured(fleet, redacted(changes).splitlines()))
+
+
+def _coloured(fleet: Context, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield fleet.style(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "bright_black")

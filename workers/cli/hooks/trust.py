@@ -1,0 +1,197 @@
+"""Trust on the command line: a project's hook file shown whole, its hooks let run, and the trust taken back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.formatting import plain, when
+from workers.cli.hooks.sets import holds
+from workers.cli.hosts import record_host
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooksets.hookfile import HookFile
+    from bus.hooksets.last_good import Kept
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--list", "listing", is_flag=True, help="List what is trusted.")
+@click.option("--remove", is_flag=True, help="Take the trust back.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes: bool) -> None:
+    """Show a project's hook file whole, and let its hooks run on this machine; changed content asks again.
+
+    A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
+    what they like as you.
+    """
+    from bus.errors import NotFound
+    from bus.hooksets.trust import trusted_file
+
+    store = fleet.directories().trust_file
+    if listing:
+        _list_trusted(fleet, store)
+        return
+    place = (folder or Path.cwd()).absolute()
+    path = place if place.is_file() else trusted_file(place, store)
+    if path is None:
+        raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
+    if remove:
+        _take_back(fleet, path)
+        return
+    trust_file(fleet, path, yes=yes)
+
+
+def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
+    """Show a project's file, or what has changed in it, and trust it where the person says so."""
+    from bus.config.files import is_gone
+    from bus.errors import NotFound
+    from bus.hooksets.projects import accept, read_trusted, trusted_content
+    from bus.hooksets.trust import listed
+
+    places = fleet.directories()
+    store = places.trust_file
+    if is_gone(path):
+        raise NotFound(f"{path} is gone; its trusted rules stay in force until `fleethook hooks untrust {path.parent}`")
+    read, new = read_trusted(path)
+    entry = next((one for one in listed(store) if one.path == new.path), None)
+    if entry is not None and entry.digest == new.digest:
+        accept(path, store, places.last_good)  # so that it is kept, where an older version trusted it
+        fleet.say(f"{path} is trusted as it is now")
+    else:
+        old = trusted_content(path, entry, places.last_good) if entry is not None else None
+        if old is None:
+            _show_content(fleet, path, read)
+        else:
+            _show_changes(fleet, path, old, new)
+            _show_hooks(fleet, read)
+        fleet.require_person("hooks trust")
+        if not fleet.confirm(f"Trust {path}, so that these hooks run on this machine?", yes):
+            fleet.say("not trusted; " + ("none of its hooks run" if old is None else "what you trusted stays in force"))
+            return
+        accept(path, store, places.last_good, new.digest)
+    record_host(fleet)
+    if fleet.json:
+        fleet.data({
+            "path": str(path), "trusted": True, "digest": new.digest, "hooks": [hook.id for hook in read.hooks]
+        })  # fmt: skip
+    else:
+        fleet.data(f"{path} is trusted: {holds(read)} from now on")
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@common_options
+@pass_fleet
+def untrust(fleet: Context, folder: Path | None) -> None:
+    """Take the trust in a project back: none of its hooks runs from now on. FOLDER may be gone by now."""
+    from bus.errors import NotFound
+    from bus.hooksets.trust import listed, trusted_file
+
+    store = fleet.directories().trust_file
+    place = (folder or Path.cwd()).absolute()
+    known = {one.path for one in listed(store)}
+    real = os.path.realpath(place)
+    path = next((one for one in known if real in {one, os.path.dirname(one)}), None) or trusted_file(place, store)
+    if path is None:
+        raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
+    _take_back(fleet, Path(path))
+
+
+def _take_back(fleet: Context, path: Path) -> None:
+    from bus.hooksets.trust import untrust as take
+
+    fleet.require_person("hooks untrust")
+    taken = take(path, fleet.directories().trust_file)
+    if taken:
+        from bus.hooksets.guard_changes import file_mark
+        from bus.hooksets.hookfile import HookFile
+        from bus.ids import host_name
+        from workers.cli.guard_reports import report_losses
+
+        about = f"{host_name()}\n{file_mark(str(path), HookFile().digest)}"
+        report_losses(fleet, "hooks untrust", str(path), ["the project's hooks\nuntrusted"], about=about)
+        record_host(fleet)
+    if fleet.json:
+        fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})
+    else:
+        fleet.data(f"{path} is {'not trusted any more' if taken else 'not trusted'}")
+
+
+def _list_trusted(fleet: Context, store: Path) -> None:
+    from bus.config.files import is_gone
+    from bus.hooksets.trust import is_trusted, listed
+
+    rows = [
+        (one, "trusted" if is_trusted(Path(one.path), store)
+         else "gone, its rules stay in force" if is_gone(one.path) else "changed since, asks again")
+        for one in listed(store)
+    ]  # fmt: skip
+    if fleet.json:
+        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0].rstrip(",")}
+                    for one, state in rows])  # fmt: skip
+    elif rows:
+        fleet.table(("FILE", "STATE", "SINCE"), [(one.path, state, when(one.time)) for one, state in rows])
+    else:
+        fleet.say("no project is trusted")
+
+
+def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
+    """The whole file and what its commands name, on stderr.
+
+    Nothing is redacted: what looks like a secret may hide a command from whoever is about to trust it, and the file
+    is the reader's own. Control characters are written out.
+    """
+    from bus.config.documents import read_file
+    from bus.hooksets.trust import covered_files, imported_files
+
+    imported = imported_files(path)
+    for one in (path, *map(Path, imported)):
+        fleet.say(f"--- {one}" + ("" if one == path else " is imported"))
+        fleet.say(read_file(one).rstrip("\n"))
+    for name in covered_files(path):
+        if os.path.realpath(path.parent / name) not in imported and os.path.isfile(path.parent / name):
+            fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")
+    _show_hooks(fleet, read)
+
+
+def _show_changes(fleet: Context, path: Path, old: Kept, new: Kept) -> None:
+    """What has changed since it was trusted, file by file, on stderr; nothing is redacted, as in `_show_content`."""
+    import difflib
+
+    before = old.files_text() | old.scripts
+    after = new.files_text() | new.scripts
+    fleet.say(f"{path} changed since you trusted it:")
+    for name in sorted({*before, *after}):
+        was, now = (texts.get(name, "").splitlines() for texts in (before, after))
+        for line in difflib.unified_diff(was, now, f"{name} (trusted)", f"{name} (now)", lineterm=""):
+            fleet.say(
+                fleet.style(line, "green" if line[0] == "+" else "red" if line[0] == "-" else "bright_black", err=True)
+            )
+    was_pinned, now_pinned = _pins(old), _pins(new)
+    for name in sorted({*was_pinned, *now_pinned}):
+        if was_pinned.get(name, "") != now_pinned.get(name, "") and name not in before and name not in after:
+            fleet.say(f"--- {name} changed; it is too long to be shown, or no text")
+
+
+def _pins(kept: Kept) -> dict[str, str]:
+    """The digest of every file that the commands name."""
+    hooks = (kept.contents or {}).get("hooks", ())
+    return {name: digest for hook in hooks for name, digest in hook.get("pins", {}).items()}
+
+
+def _show_hooks(fleet: Context, read: HookFile) -> None:
+    fleet.say("---")
+    for hook in read.hooks:
+        what = hook.command or (hook.http.url if hook.http is not None else "rule")
+        fleet.say(f"{plain(hook.id)}: on {', '.join(hook.on)}: {plain(' '.join((what, *hook.args)))}")
+    for endpoint in read.endpoints:
+        fleet.say(f"{plain(endpoint.id)}: on {', '.join(endpoint.events)}: {plain(endpoint.url)}")
+    for problem in read.problems:
+        fleet.say(fleet.style(f"{problem} (left out)", "yellow", err=True))

@@ -1,0 +1,195 @@
+"""`webhooks`: its commands; the endpoints in force and how they do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.formatting import plain, standing_text
+from workers.cli.hooks.sets import in_force
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooks import Endpoint
+    from bus.hooksets.in_force import HookSet
+    from bus.wire.connections import Links
+    from workers.delivery.deliveries import Delivery
+    from workers.delivery.endpoint_state import Health
+
+_RECENT: Final = 1_000
+"""Deliveries by which `webhooks list` says how its endpoints do."""
+
+
+COMMANDS: Final = {
+    "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and how they do."),
+    "show": Lazy(
+        "workers.cli.webhooks:show_webhook", "Show one endpoint: its settings, its secrets' places, how it does."
+    ),
+    "add": Lazy("workers.cli.webhooks.edit:add", "Add an endpoint."),
+    "set": Lazy("workers.cli.webhooks.edit:set_values", "Change fields of an endpoint."),
+    "remove": Lazy("workers.cli.webhooks.edit:remove", "Take an endpoint out."),
+    "rotate": Lazy("workers.cli.webhooks.edit:rotate", "Give an endpoint a new secret; both sign for a while."),
+    "pause": Lazy("workers.cli.webhooks.state:pause", "Park an endpoint's deliveries."),
+    "resume": Lazy("workers.cli.webhooks.state:resume", "Let a paused endpoint's deliveries go on."),
+    "disable": Lazy("workers.cli.webhooks.state:disable", "Owe an endpoint nothing more."),
+    "enable": Lazy("workers.cli.webhooks.state:enable", "Enable a disabled endpoint with a clean slate."),
+    "test": Lazy("workers.cli.webhooks.test:test_webhook", "Send an endpoint one signed test event now."),
+    "check": Lazy("workers.cli.webhooks.check:check", "Say whether a URL may be a target, and why."),
+    "verify": Lazy("workers.cli.webhooks.check:verify", "Check the signature of a webhook that came."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def webhooks() -> None:
+    """Endpoints: where webhooks go, and how they do."""
+
+
+@click.command("list")
+@common_options
+@pass_fleet
+def list_webhooks(fleet: Context) -> None:
+    """List the endpoints in force here, and how their recent deliveries went."""
+    from bus.ids import host_name
+    from workers.delivery.deliveries import deliveries as listed
+    from workers.delivery.deliveries import endpoint_target
+    from workers.delivery.endpoint_state import read_health
+
+    known = in_force(fleet).endpoints.values()
+    targets = {one.id: endpoint_target(one, host_name()) for one in known}
+
+    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(links, fleet.keys(), target="endpoint:", most=_RECENT)
+        return found, await read_health(links, fleet.keys(), list(targets.values()))
+
+    recent, health = fleet.run(work)
+    states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
+    if fleet.json:
+        for one in known:
+            fleet.stream(endpoint_record(one, states[one.id], health[targets[one.id]]))
+    elif known:
+        show_table(fleet, [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in known])
+    else:
+        fleet.say("no endpoints are in force here")
+
+
+@click.command("show")
+@click.argument("name", metavar="ENDPOINT")
+@common_options
+@pass_fleet
+def show_webhook(fleet: Context, name: str) -> None:
+    """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
+    from bus.ids import host_name
+    from workers.delivery.deliveries import deliveries as listed
+    from workers.delivery.deliveries import endpoint_target
+    from workers.delivery.endpoint_state import read_health
+    from workers.records.endpoint_health import state_of
+
+    one = find_endpoint(in_force(fleet), name)
+    target = endpoint_target(one, host_name())
+
+    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
+        return found, await read_health(links, fleet.keys(), [target])
+
+    recent, health = fleet.run(work)
+    record = _whole(one, health[target], Counter(d.state for d in recent if _is_for(d.target, name)))
+    if fleet.json:
+        fleet.data(record)
+        return
+    record["standing"] = standing_text(state_of(health[target]))
+    fleet.data(f"{one.id}  {plain(record['url'])}")
+    for key, value in record.items():
+        if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
+            fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
+
+
+def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
+    """An endpoint as a program reads it in the list."""
+    import msgspec
+
+    from bus.secrets.redaction import redact_url
+
+    still = sum(states[state] for state in ("ready", "running", "due", "parked"))
+    return {
+        "id": one.id, "url": redact_url(one.url), "format": format_of(one), "payload": one.payload,
+        "can_block": one.can_block, "events": list(one.events), "tool": one.tool, "when": one.when,
+        "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
+        "rate": one.rate, "order": one.order, "batch": msgspec.to_builtins(one.batch),
+        "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
+    }  # fmt: skip
+
+
+def show_table(fleet: Context, records: Sequence[dict[str, Any]]) -> None:
+    """Endpoints as a person reads them in the list."""
+    rows = [
+        (one["id"], one["url"], one["format"] + (" thin" if one["payload"] == "thin" else ""),
+         ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
+         "signed" if one["secret"] else "unsigned", one["standing"], one["delivered"], one["open"], one["dead"],
+         one["origin"]) for one in records
+    ]  # fmt: skip
+    headers = ("ENDPOINT", "URL", "FORMAT", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM")
+    fleet.table(headers, rows)
+
+
+def format_of(one: Endpoint) -> str:
+    """Whose message an endpoint is sent: its format's, or that of the system whose file it stands in."""
+    from bus.hooks import NATIVE
+
+    return one.format if one.dialect == NATIVE else one.dialect
+
+
+def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any]:
+    """An endpoint with every setting; no secret is in it, only what it is known by."""
+    import msgspec
+
+    from bus.secrets.redaction import redact
+    from bus.secrets.sealing import fingerprint
+    from workers.delivery.retries import schedule_of
+
+    settings = {key: value for key, value in msgspec.to_builtins(msgspec.structs.asdict(one)).items()
+                if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
+    return {
+        **endpoint_record(one, states, health), **_health(health), **settings, "format": format_of(one),
+        "retry": list(schedule_of(one)), "headers": redact(one.headers),
+        "secret": fingerprint(one.secret) if one.secret else "",
+        "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
+        "routing_key": fingerprint(one.routing_key) if one.routing_key else "", "dialect": one.dialect,
+    }  # fmt: skip
+
+
+def _health(one: Health) -> dict[str, Any]:
+    """Why an endpoint is paused, disabled or open, and what it has done but fail."""
+    import msgspec
+
+    plain = msgspec.to_builtins(one)
+    return {key: plain[key] for key in ("reason", "by", "at", "missed", "parked", "breaker", "failing") if key in plain}
+
+
+def _is_for(target: str, name: str) -> bool:
+    """Whether a target is this endpoint; behind an @ stands the host whose own file names it."""
+    return target.partition("@")[0] == f"endpoint:{name}"
+
+
+def _said(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_said, value))
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_said(item)}" for key, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def find_endpoint(hooks: HookSet, name: str) -> Endpoint:
+    """The endpoint of this name that is in force; NotFound says which was meant."""
+    import difflib
+
+    from bus.errors import NotFound
+
+    endpoint = hooks.endpoints.get(name)
+    if endpoint is None:
+        near = difflib.get_close_matches(name, hooks.endpoints, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
+        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
+    return endpoint

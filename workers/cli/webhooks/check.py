@@ -1,0 +1,157 @@
+"""`webhooks check` and `webhooks verify`: whether a URL may be a target, and whether a webhook is whose it says it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.hooks.sets import in_force
+
+_MOST: Final = 4 * 1024 * 1024
+"""Bytes of a webhook that are read."""
+
+
+@click.command()
+@click.argument("url")
+@click.option("--resolve", "names", multiple=True, metavar="NAME=ADDR[,ADDR...]",
+              help="Take these addresses for a name, instead of looking it up.")  # fmt: skip
+@click.option("--allow", "places", multiple=True, metavar="PLACE",
+              help="As if it stood in network.allow: localhost:9000, 10.0.0.0/8.")  # fmt: skip
+@common_options
+@pass_fleet
+def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, ...]) -> None:
+    """Say whether the address policy lets a URL be a target here, and why; exit 1 where it refuses."""
+    from bus.http.address_policy import policy
+    from bus.secrets.redaction import redact_url
+    from workers.admin.url_check import look
+    from workers.cli.formatting import plain
+
+    opened = policy(places)  # what is wrong with a place is said before anybody is asked
+    here = in_force(fleet, needed=False)
+    looked = look(url, policy([*here.network.allow, *opened.allow]), dict(_answers(names)), here.proxy)
+    verdict = "allow" if looked.allowed else "refuse"
+    if fleet.json:
+        fleet.data({"verdict": verdict, "reason": looked.reason, "addresses": list(looked.addresses)})
+    else:
+        word = fleet.style(verdict, "green" if looked.allowed else "red")
+        fleet.data(f"{word}  {plain(redact_url(url))}  {plain(', '.join(looked.addresses))}".rstrip())
+        fleet.data(f"  {plain(looked.reason, 500)}")
+    if not looked.allowed:
+        raise Findings("")
+
+
+@click.command()
+@click.argument("message", required=False, type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
+@click.option("--secret", "references", multiple=True, metavar="REF",
+              help="env:NAME or file:PATH (or whsec_…, which others on this machine can read); may be repeated.")  # fmt: skip
+@click.option("--endpoint", default="", metavar="ID", help="With the secrets of an endpoint that is in force here.")
+@click.option("-H", "--header", "lines", multiple=True, metavar="'NAME: VALUE'",
+              help="A header; the message is then the body alone.")  # fmt: skip
+@click.option("--tolerance", default="5m", show_default=True, metavar="TIME", help="How far its time may be away.")
+@click.option("--at", type=float, default=None, metavar="SECONDS", help="The unix time to compare with; default: now.")
+@common_options
+@pass_fleet
+def verify(
+    fleet: Context, message: Path | None, references: tuple[str, ...], endpoint: str, lines: tuple[str, ...],
+    tolerance: str, at: float | None,
+) -> None:  # fmt: skip
+    """Check the signature of a webhook: its headers, an empty line and its body, in MESSAGE or on stdin.
+
+    The body has to be the very bytes that came. Exit 1 where the signature, the id or the time does not hold.
+    """
+    from bus.config.settings import duration
+    from bus.errors import SignatureError
+    from bus.http import signing
+    from bus.secrets.references import resolve_secret
+
+    if bool(references) == bool(endpoint):
+        raise click.UsageError("say --secret, or --endpoint")
+    secrets = secrets_of_endpoint(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
+    headers, body = _parted(_read(message), lines)
+    reason = ""
+    try:
+        signing.verify(secrets, headers, body, now=at, tolerance=duration("--tolerance", tolerance))
+    except SignatureError as error:
+        reason = str(error)
+    if fleet.json:
+        fleet.data({"verdict": "refuse" if reason else "allow", "reason": reason or "the signature holds",
+                    "id": headers.get("webhook-id", ""), "bytes": len(body)})  # fmt: skip
+    else:
+        fleet.data(fleet.style(reason, "red") if reason else fleet.style("the signature holds", "green"))
+    if reason:
+        raise Findings("")
+
+
+def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Addresses by name, each name spelled as the parser spells the one in the URL."""
+    from bus.errors import TargetRefused
+    from bus.http.address_policy import parse_target
+
+    found = []
+    for text in names:
+        name, separator, addresses = text.partition("=")
+        listed = [one.strip() for one in addresses.split(",") if one.strip()]
+        if not (separator and name and listed):
+            raise click.UsageError(f"{text!r} is no NAME=ADDR[,ADDR...]")
+        try:
+            found.append((parse_target(f"https://{name.strip()}/").host, listed))
+        except TargetRefused:
+            continue  # no URL with such a host gets as far as its addresses
+    return found
+
+
+def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
+    """The secrets that sign for an endpoint in force here; ConfigError where it has none."""
+    import time
+
+    from bus.errors import ConfigError, NotFound
+    from workers.delivery.webhook import secrets_of
+
+    endpoint = in_force(fleet, needed=False).endpoints.get(name)
+    if endpoint is None:
+        raise NotFound(f"no endpoint is called {name!r} here; see `fleethook webhooks list`")
+    if not endpoint.secret:
+        raise ConfigError(
+            f"endpoint {name!r} is unsigned", hint=f"`fleethook webhooks rotate {name}` makes it a secret"
+        )
+    return secrets_of(endpoint, time.time())
+
+
+def _read(message: Path | None) -> bytes:
+    if message is None or str(message) == "-":
+        got = sys.stdin.buffer.read(_MOST + 1)
+    else:
+        try:
+            with open(message, "rb") as file:
+                got = file.read(_MOST + 1)
+        except OSError as error:
+            raise click.UsageError(f"{message} cannot be read: {error.strerror or error}") from error
+    if len(got) > _MOST:
+        raise click.UsageError(f"the message has more than {_MOST // 1024**2} MiB")
+    return got
+
+
+def _parted(message: bytes, lines: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
+    """The headers, names in lower case, and the body; a request's first line is passed over."""
+    if lines:
+        return _headers(lines), message
+    head, separator, body = message.partition(b"\n\n")
+    crlf = message.partition(b"\r\n\r\n")
+    if crlf[1] and len(crlf[0]) < len(head):  # whichever empty line comes first
+        head, separator, body = crlf
+    if not separator:
+        raise click.UsageError("the message has no empty line between headers and body; or give the headers with -H")
+    return _headers(tuple(head.decode("latin-1").splitlines())), body
+
+
+def _headers(lines: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for line in lines:
+        name, separator, value = line.partition(":")
+        if separator and " " not in name:
+            found[name.strip().lower()] = value.strip()
+    return found

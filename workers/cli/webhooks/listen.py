@@ -1,0 +1,137 @@
+"""`fleethook listen`: one's own webhooks as they come, checked, shown, and handed on to a local service (G-10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+
+if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
+    from workers.admin.webhook_listener import Came, Wanted
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=9000, show_default=True, help="0: a free one.")
+@click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option("--forward-to", "forward", default="", metavar="URL",
+              help="Hand each one on to a local service, and answer what it answers.")  # fmt: skip
+@click.option("--secret", "references", multiple=True, metavar="REF",
+              help="Check signatures: env:NAME or file:PATH; may be repeated.")  # fmt: skip
+@click.option("--endpoint", default="", metavar="ID", help="Check them with the secrets of an endpoint in force here.")
+@click.option("--status", type=click.IntRange(200, 599), default=204, show_default=True,
+              help="What to answer where nothing is handed on.")  # fmt: skip
+@click.option("--count", type=click.IntRange(0), default=0, metavar="N", help="End after so many.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=None, metavar="SECONDS",
+              help="End after so long, however many came.")  # fmt: skip
+@common_options
+@pass_fleet
+def listen(
+    fleet: Context, port: int, bind: str, forward: str, references: tuple[str, ...], endpoint: str, status: int,
+    count: int, timeout: float | None,
+) -> None:  # fmt: skip
+    """Receive your own webhooks on this machine, and show each with the check of its signature.
+
+    One whose signature does not hold is answered 401 and not handed on. Exit 0 where --count of them came and every
+    signature held, 1 otherwise.
+    """
+    import asyncio
+
+    from bus.secrets.references import resolve_secret
+    from workers.admin.webhook_listener import Wanted
+    from workers.cli.webhooks.check import secrets_of_endpoint
+
+    secrets = [resolve_secret(one) for one in references]
+    if endpoint:
+        secrets += secrets_of_endpoint(fleet, endpoint)
+    if not _is_loopback(bind):
+        fleet.say(f"warning: {bind} can be reached from other machines")
+    wanted = Wanted(secrets, forward, status, count, lambda came: _show(fleet, came))
+    arrived, failed, ok = asyncio.run(_run(fleet, wanted, bind, port, timeout))
+    if not fleet.json:
+        fleet.say(f"{arrived} came{f' of {count}' if count else ''}, {failed} with a signature that does not hold")
+    if not ok:
+        raise Findings("")
+
+
+async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: float | None) -> tuple[int, int, bool]:
+    """How many came, how many of these failed, and whether that is what was wanted."""
+    import asyncio
+    import contextlib
+    import signal
+
+    from workers.admin.webhook_listener import Listener
+
+    listener, loop = Listener(wanted), asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread, where nobody presses Ctrl-C
+            loop.add_signal_handler(number, stop.set)
+    url = await listener.open(bind, port)
+    fleet.say(f"listening on {url} (as an endpoint: `fleethook webhooks add {url} --allow`)")
+    ends = [asyncio.create_task(one.wait()) for one in (stop, listener.done)]
+    try:
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in ends:
+            one.cancel()
+        await listener.close()
+    return listener.arrived, listener.failed, listener.ok
+
+
+def _show(fleet: Context, came: Came) -> None:
+    from workers.cli.formatting import plain, short, when
+
+    if fleet.json:
+        fleet.stream(_record(came))
+        return
+    word = {True: fleet.style("verified", "green"), False: fleet.style("NOT VERIFIED", "red"), None: "unchecked"}[
+        came.verified
+    ]
+    name = plain(came.headers.get("webhook-id", "-"), 300)
+    handed = f"  handed on in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
+    again = "  again" if came.repeat else ""
+    fleet.data(f"{when(came.ms)}  {came.status}  {word}  {plain(_path(came), 300)}  {name}{again}{handed}")
+    if came.reason:
+        fleet.data(f"  {fleet.style(plain(came.reason, 500), 'yellow')}")
+    fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
+
+
+def _record(came: Came) -> dict[str, Any]:
+    import contextlib
+    import json
+
+    from bus.secrets.redaction import redact
+
+    body: object = _text(came)
+    with contextlib.suppress(ValueError, RecursionError):  # no JSON, or none that anybody meant: shown as text
+        body = redact(json.loads(came.body))
+    forwarded = came.reply and {"status": came.reply.status, "ms": round(came.reply.ms, 1), "error": came.reply.error}
+    return {
+        "number": came.number, "time": came.ms, "path": _path(came), "id": came.headers.get("webhook-id", ""),
+        "verified": came.verified, "reason": came.reason, "status": came.status, "repeat": came.repeat,
+        "headers": redact(came.headers), "body": body, "forwarded": forwarded,
+    }  # fmt: skip
+
+
+def _text(came: Came) -> str:
+    from bus.secrets.redaction import redact_text
+
+    return redact_text(came.body[:65_536].decode("utf-8", "replace"))
+
+
+def _path(came: Came) -> str:
+    """Redacted as in a URL: a token may stand in it."""
+    from bus.secrets.redaction import redact_url
+
+    return redact_url(f"http://h{came.path}").removeprefix("http://h")
+
+
+def _is_loopback(address: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,128 @@
+"""`webhooks pause`, `resume`, `disable` and `enable`: what an endpoint is sent for now, and what becomes of what waits."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.formatting import when
+from workers.cli.guard_reports import report_losses
+from workers.cli.hooks.sets import in_force
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.wire.connections import Links
+    from workers.delivery.endpoint_state import Enabled
+
+_reason = click.option(
+    "--reason", default="", metavar="TEXT", help="Why; it stands in `webhooks show` and in the dead letters."
+)
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@_reason
+@common_options
+@pass_fleet
+def pause(fleet: Context, name: str, reason: str) -> None:
+    """Park an endpoint's deliveries from now on; `resume` sends them."""
+    from workers.delivery.endpoint_state import pause as halt
+
+    target = _target(fleet, name)
+    fleet.require_person("webhooks pause", published=True)
+    changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
+    _tell(fleet, name, "paused", changed, "its deliveries wait, and go on with `fleethook webhooks resume`")
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@common_options
+@pass_fleet
+def resume(fleet: Context, name: str) -> None:
+    """Let a paused endpoint's deliveries go on."""
+    from workers.delivery.endpoint_state import resume as go_on
+
+    target = _target(fleet, name)
+    fleet.run(lambda links: go_on(links, fleet.keys(), target))
+    _tell(fleet, name, "active", True, "what waited is being sent")
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@_reason
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_fleet
+def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
+    """Owe an endpoint nothing more, on every machine; what waits for it becomes dead letters."""
+    from workers.delivery.endpoint_state import disable as halt
+
+    target = _target(fleet, name)
+    fleet.require_person("webhooks disable", published=True)
+    if not fleet.confirm(f"Disable {name}? What waits for it becomes dead letters.", yes):
+        fleet.say("nothing was changed")
+        return
+    changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
+    if changed:
+        report_losses(fleet, "webhooks disable", target, [f"{name}\ndisabled"])
+    _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` takes it back")
+
+
+@click.command()
+@click.argument("name", metavar="ENDPOINT")
+@click.option("--recover", is_flag=True, help="Try the dead letters of that time again at once.")
+@common_options
+@pass_fleet
+def enable(fleet: Context, name: str, recover: bool) -> None:
+    """Enable a disabled endpoint with a clean slate, and say what it missed."""
+    from workers.delivery.endpoint_state import enable as begin
+
+    target = _target(fleet, name)
+
+    async def work(links: Links) -> Enabled:
+        return await begin(links, fleet.keys(), target, recover=recover)
+
+    done = fleet.run(work)
+    if fleet.json:
+        fleet.data({"id": name, "standing": "active", "since": done.since, "missed": done.missed, "dead": done.dead,
+                    "recovered": done.recovered})  # fmt: skip
+        return
+    fleet.data(f"{name} is enabled; it was disabled since {when(done.since)}")
+    if done.recovered:
+        fleet.data(f"  {done.recovered} of its dead letters are being tried again")
+    elif done.dead:
+        fleet.data(
+            f"  {done.dead} dead letters of that time: `fleethook dead retry --target {target} --reason disabled`"
+        )
+    if done.missed:
+        fleet.data(
+            f"  {counted(done.missed, 'event was', 'events were')} not owed to it: "
+            f"`fleethook replay --since {_moment(done.since)} --endpoint {name}`"
+            " sends them"
+        )
+
+
+def _target(fleet: Context, name: str) -> str:
+    """The target of an endpoint in force; the user's own is this machine's alone."""
+    from bus.ids import host_name
+    from workers.cli.webhooks import find_endpoint
+    from workers.delivery.deliveries import endpoint_target
+
+    return endpoint_target(find_endpoint(in_force(fleet), name), host_name())
+
+
+def _tell(fleet: Context, name: str, standing: str, changed: bool, note: str) -> None:
+    if fleet.json:
+        fleet.data({"id": name, "standing": standing, "changed": changed})
+    else:
+        fleet.data(f"{name} is {standing}" if changed else f"{name} was {standing} already")
+        if changed:
+            fleet.say(note)
+
+
+def _moment(ms: int) -> str:
+    """A time as `--since` takes it."""
+    return when(ms).replace(" ", "T")

@@ -1,0 +1,121 @@
+"""`webhooks test`: one signed event to an endpoint now, as a carrier would send it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.formatting import plain, short
+from workers.cli.hooks.sets import in_force
+from workers.cli.webhooks import find_endpoint
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.events import Event
+    from bus.hooks import Endpoint
+    from bus.hooksets.in_force import HookSet
+    from bus.http.client import Poster, Reply
+
+_MESSAGE: Final = "a test from `fleethook webhooks test`"
+
+
+@click.command("test")
+@click.argument("name", metavar="ENDPOINT")
+@click.option("--yes", is_flag=True, help="Do not ask before an incident is opened at PagerDuty.")
+@common_options
+@pass_fleet
+def test_webhook(fleet: Context, name: str, yes: bool) -> None:
+    """Send one real, signed test event to an endpoint now, from this machine; exit 1 where it is not accepted.
+
+    At PagerDuty this opens an incident, which is resolved right after; you are asked before.
+    """
+    import asyncio
+
+    hooks = in_force(fleet, needed=False)
+    endpoint = find_endpoint(hooks, name)
+    incident = endpoint.format == "pagerduty"
+    if incident:
+        asked = f"This opens a real incident at PagerDuty ({name}), may page somebody, and resolves it. Go on?"
+        if not fleet.confirm(asked, yes):
+            fleet.say("nothing was sent")
+            return
+    sent = asyncio.run(_post_tests(hooks, endpoint))
+    (reply, wrong), ended = sent[0], sent[1] if len(sent) > 1 else None
+    if fleet.json:
+        resolved = {"resolved": ended is not None and not ended[1]} if incident else {}
+        errors = [text for _, text in sent if text]
+        fleet.data({**_record(endpoint, reply, errors[0] if errors else ""), **resolved})
+    else:
+        _tell(fleet, endpoint, reply, wrong, "the incident was opened" if incident else "")
+        if ended is not None:
+            _tell(fleet, endpoint, *ended, "and is resolved")
+    if ended is not None and ended[1]:
+        raise Findings(f"the test's incident is still open at PagerDuty: resolve it there ({ended[1]})")
+    if wrong:
+        raise Findings("")
+
+
+async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, str]]:
+    """Each attempt's answer, and what is wrong with it (empty: nothing); an incident that was opened is resolved."""
+    import msgspec
+
+    from bus.events import Event, EventType
+    from bus.http.client import Poster
+    from bus.ids import event_id, host_name
+
+    name = event_id()
+    event = Event(type="notification", id=name, source="generic", native="test", time=int(time.time() * 1000),
+                  host=host_name(), data={"test": True, "message": _MESSAGE})  # fmt: skip
+    async with Poster(hooks.network, proxy=hooks.proxy) as poster:
+        poster.open()  # 300 ms of imports that are none of the receiver's time
+        if endpoint.format != "pagerduty":
+            return [await _post(poster, endpoint, event)]
+        # An incident of its own, whatever ends those of real events: it must touch none of them.
+        endpoint = msgspec.structs.replace(endpoint, resolve="session")
+        event = msgspec.structs.replace(event, session=f"test-{name}")
+        sent = [await _post(poster, endpoint, event)]
+        if not sent[0][1]:
+            end = msgspec.structs.replace(event, type=EventType.SESSION_END.value, id=event_id())
+            sent.append(await _post(poster, endpoint, end))
+        return sent
+
+
+async def _post(poster: Poster, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
+    from bus.http.client import Reply
+    from bus.ids import delivery_id
+    from workers.delivery.batches import batch_body, batch_id
+    from workers.delivery.retries import GivenUp
+    from workers.delivery.webhook import judge, render_body, request_headers
+
+    try:
+        body, name = render_body(event, None, endpoint), delivery_id(event.id, endpoint.id)
+        if endpoint.batch is not None:
+            body, name = batch_body(endpoint.format, [body], list), batch_id([name])
+        headers = request_headers(endpoint, name, body, int(time.time()), batch=endpoint.batch is not None)
+        reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
+    except GivenUp as error:  # a secret or a variable that is missing here
+        return Reply(), error.reason
+    wrong = judge(reply, endpoint.format)
+    return reply, wrong.reason if wrong is not None else ""
+
+
+def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
+    from bus.secrets.redaction import redact_url
+    from workers.delivery.webhook import shown
+
+    return {"endpoint": endpoint.id, "url": redact_url(endpoint.url), "ok": not wrong, "status": reply.status,
+            "ms": round(reply.ms, 1), "error": wrong, "response": shown(reply)}  # fmt: skip
+
+
+def _tell(fleet: Context, endpoint: Endpoint, reply: Reply, wrong: str, what: str) -> None:
+    record = _record(endpoint, reply, wrong)
+    word = fleet.style("failed", "red") if wrong else fleet.style("accepted", "green")
+    more = f"  {what}" if what and not wrong else ""
+    status = reply.status or "-"
+    fleet.data(f"{endpoint.id}  {plain(str(record['url']))}  {word}  status {status}  {reply.ms:.1f} ms{more}")
+    if wrong:
+        fleet.data(f"  {fleet.style(plain(wrong, 500), 'yellow')}")
+    if record["response"]:
+        fleet.data(f"  | {fleet.style(short(str(record['response']), 200), 'bright_black')}")

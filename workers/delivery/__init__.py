@@ -1,0 +1,1 @@
+"""Webhook deliveries: attempt, outcome, retry, dead letter."""

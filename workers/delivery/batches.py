@@ -1,0 +1,28 @@
+"""Several deliveries in one body, under one webhook-id: they are delivered together, or tried again together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from bus.hooks import Format
+from workers.delivery.formats import MOST_BODY
+
+
+def batch_body(name: Format, full: Sequence[bytes], thin: Callable[[], Sequence[bytes]]) -> bytes:
+    """Bodies as they would go out alone, in one; thin ones where it is too large.
+
+    `{"type": "batch", "events": […]}`, and for CloudEvents the list alone (its JSON batch format, 1.0.2).
+    """
+    raw = _joined(name, full)
+    return raw if len(raw) <= MOST_BODY else _joined(name, thin())
+
+
+def batch_id(deliveries: Sequence[str]) -> str:
+    """What stands in a delivery's id's place for a batch: the same for the same deliveries, over every retry."""
+    return f"b{sha256(' '.join(deliveries).encode()).hexdigest()[:32]}"
+
+
+def _joined(name: Format, bodies: Sequence[bytes]) -> bytes:
+    together = b"[" + b",".join(bodies) + b"]"
+    return together if name == "cloudevents" else b'{"type":"batch","events":' + together + b"}"

@@ -1,0 +1,169 @@
+"""Dead letters: what could not be delivered or read, why, and how it is tried again or dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from bus.secrets.redaction import redact_text
+from bus.wire.connections import Links
+from bus.wire.keys import DEAD_MS, Keys
+from bus.wire.streams import Call, Entry, call_all, checked, flat
+
+CUT_BYTES: Final = 4096
+"""So many characters of a poison entry's body are kept."""
+
+_PAGE: Final = 200
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter: a delivery that was given up, or an entry that nobody could work on."""
+
+    id: str
+    kind: str
+    """`delivery`, or `entry` for a poison entry."""
+    ms: int
+    reason: str
+    event: str = ""
+    hook: str = ""
+    target: str = ""
+    attempts: int = 0
+    type: str = ""
+    """The event's, and below its tool and session; empty for an entry that nobody could read."""
+    tool: str = ""
+    session: str = ""
+    stream: str = ""
+    body: str = ""
+    """The beginning of a poison entry's body, redacted."""
+
+
+def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> Call:
+    """The script call that keeps an unworkable entry; `acknowledge` names the group that lets go of it, if any."""
+    short = entry.stream.rpartition(":")[2]
+    name = f"{short}-{entry.id}"
+    fields = _letter(entry, short, reason)
+    now = int(time.time() * 1000)
+    return Call(
+        "bury",
+        (keys("deadletter", name), keys("dead"), entry.stream),
+        (acknowledge, entry.id, now, DEAD_MS, name, *fields),
+    )
+
+
+def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str], reason: str, group: str) -> Call:
+    """The script call that gives up an event that was kept for a host, in `entry` of that host's stream.
+
+    `about` are fields more of its dead letter.
+    """
+    name = f"kept-{event.id}"  # no host's name: one with a dot would look like a delivery's
+    fields = [*_letter(event, "events", reason), *(part for pair in about.items() for part in pair)]
+    now = int(time.time() * 1000)
+    return Call(
+        "overdue",
+        (entry.stream, keys("deadletter", name), keys("dead")),
+        (group, entry.id, now, DEAD_MS, name, *fields),
+    )
+
+
+def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
+    """What is kept of an entry."""
+    body = entry.fields.get(b"body", b"")
+    # Redacted before it is kept: a dead letter outlives the streams' retention. The margin keeps a secret whole that
+    # stands at the cut.
+    shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
+    return [
+        "kind", "entry", "stream", stream, "entry", entry.id, "reason", reason,
+        "event", entry.fields.get(b"id", b""), "source", entry.fields.get(b"source", b""), "bytes", len(body),
+        "body", shown.encode("utf-8", "replace"),
+    ]  # fmt: skip
+
+
+async def dead_letters(
+    links: Links, keys: Keys, *, reason: str = "", target: str = "", most: int = 100, since: int = 0, until: int = 0,
+    fits: Callable[[DeadLetter], bool] | None = None,
+) -> list[DeadLetter]:  # fmt: skip
+    """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
+    found: list[DeadLetter] = []
+    async for letter in _all(links, keys, since, until):
+        named = reason.lower() in letter.reason.lower() and target in letter.target
+        if named and (fits is None or fits(letter)):
+            found.append(letter)
+            if len(found) == most:
+                break
+    return found
+
+
+async def _all(links: Links, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
+    start, times = 0, (until or "+inf", since or "-inf")
+    while True:
+        with links.link() as link:
+            (page,) = await link.exchange(
+                [("ZREVRANGEBYSCORE", keys("dead"), *times, "WITHSCORES", "LIMIT", start, _PAGE)]
+            )
+            rows = checked(page, "listing dead letters")
+            if not rows:
+                return
+            ids = [name.decode() for name in rows[::2]]
+            replies = await link.exchange(
+                [("HGETALL", keys("delivery" if "." in name else "deadletter", name)) for name in ids]
+            )
+        for name, score, reply in zip(ids, rows[1::2], replies, strict=True):
+            letter = read_letter(name, int(float(score)), flat(checked(reply, "reading a dead letter")))
+            if letter is not None:
+                yield letter
+        start += _PAGE
+
+
+def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
+    if not fields:
+        return None
+    text = {key.decode(): value.decode("utf-8", "replace") for key, value in fields.items()
+            if not key.startswith(b"attempt:")}  # fmt: skip
+    return DeadLetter(
+        id=name, kind=text.get("kind", "delivery") if "." not in name else "delivery", ms=ms,
+        reason=redact_text(text.get("reason", "")), event=text.get("event", ""), hook=text.get("hook", ""),
+        target=text.get("target", ""), attempts=int(text.get("attempts", 0)), stream=text.get("stream", ""),
+        type=text.get("type", ""), tool=text.get("tool", ""), session=text.get("session", ""),
+        body=redact_text(text.get("body", "")) if "." not in name else "",
+    )  # fmt: skip
+
+
+async def redrive(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot).
+
+    `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
+    """
+    now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
+    calls = [
+        Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before, keys.prefix)) for name in ids
+    ]
+    return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
+
+
+async def drop(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Forget dead letters; returns how many there were. `before` and `counted_by` as for `redrive`."""
+    more = (counted_by,) if counted_by else ()
+    calls = [
+        Call(
+            "drop", (keys("dead"), keys("delivery", name), keys("deadletter", name), *more), (name, keys.prefix, before)
+        )
+        for name in ids
+    ]
+    return sum(int(checked(reply, "drop")) for reply in await call_all(links, calls)) if calls else 0
+
+
+async def sweep(links: Links, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
+    """Drop the dead letters that are older than `keep_ms`; returns how many."""
+    dropped = 0
+    while True:
+        with links.link() as link:
+            (reply,) = await link.exchange(
+                [("ZRANGEBYSCORE", keys("dead"), "-inf", now_ms - keep_ms, "LIMIT", 0, _PAGE)]
+            )
+        ids = [name.decode() for name in checked(reply, "sweeping dead letters")]
+        if not ids:
+            return dropped
+        dropped += await drop(links, keys, ids)

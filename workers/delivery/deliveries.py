@@ -1,0 +1,322 @@
+"""Deliveries: what an event owes to whom, every attempt of it, and how they are listed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, Literal
+
+import msgspec
+
+from bus.errors import DecodeError, NotFound
+from bus.events import Event
+from bus.hooks import Endpoint, Hook
+from bus.hooksets.in_force import HookSet
+from bus.http.timings import Phases
+from bus.ids import delivery_id
+from bus.pacing import parse_rate
+from bus.secrets.redaction import redact_text, redact_url
+from bus.verdicts import Verdict
+from bus.wire.codec import pack, unpack
+from bus.wire.connections import Links
+from bus.wire.keys import HOST_EVENTS_MS, Keys
+from bus.wire.streams import Call, Entry, call_all, checked, flat
+
+State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
+
+COMMAND_CAP: Final = 4
+"""How many runs of one background command hook may be under way at a time, over the whole fleet."""
+
+ONE_BY_ONE: Final = frozenset({"pigo"})
+"""Dialects whose hooks of one event run in the order of their file, each after the one before."""
+
+KEPT_ATTEMPTS: Final = 50
+_MOST_NAME: Final = 256
+"""Characters of an event's type, tool and session that its deliveries keep: an agent may send any."""
+_PAGE: Final = 200
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One try of a delivery, as it is logged."""
+
+    ms: int
+    """When it ended, in milliseconds since 1970."""
+    took: float
+    """Milliseconds."""
+    outcome: str
+    """`delivered`, `retry` or `dead`."""
+    status: int = 0
+    """HTTP status or exit code."""
+    error: str = ""
+    output: str = ""
+    """The beginning of the response's body or the end of what a command printed, redacted."""
+    carrier: str = ""
+    head: str = ""
+    """The response's status line and headers, redacted; together with `output` at most 4 KiB."""
+    phases: Phases | None = None
+    """Where the time went; None for a command."""
+    sent: str = ""
+    """The beginning of the body that was sent, redacted; only where Gobby's `log_deliveries` asks for it (G-10)."""
+    next: int = 0
+    """When the next attempt was to be made, in milliseconds since 1970; 0 where there was none."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery as it stands."""
+
+    id: str
+    event: str
+    hook: str
+    kind: str
+    target: str
+    state: str
+    layer: str
+    version: str
+    created: int
+    updated: int
+    type: str = ""
+    """The event's."""
+    tool: str = ""
+    session: str = ""
+    due: int = 0
+    attempts: int = 0
+    redrives: int = 0
+    reason: str = ""
+    log: tuple[Attempt, ...] = ()
+
+
+class Owed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event owes to one hook or endpoint, before it is written down."""
+
+    id: str
+    stream: str
+    target: str
+    cap: int
+    timeout_ms: int
+    kind: str
+    hook: str
+    version: str
+    layer: str
+    pace: str = ""
+    """What dispatch.lua is told of rate, line and batch, as `name=value` words; empty for what has none of them."""
+
+
+async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
+    """As `owed`; where that may take long, on a thread of its own: the loop goes on meanwhile."""
+    if in_force.is_costly(event):
+        return await asyncio.to_thread(owed, event, verdict, in_force, keys)
+    return owed(event, verdict, in_force, keys)
+
+
+def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
+    """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
+    result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
+    result += [
+        _for_hook(event, hook, keys, position) for position, hook in enumerate(in_force.background(event, verdict))
+    ]
+    return result
+
+
+def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
+    return Owed(
+        id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys),
+        target=endpoint_target(endpoint, event.host),
+        cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
+        version=endpoint.version, layer=endpoint.layer, pace=_pace(endpoint, event),
+    )  # fmt: skip
+
+
+def _pace(endpoint: Endpoint, event: Event) -> str:
+    words = []
+    if endpoint.rate:
+        rate = parse_rate(endpoint.rate)
+        words.append(f"rate={rate.speed / 1000:.17g}:{rate.most:.17g}")
+    if endpoint.order == "fifo" and event.session:
+        words.append(f"line={sha256(event.session.encode('utf-8', 'replace')).hexdigest()[:24]}")
+    if endpoint.batch is not None:
+        words.append(f"batch={endpoint.batch.max_events}:{int(endpoint.batch.max_wait * 1000)}")
+    return " ".join(words)
+
+
+def endpoint_target(endpoint: Endpoint, host: str) -> str:
+    """The target of an endpoint's deliveries on `host`: what one user's file names is not what another's names so."""
+    return f"endpoint:{endpoint.id}" if endpoint.layer == "fleet" else f"endpoint:{endpoint.id}@{host}"
+
+
+def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> Owed:
+    # Hooks that their author knows to run one after the other do so where nobody waits, too (P-09); one that is not
+    # waited for even then (P-11) has no place in the line.
+    ordered = hook.blocking and hook.dialect in ONE_BY_ONE
+    return Owed(
+        id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
+        cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
+        layer=hook.layer, pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
+    )  # fmt: skip
+
+
+def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
+    """The fleet's deliveries are carried anywhere; those of a user's or project's file only on their own host."""
+    return keys("deliveries") if entry.layer == "fleet" else keys("deliveries", event.host)
+
+
+def dispatch_call(
+    entry: Entry, event: Event | None, deliveries: list[Owed], keys: Keys, group: str, body: bytes, now: int,
+    host: str = "",
+) -> Call:  # fmt: skip
+    """The one script call that acknowledges an event and writes down what it owes.
+
+    `host` is the stream of the event's own host, where its hooks are to be dispatched too; `-` where we are that host.
+    """
+    name = event.id if event is not None else entry.id
+    known = ("", "", "") if event is None else (event.type, event.tool, event.session)
+    about = [text[:_MOST_NAME].encode("utf-8", "replace") for text in known]
+    flat_args = [
+        part
+        for one in deliveries
+        for part in (
+            one.id,
+            one.stream,
+            one.target,
+            one.cap,
+            one.timeout_ms,
+            one.kind,
+            one.hook,
+            one.version,
+            one.layer,
+            one.pace,
+        )
+    ]
+    return Call(
+        "dispatch",
+        (entry.stream, keys("body", name), keys("recent"), keys("stats")),
+        (
+            group,
+            entry.id,
+            name,
+            now,
+            keys.prefix,
+            body,
+            event.parent if event else "",
+            host,
+            HOST_EVENTS_MS,
+            *about,
+            *flat_args,
+        ),
+    )
+
+
+async def deliveries(
+    links: Links, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100, since: int = 0,
+    until: int = 0, fits: Callable[[Delivery], bool] | None = None,
+) -> list[Delivery]:  # fmt: skip
+    """Deliveries, newest first, filtered by state, part of their target, event, time of their making (ms) and `fits`."""
+    found: list[Delivery] = []
+    start = 0
+    while len(found) < most:
+        with links.link() as link:
+            asked = ("ZREVRANGEBYSCORE", keys("recent"), until or "+inf", since or "-inf", "LIMIT", start, _PAGE)
+            (page,) = await link.exchange([asked])
+            ids = [name.decode() for name in checked(page, "listing deliveries")]
+            replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
+        for name, reply in zip(ids, replies, strict=True):
+            fields = flat(checked(reply, "reading a delivery"))
+            if not fields:
+                continue
+            one = read_delivery(name, fields)
+            wanted = state in {"", one.state} and target in one.target and event in {"", one.event}
+            if wanted and (fits is None or fits(one)):
+                found.append(one)
+        if len(ids) < _PAGE:
+            break
+        start += _PAGE
+    return found[:most]
+
+
+async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
+    """One delivery with its attempts; raises NotFound."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("HGETALL", keys("delivery", name))])
+    fields = flat(checked(reply, "reading a delivery"))
+    if not fields:
+        raise NotFound(f"no delivery is called {name!r}; see `fleethook deliveries list`")
+    return read_delivery(name, fields)
+
+
+async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+    """Have deliveries tried at once that are due later, parked or dead; returns how many.
+
+    `before` (ms) leaves alone what has changed since then; `counted_by` is the key of a job that counts each.
+    """
+    more = (counted_by,) if counted_by else ()
+    calls = [
+        Call("retry", (keys("due"), keys("delivery", name), keys("dead"), *more), (name, keys.prefix, before))
+        for name in ids
+    ]
+    return sum(int(checked(reply, "retry")) for reply in await call_all(links, calls)) if calls else 0
+
+
+async def waits_for(links: Links, keys: Keys, name: str) -> str:
+    """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
+    asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
+    with links.link() as link:
+        (reply,) = await link.exchange([asked])
+        found = [None if part is None else part.decode() for part in checked(reply, "reading a delivery")]
+        target, line, batch, head, members = found
+        if head:
+            return f"for its turn with {head}, whose batch it is in"
+        if batch and members is None:  # the first of a batch has the others' names, or none
+            return "for others of its batch"
+        if not line:
+            return ""
+        (reply,) = await link.exchange([("ZRANGE", keys("line", f"{target}:{line}"), 0, 0)])
+    first = [one.decode() for one in checked(reply, "reading a line")]
+    return f"for {first[0]}, which is before it in its session" if first and first[0] != name else ""
+
+
+def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
+    """A delivery from its hash."""
+
+    def text(key: str) -> str:
+        return fields.get(key.encode(), b"").decode("utf-8", "replace")
+
+    def number(key: str) -> int:
+        digits = text(key)
+        return int(digits) if digits.isascii() and digits.isdigit() else 0
+
+    attempts = sorted(
+        (int(key[8:]), msgspec.msgpack.decode(value, type=Attempt))
+        for key, value in fields.items()
+        if key.startswith(b"attempt:")
+    )
+    return Delivery(
+        id=name, event=text("event"), hook=text("hook"), kind=text("kind"), target=redact_url(text("target")),
+        state=text("state"), layer=text("layer"), version=text("version"), created=number("created"),
+        updated=number("updated"), type=text("type"), tool=text("tool"), session=text("session"),
+        due=number("due"), attempts=number("attempts"), redrives=number("redrives"),
+        reason=redact_text(text("reason")), log=tuple(attempt for _, attempt in attempts),
+    )  # fmt: skip
+
+
+def attempt_record(attempt: Attempt) -> bytes:
+    """How an attempt lies in its delivery."""
+    return msgspec.msgpack.encode(attempt)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 by this machine's clock."""
+    return int(time.time() * 1000)
+
+
+def pack_fields(entry: Entry) -> bytes:
+    """An event entry's fields as they are kept for its deliveries, its entry id with them."""
+    return pack([part for pair in {**entry.fields, b"entry": entry.id.encode()}.items() for part in pair])
+
+
+def unpack_fields(raw: bytes) -> dict[bytes, bytes]:
+    """What `pack_fields` kept; raises DecodeError."""
+    value = unpack(raw)
+    if not isinstance(value, list):
+        raise DecodeError("a kept event is not a list of fields")
+    return flat(value)

@@ -1,0 +1,58 @@
+"""What is sent for an event, one file a service: pure functions from event and verdict to the bytes of a body.
+
+Every body is within its service's limits whatever an agent wrote, and secrets are out of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bus.events import Event
+from bus.hooks import Endpoint, Format
+from bus.verdicts import Verdict
+from bus.wire.codec import write_json
+from workers.delivery.formats import cloudevents, discord, pagerduty, slack, teams
+from workers.delivery.formats.card import card_of
+from workers.delivery.formats.facts import LONGEST, facts_of, full_data, thin_data, timestamp
+from workers.delivery.formats.text import cut
+
+MOST_BODY: Final = 256 * 1024
+"""A larger body goes thin: without input, output and data, and saying so."""
+
+_CHATS: Final = {"slack": slack.body, "discord": discord.body, "teams": teams.body}
+_THIN: Final = "payload: thin"
+
+
+def content_type(name: Format, *, batch: bool = False) -> str:
+    """The media type of a format's bodies, or of several in one."""
+    if name != "cloudevents":
+        return "application/json"
+    return "application/cloudevents-batch+json" if batch else "application/cloudevents+json"
+
+
+def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_key: str = "") -> bytes:
+    """The body that an endpoint of our own dialect gets; `routing_key` is PagerDuty's own, not its reference.
+
+    ValueError where the event holds what JSON has no word for.
+    """
+    chat = _CHATS.get(endpoint.format)
+    if chat is not None:
+        return chat(card_of(event, verdict, endpoint.payload))
+    if endpoint.format == "pagerduty":
+        card = card_of(event, verdict, endpoint.payload)
+        return pagerduty.body(card, event, verdict, endpoint.resolve, routing_key)
+    facts = facts_of(event)
+    why = _THIN
+    if endpoint.payload != "thin":
+        raw = _written(event, endpoint.format, facts, full_data(event, verdict, facts))
+        if len(raw) <= MOST_BODY:
+            return raw
+        why = f"the full event has {len(raw)} bytes"
+    short = {**facts, "type": cut(facts["type"], LONGEST)}
+    return _written(event, endpoint.format, short, thin_data(event, verdict, facts, why))
+
+
+def _written(event: Event, name: Format, facts: dict[str, str], data: dict[str, Any]) -> bytes:
+    if name == "cloudevents":
+        return cloudevents.body(event, facts, data)
+    return write_json({"type": facts["type"], "timestamp": timestamp(event.time), "data": data})

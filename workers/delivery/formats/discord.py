@@ -1,0 +1,49 @@
+"""Discord's webhooks: one embed; nobody is ever pinged.
+
+`allowed_mentions` is empty, and every character that Discord's markdown knows is escaped in what an agent wrote, so
+that no link hides behind other words. Limits: Discord's reference of embeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from workers.delivery.formats.card import Card, Level
+from workers.delivery.formats.text import cut
+
+TITLE: Final = 256
+DESCRIPTION: Final = 4_096
+NAME: Final = 256
+VALUE: Final = 1_024
+MOST_FIELDS: Final = 25
+FOOTER: Final = 2_048
+TOTAL: Final = 6_000
+"""Of title, description, names, values and footer of all embeds together."""
+
+ESCAPES: Final = {ord(char): f"\\{char}" for char in "\\`*_~|>#[]()<@"}
+_REASON: Final = 1_200
+_DETAIL: Final = 2_300
+_VALUE: Final = 200
+_FOOTER: Final = 200
+_COLOURS: Final[dict[Level, int]] = {"error": 0x992D22, "warning": 0xE74C3C, "info": 0x3498DB}
+
+
+def body(card: Card) -> bytes:
+    """What Discord reads."""
+    parts = [cut(card.reason, _REASON, ESCAPES)] if card.reason else []
+    parts += [cut(card.detail, _DETAIL, ESCAPES)] if card.detail else []
+    embed: dict[str, Any] = {
+        "title": cut(card.title, TITLE, ESCAPES),
+        "color": _COLOURS[card.level],
+        "timestamp": card.time,
+        "fields": [
+            {"name": name, "value": cut(value, _VALUE, ESCAPES), "inline": True}
+            for name, value in card.facts[:MOST_FIELDS]
+        ],
+        "footer": {"text": cut(card.get, _FOOTER)},
+    }
+    if parts:
+        embed["description"] = "\n\n".join(parts)
+    return msgspec.json.encode({"embeds": [embed], "allowed_mentions": {"parse": []}})

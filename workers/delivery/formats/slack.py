@@ -1,0 +1,43 @@
+"""Slack's incoming webhooks: a text for notifications, and blocks.
+
+What an agent wrote stands in plain_text objects only, with its & < > escaped: no markup, no mention and no link comes
+of it. Links are not unfurled, since Slack would fetch a URL that an agent made up. Limits: Slack's Block Kit reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from workers.delivery.formats.card import Card
+from workers.delivery.formats.text import cut, line
+
+HEADER: Final = 150
+SECTION: Final = 3_000
+FIELD: Final = 2_000
+MOST_FIELDS: Final = 10
+MOST_BLOCKS: Final = 50
+TEXT: Final = 1_000
+"""Of what a notification shows; Slack takes 40,000 characters and advises 4,000."""
+
+ESCAPES: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+
+
+def body(card: Card) -> bytes:
+    """What Slack reads."""
+    blocks: list[dict[str, Any]] = [{"type": "header", "text": _plain(card.title, HEADER)}]
+    blocks += [{"type": "section", "text": _plain(text, SECTION)} for text in (card.reason, card.detail) if text]
+    if card.facts:
+        fields = [_plain(f"{name}: {value}", FIELD) for name, value in card.facts[:MOST_FIELDS]]
+        blocks.append({"type": "section", "fields": fields})
+    blocks.append({"type": "context", "elements": [_plain(f"{card.get} · {card.time}", FIELD)]})
+    summary = f"{card.title}: {line(card.reason)}" if card.reason else card.title
+    return msgspec.json.encode({
+        "text": cut(summary, TEXT, ESCAPES), "blocks": blocks, "mrkdwn": False,
+        "unfurl_links": False, "unfurl_media": False,
+    })  # fmt: skip
+
+
+def _plain(text: str, most: int) -> dict[str, Any]:
+    return {"type": "plain_text", "text": cut(text, most, ESCAPES), "emoji": False}

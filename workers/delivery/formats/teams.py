@@ -1,0 +1,46 @@
+"""Microsoft Teams (Workflows and the older incoming webhooks): one Adaptive Card.
+
+What an agent wrote stands in text runs, which know no markdown, so no link and no mention comes of it. Teams takes 28 KB
+a message; every text has a length by which all of them together stay below, whatever is in them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from workers.delivery.formats.card import Card
+from workers.delivery.formats.text import cut
+
+MOST_BYTES: Final = 21_000
+"""28 KB is Teams' own figure; with some messages it was no more than this."""
+
+_TITLE: Final = 200
+_REASON: Final = 1_200
+_DETAIL: Final = 2_200
+_GET: Final = 200
+
+
+def body(card: Card) -> bytes:
+    """What Teams reads."""
+    colour = {"color": "Attention"} if card.level != "info" else {}
+    blocks = [_block(cut(card.title, _TITLE), size="Medium", weight="Bolder", **colour)]
+    if card.reason:
+        blocks.append(_block(cut(card.reason, _REASON)))
+    if card.detail:
+        blocks.append(_block(cut(card.detail, _DETAIL), fontType="Monospace"))
+    for name, value in card.facts:
+        run = {"type": "TextRun", "text": f"{name}: ", "weight": "Bolder"}
+        blocks.append({"type": "RichTextBlock", "inlines": [run, {"type": "TextRun", "text": value}]})
+    blocks.append(_block(f"{cut(card.get, _GET)} · {card.time}", size="Small", isSubtle=True))
+    content = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.2",
+        "body": blocks,
+    }  # fmt: skip
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": content}
+    return msgspec.json.encode({"type": "message", "attachments": [attachment]})
+
+
+def _block(text: str, **style: Any) -> dict[str, Any]:  # noqa: ANN401 - strings and booleans of a text run
+    return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **style}]}

@@ -1,0 +1,85 @@
+"""What hooks in the background had to say: context for the next event of their session that can carry it, once."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from typing import Final
+
+import msgspec
+
+from bus.agents import find
+from bus.errors import FleethookError, Unreachable
+from bus.events import Event
+from bus.secrets.redaction import redact_text
+from bus.verdicts import Verdict
+from bus.wire.connections import Links
+from bus.wire.keys import LATER_MS, Keys
+from bus.wire.streams import Backoff, checked
+
+log = logging.getLogger("fleethook.afterwords")
+
+MOST_TEXTS: Final = 32
+"""Texts that are kept for one session, the newest."""
+
+MOST_SESSIONS: Final = 1_000
+"""Sessions for which something is kept, those that were spoken to last."""
+
+_CHARACTERS: Final = 4_000
+
+
+class Afterwords:
+    """Keeps and gives what was said late; which sessions have something is looked up now and then, not at each event."""
+
+    def __init__(self, links: Links, keys: Keys) -> None:
+        self._links, self._keys = links, keys
+        self._sessions: set[bytes] = set()
+
+    def _name(self, event: Event) -> str:
+        return hashlib.sha256(f"{event.source} {event.session}".encode()).hexdigest()[:32]
+
+    async def keep(self, event: Event, text: str) -> None:
+        """Keep, redacted, what a hook of this event said after its agent went on; while Redis is away it waits."""
+        if not text or not event.session:
+            return
+        name, sessions, now = self._name(event), self._keys("later"), int(time.time() * 1000)
+        key, backoff = self._keys("later", name), Backoff("words of a hook in the background")
+        while True:
+            try:
+                with self._links.link() as link:
+                    for reply in await link.exchange([
+                        ("RPUSH", key, redact_text(text)[:_CHARACTERS]), ("LTRIM", key, -MOST_TEXTS, -1),
+                        ("PEXPIRE", key, LATER_MS), ("ZADD", sessions, now, name),
+                        ("ZREMRANGEBYSCORE", sessions, "-inf", now - LATER_MS),
+                        ("ZREMRANGEBYRANK", sessions, 0, -1 - MOST_SESSIONS), ("PEXPIRE", sessions, LATER_MS),
+                    ]):  # fmt: skip
+                        checked(reply, "keeping what was said later")
+            except Unreachable as error:
+                await backoff.wait(error)
+                continue
+            except FleethookError:  # the hook has run all the same, and must not run again for its words
+                log.exception("what a hook of event %s said in the background is lost", event.id)
+            backoff.back()
+            return
+
+    async def look(self) -> None:
+        """See which sessions have something; raises Unreachable."""
+        with self._links.link() as link:
+            (found,) = await link.exchange([("ZRANGE", self._keys("later"), 0, -1)])
+        self._sessions = set(checked(found, "looking for what was said later"))
+
+    async def tell(self, event: Event, native: str, verdict: Verdict) -> Verdict:
+        """The verdict with what waits for its session, where this event can carry it and goes on."""
+        name = self._name(event)
+        can = find(event.source).capabilities.get(native)
+        if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
+            return verdict
+        with self._links.link() as link:  # the session first: what is kept in between is found again
+            _, texts = await link.exchange([
+                ("ZREM", self._keys("later"), name), ("LPOP", self._keys("later", name), MOST_TEXTS),
+            ])  # fmt: skip
+        self._sessions.discard(name.encode())
+        said = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
+        # One that is there twice was sent twice: Redis' word on the first was lost.
+        return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(said)))

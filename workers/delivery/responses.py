@@ -1,0 +1,55 @@
+"""What is kept of a response, 4 KiB at most: its head and the beginning of its body, redacted; and of what was sent."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from bus.http.client import Reply
+from bus.secrets.redaction import REDACTED, is_secret_name, redact_text
+
+SHOWN: Final = 4096
+"""Characters of a response, head and body together, that the log of attempts keeps."""
+
+_MOST_HEAD: Final = 3072
+_MOST_VALUE: Final = 1000
+
+
+def response_text(reply: Reply) -> tuple[str, str]:
+    """The status line with the headers, and the beginning of the body; two empty texts where nothing came back."""
+    if not reply.status:
+        return "", ""
+    lines, room = [_status(reply.status, reply.reason)], _MOST_HEAD
+    for name, value in reply.headers:
+        line = _line(name[:100], value[: 2 * _MOST_VALUE])
+        room -= len(line) + 1
+        if room < 0:
+            lines.append("…")
+            break
+        lines.append(line)
+    head = "\n".join(lines)
+    return head, body_text(reply, SHOWN - len(head))
+
+
+def body_text(reply: Reply, most: int = SHOWN) -> str:
+    """The beginning of the body, redacted."""
+    return beginning(reply.body, most)
+
+
+def beginning(body: bytes, most: int = SHOWN) -> str:
+    """The beginning of a body that came or was sent, redacted."""
+    # The margin keeps a secret whole that stands at the cut.
+    return redact_text(body[: 2 * most].decode("utf-8", "replace"))[:most] if body else ""
+
+
+@lru_cache(maxsize=256)
+def _status(status: int, reason: str) -> str:
+    return f"{status} {redact_text(reason[: 2 * _MOST_VALUE])[:200]}".rstrip()
+
+
+@lru_cache(maxsize=1024)
+def _line(name: str, value: str) -> str:
+    """One header; receivers say the same ones again and again, so each is looked through once."""
+    if is_secret_name(name):
+        return f"{name}: {REDACTED}"
+    return redact_text(f"{name}: {value}")[: len(name) + 2 + _MOST_VALUE]

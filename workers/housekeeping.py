@@ -1,0 +1,85 @@
+"""What is tidied up from time to time: events over their age or number, dead letters over theirs, old lists."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from bus.config.settings import Settings
+from bus.wire.connections import Links
+from bus.wire.keys import SENT_MS, Keys
+from bus.wire.streams import call, checked, server_now
+from workers.delivery.dead_letters import sweep
+from workers.records.bounds import bound_dead_letters, bound_deliveries
+from workers.runtime.kept_events import give_up_overdue
+
+log = logging.getLogger("fleethook.chores")
+
+_AT_ONCE: Final = 1_000
+_PAGE: Final = 500
+_PAGE_BYTES: Final = 1024 * 1024
+_MOST_AT_ONCE: Final = 100
+_ROUNDS: Final = 400
+_NO_LIMIT: Final = 10**15
+
+
+async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, int]:
+    """Everything that is over its limits, removed; returns how much of each."""
+    now = await server_now(links)
+    done = {
+        "events": await trim_events(links, keys, now, settings),
+        "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000))
+        + await bound_dead_letters(links, keys, settings),
+        "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000))
+        + await bound_deliveries(links, keys, settings),
+    }
+    done["events for hosts that are away"] = await give_up_overdue(
+        links, keys, now, int(settings.deliveries_keep * 1000)
+    )
+    with links.link() as link:
+        (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
+    done["sent ids"] = int(checked(sent, "tidying sent ids"))
+    if any(done.values()):
+        log.info("tidied: %s", ", ".join(f"{n} {what}" for what, n in done.items() if n))
+    return done
+
+
+async def trim_events(links: Links, keys: Keys, now: int, settings: Settings) -> int:
+    """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
+    with links.link() as link:
+        length, used = await link.exchange(
+            [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
+        )
+    entries = int(checked(length, "counting events"))
+    size = 0 if isinstance(used, Exception) or used is None else int(used)
+    if not entries:
+        return 0
+    most = settings.events_max_count or _NO_LIMIT
+    if 0 < settings.events_max_bytes < size:
+        most = min(most, int(entries * settings.events_max_bytes / size))
+    oldest = max(0, now - int(settings.events_max_age * 1000)) if settings.events_max_age else 0
+    page = max(1, min(_MOST_AT_ONCE, _PAGE_BYTES * entries // max(size, 1)))
+    removed = 0
+    for _ in range(_ROUNDS):
+        aged, excess = await call(links, "trim", (keys("events"),), (f"{oldest}-0", most, _AT_ONCE, page))
+        removed += int(aged) + int(excess)
+        if int(excess) < _AT_ONCE:
+            break
+    return removed
+
+
+async def _forget_done(links: Links, keys: Keys, before: int) -> int:
+    """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
+    gone, start = 0, 0
+    while True:
+        with links.link() as link:
+            (reply,) = await link.exchange([("ZRANGEBYSCORE", keys("recent"), "-inf", before, "LIMIT", start, _PAGE)])
+            names = [name.decode() for name in checked(reply, "tidying deliveries")]
+            if not names:
+                return gone
+            there = await link.exchange([("EXISTS", keys("delivery", name)) for name in names])
+            expired = [name for name, exists in zip(names, there, strict=True) if exists == 0]
+            if expired:
+                await link.exchange([("ZREM", keys("recent"), *expired)])
+        gone += len(expired)
+        start += len(names) - len(expired)

@@ -1,0 +1,1 @@
+"""What happened: events, traces, selections, export, replay, purge, status."""

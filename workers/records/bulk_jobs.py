@@ -1,0 +1,241 @@
+"""Maintenance jobs: much work of one kind, a page at a time, with a cursor in Redis, so that a kill costs one page.
+
+The record under `job:<id>` is the job; an RQ job only lends it a worker for a while. Every page may be done twice without
+harm (the scripts see to it), so whoever takes a job over begins at its cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from bus.errors import DecodeError, FleethookError, NotFound, Unreachable
+from bus.hooksets.in_force import Watcher
+from bus.ids import consumer_name
+from bus.wire.connections import Links
+from bus.wire.keys import DONE_MS, HEARTBEAT_MS, Keys
+from bus.wire.streams import call, checked, flat, server_now
+from workers.delivery.dead_letters import drop, redrive
+from workers.delivery.deliveries import retry
+from workers.records.replay import Past, chunks, send, watched
+from workers.records.selection import START, Place, Wanted, fits, letter_fits, read_deliveries, read_letters, walk
+
+log = logging.getLogger("fleethook.bulk")
+
+Kind = Literal["retry", "redrive", "drop", "replay"]
+
+ACTS: Final = {"retry": retry, "redrive": redrive, "drop": drop}
+"""What is done with deliveries or dead letters by their ids."""
+
+SLICE_SECONDS: Final = 20.0
+"""How long one RQ job works at maintenance jobs before it lets others have its turn (`tidy` is due every 30 s)."""
+
+_NAP_SECONDS: Final = 0.5
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One maintenance job as it stands."""
+
+    id: str
+    kind: Kind
+    state: str
+    """`queued`, `running`, `done`, `stopped` or `failed`."""
+    spec: dict[str, object]
+    """Its filters."""
+    created: int
+    updated: int
+    looked: int = 0
+    """How many deliveries, dead letters or events it has looked at."""
+    done: int = 0
+    """How many deliveries it has retried, dropped or sent again."""
+    cursor: str = ""
+    error: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.state not in {"queued", "running"}
+
+
+class Step(NamedTuple):
+    """A page that is done: how far it is, what to add to the counts, and how long to wait before the next."""
+
+    cursor: str
+    looked: int
+    done: int = 0
+    wait: float = 0.0
+
+
+async def begin(links: Links, keys: Keys, kind: Kind, spec: Wanted | Past) -> str:
+    """Write a new job down; returns its id. Whatever it is about was there before it: its end of time is now."""
+    name, now = os.urandom(4).hex(), await server_now(links)
+    if not spec.until:
+        spec = msgspec.structs.replace(spec, until=now)
+    fields = ("kind", kind, "spec", msgspec.json.encode(spec), "state", "queued", "created", now, "updated", now,
+              "looked", 0, "done", 0)  # fmt: skip
+    with links.link() as link:
+        replies = await link.exchange(
+            [("HSET", keys("job", name), *fields), ("PEXPIRE", keys("job", name), DONE_MS)]
+            + [(word, keys(index), *more) for index in ("jobs", "jobs:open")
+               for word, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))]
+        )  # fmt: skip
+    for reply in replies:
+        checked(reply, "writing a job down")
+    return name
+
+
+async def jobs(links: Links, keys: Keys) -> list[Job]:
+    """The jobs that are kept, newest first."""
+    with links.link() as link:
+        (rows,) = await link.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
+        names = [name.decode() for name in checked(rows, "listing jobs")]
+        replies = await link.exchange([("HGETALL", keys("job", name)) for name in names]) if names else []
+        gone = [name for name, reply in zip(names, replies, strict=True) if reply == []]
+        if gone:
+            await link.exchange([("ZREM", keys("jobs"), *gone)])
+    read = [(name, flat(checked(reply, "reading a job"))) for name, reply in zip(names, replies, strict=True)]
+    return [_job(name, fields) for name, fields in read if fields]
+
+
+async def job(links: Links, keys: Keys, name: str) -> Job:
+    """One job; raises NotFound."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("HGETALL", keys("job", name))])
+    fields = flat(checked(reply, "reading a job"))
+    if not fields:
+        raise NotFound(f"no job is called {name!r}; see `fleethook jobs list`")
+    return _job(name, fields)
+
+
+async def stop_job(links: Links, keys: Keys, name: str) -> bool:
+    """Stop a job after the page that is under way; whether it was queued or running. Raises NotFound."""
+    await job(links, keys, name)
+    now = await server_now(links)
+    return bool(await call(links, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
+
+
+async def waiting(links: Links, keys: Keys) -> list[str]:
+    """The jobs that are not over and that nobody works at."""
+    with links.link() as link:
+        (rows,) = await link.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
+        names = [name.decode() for name in checked(rows, "looking for jobs")]
+        held = await link.exchange([("EXISTS", keys("alive", f"job-{name}")) for name in names]) if names else []
+    return [name for name, lives in zip(names, held, strict=True) if lives == 0]
+
+
+async def work_off(
+    links: Links, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
+) -> int:
+    """Work at the jobs that nobody works at, each in turn, for so long; returns how many deliveries were done."""
+    until, done = time.monotonic() + seconds, 0
+    await watcher.refresh(force=True)
+    while not stop.is_set() and time.monotonic() < until:
+        names = await waiting(links, keys)
+        if not names:
+            break
+        share = max(1.0, (until - time.monotonic()) / len(names))
+        for name in names:
+            done += await work_at(links, keys, watcher, name, stop, seconds=share)
+    return done
+
+
+async def work_at(
+    links: Links, keys: Keys, watcher: Watcher, name: str, stop: asyncio.Event, *, seconds: float = float("inf")
+) -> int:
+    """Work at one job until it is over, `stop`, or its time is up; then it is laid down for the next. How many were done.
+
+    Raises Unreachable; the job then waits for whoever comes next.
+    """
+    worker = _Worker(links, keys, name)
+    until, done = time.monotonic() + seconds, 0
+    try:
+        if await worker.say("running") != "go":
+            return 0
+        async for step in _steps(links, keys, watcher, await job(links, keys, name)):
+            done += step.done
+            word = await worker.say("running", step)
+            rest = step.wait
+            while word == "go" and rest > 0 and not stop.is_set():
+                await asyncio.sleep(min(rest, _NAP_SECONDS))
+                rest -= _NAP_SECONDS
+                if rest > 0:
+                    word = await worker.say("running")
+            if word != "go":
+                log.warning("job %s: %s", name, "it was stopped" if word == "stopped" else "another works at it")
+                return done
+            if stop.is_set() or time.monotonic() > until:
+                await worker.say("queued")
+                return done
+            await watcher.refresh()
+        await worker.say("done")
+    except Unreachable:
+        raise
+    except FleethookError as error:
+        log.error("job %s: %s", name, error)
+        await worker.say("failed", error=str(error))
+    except Exception as error:  # a fault of ours must not have the fleet try the same for ever
+        log.exception("job %s", name)
+        await worker.say("failed", error=f"{type(error).__name__}: {error}")
+    return done
+
+
+class _Worker:
+    """Whoever works at one job: holds its lease and says how far it is."""
+
+    def __init__(self, links: Links, keys: Keys, name: str) -> None:
+        self._links, self._name, self._who = links, name, consumer_name("job")
+        self._keys = (keys("job", name), keys("jobs:open"), keys("alive", f"job-{name}"))
+
+    async def say(self, state: str, step: Step = Step("", 0), *, error: str = "") -> str:  # noqa: B008 - a value
+        """Write it down and keep the lease; `go`, `stopped` or `lost`."""
+        args = (self._who, HEARTBEAT_MS, DONE_MS, self._name, await server_now(self._links), state, step.looked,
+                step.done, step.cursor, error)  # fmt: skip
+        word: bytes = await call(self._links, "progress", self._keys, args)
+        return word.decode()
+
+
+def _steps(links: Links, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
+    try:
+        if one.kind == "replay":
+            return _replay(links, keys, watcher, one, msgspec.convert(one.spec, Past))
+        return _on_deliveries(links, keys, one, msgspec.convert(one.spec, Wanted))
+    except msgspec.ValidationError as error:
+        raise DecodeError(f"job {one.id}: its filters cannot be read: {error}") from error
+
+
+async def _replay(links: Links, keys: Keys, watcher: Watcher, one: Job, past: Past) -> AsyncIterator[Step]:
+    async for chunk in chunks(links, keys, past, one.id, watched(watcher), after=one.cursor):
+        start = time.monotonic()
+        sent = await send(links, keys, chunk)
+        took = time.monotonic() - start
+        yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
+
+
+async def _on_deliveries(links: Links, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
+    """Retry, redrive or drop what is wanted and has not changed since the job began; the scripts count it."""
+    index = "recent" if one.kind == "retry" else "dead"
+    after: Place = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START
+    async for place, ids in walk(links, keys, index, wanted, after):
+        if one.kind == "retry":
+            chosen = [found.id for found in await read_deliveries(links, keys, ids) if fits(wanted)(found)]
+        else:
+            chosen = [found.id for found in await read_letters(links, keys, ids) if letter_fits(wanted)(found)]
+        await ACTS[one.kind](links, keys, chosen, before=one.created, counted_by=keys("job", one.id))
+        yield Step(msgspec.json.encode(place).decode(), len(ids))
+
+
+def _job(name: str, fields: dict[bytes, bytes]) -> Job:
+    def text(key: str) -> str:
+        return fields.get(key.encode(), b"").decode("utf-8", "replace")
+
+    return msgspec.convert(
+        {"id": name, "kind": text("kind"), "state": text("state"), "spec": msgspec.json.decode(text("spec") or "{}"),
+         "created": int(text("created") or 0), "updated": int(text("updated") or 0), "looked": int(text("looked") or 0),
+         "done": int(text("done") or 0), "cursor": text("cursor"), "error": text("error")}, Job,
+    )  # fmt: skip

@@ -1,0 +1,324 @@
+"""Finding events in the stream: one by its id, many by what they are, new ones as they come; all of it redacted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from bus.agents import find
+from bus.errors import DecodeError, NotFound, Unreachable
+from bus.events import Event, EventType, native_type, source_name
+from bus.hooks import Hook
+from bus.matching.patterns import Index, parse_tool
+from bus.requests import MOST_BUDGET_MS, read_event, read_request
+from bus.secrets.redaction import redact, redact_text
+from bus.tools import tool_names
+from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import MARGIN_SECONDS, Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Backoff, Entry, checked, flat
+from workers.delivery.deliveries import unpack_fields
+from workers.runtime.spooled_once import Repeats
+from workers.runtime.stream_repair import AHEAD_MS
+
+BLOCK_SECONDS: Final = 1.0
+"""One wait of somebody who follows the stream; Ctrl-C is noticed within it."""
+
+_MOST_PAGE: Final = 1_000
+_PAGE_BYTES: Final = 1024 * 1024
+_CLOCK_MS: Final = 2_000
+"""So far behind the server's an agent's clock may be before its events are looked for everywhere."""
+_ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
+_KINDS: Final = frozenset(kind.value for kind in EventType)
+
+Say = Callable[[int], None]
+"""Is told how many entries have been looked at."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the event stream as people see it; secrets in it are redacted."""
+
+    id: str
+    entry: str
+    ms: int
+    """When it was added, by the server's clock."""
+    event: Event
+    verdict: Verdict | None = None
+    fallback: str = ""
+    """Why the agent's side answered by policy, where it did."""
+    of: str = ""
+    """The request that an agent's report of its own fallback is about."""
+    same: bool = False
+    """The same hook call was asked about before: answered alike, delivered once."""
+    problem: str = ""
+    """Why its body could not be read."""
+    size: int = 0
+    """Bytes of its body."""
+    pending: bool = False
+    """A request that nobody has answered yet."""
+
+    @property
+    def decision(self) -> str:
+        """What was decided; `fallback` for an agent's report, empty where nobody asked."""
+        return "fallback" if self.of else self.verdict.decision if self.verdict is not None else ""
+
+    @property
+    def fell_back(self) -> str:
+        """Why no hook gave the answer; empty where one did."""
+        return self.fallback or (self.verdict.fallback if self.verdict is not None else "")
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are wanted; what is empty lets everything through."""
+
+    types: tuple[str, ...] = ()
+    session: str = ""
+    """The session's id, or how it begins."""
+    tool: str = ""
+    source: str = ""
+    decision: str = ""
+    """A decision, or `fallback` for every answer that no hook gave."""
+    since: int = 0
+    """Milliseconds since 1970."""
+
+    def words(self) -> str:
+        """The filters as a person reads them; empty where there are none."""
+        named = {"type": ", ".join(self.types), "session": self.session, "tool": self.tool, "source": self.source,
+                 "decision": self.decision}  # fmt: skip
+        return "; ".join(f"{name} {value}" for name, value in named.items() if value)
+
+
+def matching(filters: Filters) -> Callable[[Seen], bool]:
+    """A test for `filters`; types and tool are read as a hook's `on` and `tool`; raises PatternError."""
+    index = Index([(Hook(id="filter", on=filters.types), filters.types)]) if filters.types else None
+    tool, source = parse_tool(filters.tool), source_name(filters.source) if filters.source else ""
+
+    def fits(seen: Seen) -> bool:
+        event = seen.event
+        if source not in {"", event.source} or not event.session.startswith(filters.session):
+            return False
+        if filters.decision and filters.decision != seen.decision and not (
+            filters.decision == "fallback" and seen.fell_back
+        ):  # fmt: skip
+            return False
+        if index is not None and not index.find(event):
+            return False
+        return seen.ms >= filters.since and (tool.matches_all or tool(tool_names(event.tool, event.native_tool)))
+
+    return fits
+
+
+async def pages(
+    links: Links, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
+) -> AsyncIterator[list[Entry]]:
+    """The entries of a stream in pages; a page gets smaller where bodies are large."""
+    count = 50
+    while True:
+        command = ("XREVRANGE", stream, end, start) if newest_first else ("XRANGE", stream, start, end)
+        with links.link() as link:
+            (reply,) = await link.exchange([(*command, "COUNT", count)])
+        rows = checked(reply, f"reading {stream}")
+        entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
+        if entries:
+            yield entries
+        if len(entries) < count:
+            return
+        if newest_first:
+            end = f"({entries[-1].id}"
+        else:
+            start = f"({entries[-1].id}"
+        size = sum(len(value) for entry in entries for value in entry.fields.values())
+        count = min(_MOST_PAGE, count * 2) if size < _PAGE_BYTES else max(1, count // 2)
+
+
+async def events_pages(
+    links: Links, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
+) -> AsyncIterator[list[Entry]]:
+    """The event stream in pages, without what came out of a spool twice."""
+    shown = Repeats()
+    async for entries in pages(links, keys("events"), start=start, end=end, newest_first=newest_first):
+        if left := await shown.without_repeats(links, keys, entries):
+            yield left
+
+
+async def recent(links: Links, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None) -> list[Seen]:
+    """The newest events that pass the filters, newest first; reads back no further than `filters.since`."""
+    fits, found, looked = matching(filters), [], 0
+    async for entries in events_pages(links, keys, start=str(filters.since or "-"), newest_first=True):
+        for entry in entries:
+            seen = read_seen(entry, keys)
+            if fits(seen):
+                found.append(seen)
+                if len(found) == most:
+                    return found
+        looked += len(entries)
+        if say is not None:
+            say(looked)
+    return found
+
+
+async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
+    """The event of this id, recorded or still waiting for its verdict; raises NotFound.
+
+    Looked for around the time that its id holds, then in what its deliveries keep, then everywhere: an agent's clock
+    may be off, and a spooled event arrives late. Where only an agent's report of its own fallback is left, that.
+    """
+    near = await _near_its_time(links, keys, name)
+    if near is not None:
+        return near
+    kept = await kept_event(links, keys, name)
+    if kept is not None:
+        return read_seen(kept, keys)
+    for stream in (keys("requests"), keys("waiting")):
+        async for entries in pages(links, stream):
+            for entry in entries:
+                if _named(entry, b"id") == name:
+                    return msgspec.structs.replace(read_seen(entry, keys), pending=True)
+    looked, report = 0, None
+    async for entries in events_pages(links, keys, newest_first=True):
+        for entry in entries:
+            if _named(entry, b"id") == name:
+                return read_seen(entry, keys)
+            if _named(entry, b"of") == name:
+                report = entry
+        looked += len(entries)
+        if say is not None:
+            say(looked)
+    if report is not None:
+        return read_seen(report, keys)
+    raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
+
+
+async def _near_its_time(links: Links, keys: Keys, name: str) -> Seen | None:
+    """The event of this id where it was recorded about the time that its id holds."""
+    match = _ID_TIME.fullmatch(name)
+    if match is None:
+        return None
+    made = int(match[1], 16)
+    around = events_pages(links, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
+    async for entries in around:
+        for entry in entries:
+            if _named(entry, b"id") == name:
+                return read_seen(entry, keys)
+    return None
+
+
+async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
+    """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("HGET", keys("body", name), "data")])
+    raw = checked(reply, "reading an event's body")
+    try:
+        fields = unpack_fields(raw) if raw else {}
+        return Entry(keys("events"), fields[b"entry"].decode(), fields) if fields else None
+    except (DecodeError, KeyError):
+        return None
+
+
+async def payload(links: Links, keys: Keys, name: str) -> dict[str, Any] | None:
+    """The event that deliveries carry, as `record`, from what they keep, else from the stream; None where it is gone."""
+    kept = await kept_event(links, keys, name)
+    if kept is not None:
+        return record(read_seen(kept, keys))
+    found = await _near_its_time(links, keys, name)
+    return None if found is None else record(found)
+
+
+async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
+    """Every entry that is added to the event stream from now on; waits through an outage of Redis."""
+    stream, last, backoff = keys("events"), "", Backoff("tail")
+    shown = Repeats()
+    while True:
+        try:
+            with links.link() as link:
+                if not last:
+                    (reply,) = await link.exchange([("XREVRANGE", stream, "+", "-", "COUNT", 1)])
+                    newest = checked(reply, "reading events")
+                    last = newest[0][0].decode() if newest else "0-0"
+                elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
+                    # A made-up id: when its stream is repaired its entry gets another one, and nothing follows this one.
+                    (moved,) = await link.exchange([("HGET", keys("moved", "events"), last)])
+                    last = moved.decode() if isinstance(moved, bytes) else last
+                wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
+                (reply,) = await link.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
+            rows = [row for _, some in checked(reply, "reading events") or () for row in some]
+            entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
+            left = await shown.without_repeats(links, keys, entries)
+            backoff.back()
+        except Unreachable as error:
+            await backoff.wait(error)
+            continue
+        _end_if_cancelled()
+        last = entries[-1].id if entries else last
+        for entry in left:
+            yield entry
+
+
+def _end_if_cancelled() -> None:
+    """Notice a Ctrl-C that got lost: Python 3.11's wait_for, within redis-py, swallows one that comes as it ends."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def read_seen(entry: Entry, keys: Keys) -> Seen:
+    """An entry as people see it; never raises: what cannot be read is said in `problem`."""
+    request = read_request(entry, keys)
+    event = Event(type=_type(request.source, request.native), id=request.id, source=request.source,
+                  native=request.native, host=request.host, parent=request.parent, time=entry.ms)  # fmt: skip
+    verdict, problem, of = None, "", _named(entry, b"of")
+    try:
+        if b"verdict" in entry.fields:  # first: what was answered is known of an event that cannot be read, too
+            verdict = decode_verdict(entry.fields[b"verdict"])
+        if not of:
+            event = read_event(request)
+    except DecodeError as error:
+        problem = str(error)
+    return Seen(
+        id=request.id, entry=entry.id, ms=entry.ms, event=_redacted(event, Event),
+        verdict=_redacted(verdict, Verdict) if verdict is not None else None, fallback=redact_text(request.fallback),
+        of=of, same=b"same" in entry.fields, problem=redact_text(problem), size=len(request.body),
+    )  # fmt: skip
+
+
+def record(seen: Seen, *, raw: bool = False) -> dict[str, Any]:
+    """An event as `--json` gives it: its own fields, and what became of it; `raw` adds the agent's own payload."""
+    plain: dict[str, Any] = msgspec.to_builtins(seen.event)
+    if not raw:
+        plain.pop("raw", None)
+    more = {
+        "fallback": seen.fallback, "of": seen.of, "same": seen.same, "problem": seen.problem, "pending": seen.pending,
+    }  # fmt: skip
+    return {
+        **plain, "id": seen.id, "entry": seen.entry, "time": seen.ms, "at": moment(seen.ms), "bytes": seen.size,
+        "decision": seen.decision, **{name: value for name, value in more.items() if value},
+        "verdict": None if seen.verdict is None else msgspec.to_builtins(seen.verdict),
+    }  # fmt: skip
+
+
+def moment(ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _redacted(value: Any, kind: type[Any]) -> Any:  # noqa: ANN401 - an event or a verdict, as it came
+    return msgspec.convert(redact(msgspec.to_builtins(value)), kind)
+
+
+def _type(source: str, native: str) -> str:
+    """The event type of an entry whose body is missing or cannot be read."""
+    if native in _KINDS:
+        return native
+    known = find(source).capabilities.get(native)
+    return known.type if known is not None else native_type(source, native)
+
+
+def _named(entry: Entry, field: bytes) -> str:
+    return entry.fields.get(field, b"").decode("utf-8", "replace")

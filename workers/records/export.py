@@ -1,0 +1,29 @@
+"""Dead letters as records that stand for themselves: why, every attempt, and the event, all of it redacted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from bus.errors import NotFound
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from workers.delivery.deliveries import delivery
+from workers.records.events import kept_event, read_seen, record
+from workers.records.selection import Wanted, chosen_letters
+
+
+async def exported(links: Links, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
+    """A record for each dead letter that is wanted, oldest first: `letter`, and where it is a delivery `log` and `event`."""
+    async for letter in chosen_letters(links, keys, wanted):
+        line: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
+        if letter.kind == "delivery":
+            try:
+                line["log"] = msgspec.to_builtins((await delivery(links, keys, letter.id)).log)
+            except NotFound:
+                continue  # dropped since it was listed
+            kept = await kept_event(links, keys, letter.event)
+            line["event"] = record(read_seen(kept, keys), raw=True) if kept is not None else None
+        yield line

@@ -1,0 +1,142 @@
+"""Replay: past events of the record, sent to endpoints again as deliveries of their own.
+
+A replayed delivery is called `<event>.<endpoint>.r<job>`: its `webhook-id` is new, the event's id in its body is not, and
+however often a job that died begins a page again, each event is owed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bus.errors import ConditionError, DecodeError, OverBudget
+from bus.events import Event
+from bus.hooksets.in_force import HookSet, Watcher
+from bus.matching.conditions import compile_condition
+from bus.matching.findings import holds
+from bus.requests import read_event, read_request
+from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Entry, call_all, checked
+from workers.delivery.deliveries import Owed, dispatch_call, now_ms, owed, pack_fields
+from workers.records.events import events_pages
+
+_CHUNK_SECONDS: Final = 0.25
+_CHUNK: Final = 100
+
+InForce = Callable[[Event], HookSet]
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Which events are sent again, to which endpoint; times are milliseconds since 1970 by the server's clock."""
+
+    since: int
+    until: int
+    where: str = ""
+    """A CEL condition over `event` and `verdict`, as a hook's `when:`; one that cannot be evaluated does not hold."""
+    endpoint: str = ""
+    """Its id; empty for every endpoint that the event goes to now."""
+    rate: float = 0.0
+    """At most so many deliveries a second; 0: as fast as they can be written."""
+
+
+class Again(NamedTuple):
+    """One event of the record and what it is owed again."""
+
+    entry: Entry
+    event: Event
+    deliveries: list[Owed]
+
+
+class Chunk(NamedTuple):
+    """Some entries that were looked at, the last one's id, and what of them is sent again."""
+
+    last: str
+    looked: int
+    again: list[Again]
+    doubts: tuple[str, ...] = ()
+    """Why the condition could not be evaluated, for each event that is left out for that."""
+
+    @property
+    def deliveries(self) -> int:
+        """How many deliveries."""
+        return sum(len(one.deliveries) for one in self.again)
+
+
+async def chunks(
+    links: Links, keys: Keys, past: Past, job: str, in_force: InForce, *, after: str = ""
+) -> AsyncIterator[Chunk]:
+    """What a replay sends, in the record's order, a quarter of a second's worth at a time; `after` an entry's id."""
+    choose = _chooser(past, job, in_force, keys)
+    most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
+    start = f"({after}" if after else str(past.since)
+    async for entries in events_pages(links, keys, start=start, end=str(past.until)):
+        again: list[Again] = []
+        doubts: list[str] = []
+        looked = count = 0
+        for entry in entries:
+            looked += 1
+            try:
+                one = choose(entry)
+            except ConditionError as error:
+                one = None
+                doubts.append(str(error))
+            if one is not None:
+                again.append(one)
+                count += len(one.deliveries)
+            if count >= most:
+                yield Chunk(entry.id, looked, again, tuple(doubts))
+                again, doubts, looked, count = [], [], 0, 0
+        if looked:
+            yield Chunk(entries[-1].id, looked, again, tuple(doubts))
+
+
+async def send(links: Links, keys: Keys, chunk: Chunk) -> int:
+    """Write the deliveries of a chunk down; returns how many it has, also where they had been written before."""
+    calls = [
+        dispatch_call(one.entry, one.event, one.deliveries, keys, "", pack_fields(one.entry), now_ms(), "-")
+        for one in chunk.again
+    ]
+    for reply in await call_all(links, calls) if calls else ():
+        checked(reply, "replaying")
+    return chunk.deliveries
+
+
+def watched(watcher: Watcher) -> InForce:
+    """The sets in force as a watcher sees them."""
+    return watcher.for_event
+
+
+def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[Entry], Again | None]:
+    condition = compile_condition(past.where) if past.where else None
+
+    def choose(entry: Entry) -> Again | None:
+        if b"of" in entry.fields or b"same" in entry.fields:
+            return None  # a report about another event, or a call that was asked about twice: neither was delivered
+        try:
+            event = read_event(read_request(entry, keys))
+            verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
+            if condition is not None and not holds(condition, event, _facts(verdict)):
+                return None
+        except OverBudget as error:
+            raise ConditionError(str(error)) from error
+        except DecodeError:
+            return None
+        if verdict is not None:  # who answered when it was asked is told all the same: that is what a replay is for
+            verdict = msgspec.structs.replace(verdict, parts=())
+        found = [
+            msgspec.structs.replace(one, id=f"{one.id}.r{job}")
+            for one in owed(event, verdict, in_force(event), keys)
+            if one.kind == "webhook" and past.endpoint in {"", one.hook}
+        ]
+        return Again(entry, event, found) if found else None
+
+    return choose
+
+
+def _facts(verdict: Verdict | None) -> dict[str, str]:
+    return {"decision": verdict.decision, "reason": verdict.reason} if verdict else {"decision": "", "reason": ""}

@@ -1,0 +1,329 @@
+"""Who is alive, and what waits: the state of one fleet as its server and this machine's disk show it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from bus.config.settings import Settings
+from bus.errors import FleethookError, Unreachable
+from bus.hooksets.guard_changes import GuardChange, read_changes
+from bus.hooksets.guarded import missing_guard
+from bus.hooksets.host_hooks import KnownHost, known_hosts
+from bus.hooksets.published import current_version
+from bus.host_requests import GROUP as HOSTS
+from bus.ids import connection_name, host_name
+from bus.secrets.redaction import redact_url
+from bus.shim.spool import spool_status, spools
+from bus.system.directories import Directories
+from bus.wire.connections import Command, Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked, flat
+from workers.delivery.missing_keys import MissingKeyUse, missing_keys
+from workers.runtime.kept_events import KeptEvents, kept_events
+from workers.runtime.stream_repair import Repair, read_repairs
+from workers.runtime.wording import counted
+
+Health = Literal["ok", "missing", "off", "unknown"]
+"""`off`: nobody is there and the settings want nobody; `unknown`: it could not be seen."""
+
+SCAN_ROUNDS: Final = 400
+SCAN_COUNT: Final = 5_000
+"""Two million keys are looked through for parked deliveries; with more their number is unknown."""
+
+_ANY_WAITING: Final = "[pbl][ai][rtn]*"
+"""`parked:*`, `batch:*` and `line:*` in one look through all keys."""
+
+STALE_SECONDS: Final = 120.0
+"""RQ's workers write every 45 s that they live; one that has not for so long is not counted."""
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server says of itself; empty where our role may not ask."""
+
+    url: str
+    """Without credentials."""
+    brand: str = ""
+    version: str = ""
+    ms: float = 0.0
+    """One round trip."""
+    memory: int = 0
+    """Bytes."""
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Major and minor version; empty where unknown."""
+        return tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit())
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """One process type over the whole fleet."""
+
+    role: str
+    health: Health
+    alive: int | None = None
+    """How many; None where unknown."""
+    who: tuple[str, ...] = ()
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream and the group that reads it."""
+
+    name: str
+    length: int
+    group: str = ""
+    lag: int | None = None
+    """Entries that nobody has read yet; None where the server cannot say (Redis 6.2, or after deletions)."""
+    pending: int = 0
+    """Read and not acknowledged: under way."""
+
+
+class Spool(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits on this machine's disk for one agent."""
+
+    agent: str
+    records: int
+    bytes: int
+    dropped: int
+    oldest_ms: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it; `problems` says in words what should run and does not."""
+
+    namespace: str
+    server: ServerFacts
+    roles: tuple[Role, ...]
+    streams: tuple[Stream, ...]
+    due: int
+    parked: int | None
+    dead: int
+    version: int
+    """Of the published hook set; 0 where nothing was ever published."""
+    stats: dict[str, int]
+    spools: tuple[Spool, ...]
+    problems: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
+    weakened: tuple[GuardChange, ...] = ()
+    """The last changes that weakened guards, newest first."""
+    unguarded: str = ""
+    """What to say where the fleet has no guard; empty where it has one."""
+    missing_keys: tuple[MissingKeyUse, ...] = ()
+    """Which keys of sealed secrets deliveries wait for."""
+    hosts: tuple[KnownHost, ...] = ()
+    """Every host that has blocking hooks of its own."""
+    kept: tuple[KeptEvents, ...] = ()
+    """What waits for hosts whose worker is away."""
+
+
+async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places: Directories) -> Status:
+    """The state of the fleet; raises Unreachable where its server is away. `rq` goes to RQ's server."""
+    server = await server_facts(links)
+    roles = await read_roles(links, rq, keys, settings)
+    streams = await _streams(links, keys)
+    with links.link() as link:
+        due, dead, counted = await link.exchange(
+            [("ZCARD", keys("due")), ("ZCARD", keys("dead")), ("HGETALL", keys("stats"))]
+        )
+    stats = {name.decode(): int(value) for name, value in flat(checked(counted, "reading the counters")).items()}
+    spools = read_spools(places)
+    return Status(
+        namespace=settings.namespace, server=server, roles=roles, streams=streams,
+        due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
+        parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
+        problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
+        weakened=tuple(await read_changes(links, keys, 3)),
+        hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
+        kept=tuple(await kept_events(links, keys)), missing_keys=tuple(await missing_keys(links, keys)),
+        unguarded=await _unguarded(links, keys, settings, places),
+    )  # fmt: skip
+
+
+async def _unguarded(links: Links, keys: Keys, settings: Settings, places: Directories) -> str:
+    try:
+        return await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+    except Unreachable:
+        raise
+    except FleethookError:  # `doctor` says what is wrong with the published set
+        return ""
+
+
+async def server_facts(links: Links) -> ServerFacts:
+    """Brand, version and round trip; raises Unreachable."""
+    with links.link() as link:
+        await link.exchange([("PING",)])
+        began = time.perf_counter()
+        checked((await link.exchange([("PING",)]))[0], "asking the server")
+        took = (time.perf_counter() - began) * 1000
+        (reply,) = await link.exchange([("INFO",)])
+    info = _info(reply)
+    return ServerFacts(
+        url=redact_url(links.url), brand=_brand(info), ms=round(took, 3), memory=int(info.get("used_memory", 0)),
+        version=info.get("valkey_version") or info.get("redis_version", ""),
+    )  # fmt: skip
+
+
+async def read_roles(links: Links, rq: Links, keys: Keys, settings: Settings) -> tuple[Role, ...]:
+    """Who is alive of every process type: by heartbeat, and for RQ's workers by their registration."""
+    evaluators = await _beating(links, keys, keys("requests"), "evaluators")
+    with links.link() as link:
+        lives, lease = await link.exchange(
+            [("EXISTS", keys("alive", "evaluator")), ("GET", keys("alive", "dispatcher"))]
+        )
+    holder = (lease.decode("utf-8", "replace"),) if isinstance(lease, bytes) else ()
+    return (
+        _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
+        _role("dispatcher", holder, 1),
+        # Off and not missing: a machine without agents has nothing to answer for.
+        _role("host", await _beating(links, keys, keys("requests", host_name()), HOSTS), 0),
+        _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
+        _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
+    )
+
+
+def read_spools(places: Directories) -> tuple[Spool, ...]:
+    """What waits on this machine's disk, by agent; empty spools are left out."""
+    folder = places.spool("claude").parent
+    found = []
+    for path in map(Path, spools(folder)):
+        kept = spool_status(path)
+        if kept.records or kept.dropped or kept.bytes:
+            found.append(
+                Spool(agent=path.name, records=kept.records, bytes=kept.bytes, dropped=kept.dropped,
+                      oldest_ms=kept.oldest_ms)
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _role(role: str, who: Sequence[str] | None, wanted: int) -> Role:
+    if who is None:
+        return Role(role=role, health="unknown")
+    health: Health = "ok" if who else "missing" if wanted else "off"
+    return Role(role=role, health=health, alive=len(who), who=tuple(who))
+
+
+def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
+    meanings = {
+        "evaluator": "hooks are not asked, agents get their fallback",
+        "dispatcher": "events cause no deliveries",
+        "carrier": "deliveries are not carried",
+        "chores": "nothing is tidied up",
+    }
+    found = [f"no {one.role} is alive: {meanings[one.role]}" for one in roles if one.health == "missing"]
+    found += [
+        f"{counted(one.dropped, 'event')} of {one.agent} did not fit into the spool: lost"
+        for one in spools
+        if one.dropped
+    ]
+    return found
+
+
+async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
+    with links.link() as link:
+        (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
+        names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
+        beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
+    return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
+
+
+async def registered_workers(rq: Links, settings: Settings, kind: str) -> tuple[str, ...] | None:
+    """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
+    try:
+        with rq.link() as link:
+            (members,) = await link.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
+            if isinstance(members, Exception):
+                return None
+            names = sorted(name.decode("utf-8", "replace") for name in members)
+            beats = await link.exchange([("HGET", name, "last_heartbeat") for name in names]) if names else []
+            (clients,) = await link.exchange([("CLIENT", "LIST")]) if names else [None]
+    except Unreachable:
+        return None
+    connected = _connected(clients)
+    alive = [
+        name.removeprefix("rq:worker:")
+        for name, beat in zip(names, beats, strict=True)
+        if isinstance(beat, bytes) and _age(beat) < STALE_SECONDS
+    ]
+    return tuple(name for name in alive if connected is None or connection_name(name) in connected)
+
+
+def _connected(clients: object) -> frozenset[str] | None:
+    """The names of the connections that the server has; None where we may not ask.
+
+    A process that was killed has none, long before its heartbeat is missed.
+    """
+    if isinstance(clients, bytes | str):
+        text = clients if isinstance(clients, str) else clients.decode("utf-8", "replace")
+        return frozenset(word[5:] for line in text.splitlines() for word in line.split() if word.startswith("name="))
+    if isinstance(clients, list):  # redis-py may have read it already
+        return frozenset(str(one.get("name", "")) for one in clients if isinstance(one, dict))
+    return None
+
+
+def _age(stamp: bytes) -> float:
+    """Seconds since a time as RQ writes it."""
+    from datetime import UTC, datetime
+
+    try:
+        moment = datetime.fromisoformat(stamp.decode("ascii"))
+    except ValueError:
+        return STALE_SECONDS
+    return (datetime.now(UTC) - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds()
+
+
+async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
+    wanted = (
+        ("requests", "evaluators"), ("waiting", "evaluators"), ("events", "dispatchers"), ("deliveries", "carriers"),
+        (f"deliveries:{host_name()}", "carriers"),
+    )  # fmt: skip
+    names = [keys(*name.split(":", 1)) for name, _ in wanted]
+    with links.link() as link:
+        lengths = await link.exchange([("XLEN", name) for name in names])
+        groups = await link.exchange([("XINFO", "GROUPS", name) for name in names])
+    found = []
+    for (name, group), length, rows in zip(wanted, lengths, groups, strict=True):
+        facts: dict[bytes, Any] = {}
+        for row in () if isinstance(rows, Exception) else rows:
+            if (one := flat(row)).get(b"name") == group.encode():
+                facts = dict(one)
+        lag = facts.get(b"lag")
+        found.append(
+            Stream(name=name, length=int(checked(length, f"measuring {name}")), group=group if facts else "",
+                   lag=int(lag) if lag is not None else None, pending=int(facts.get(b"pending", 0)))
+        )  # fmt: skip
+    return tuple(found)
+
+
+async def count_waiting(links: Links, keys: Keys) -> int | None:
+    """Deliveries that wait for their target, for others of a batch or for their turn; None with too many keys to look at."""
+    cursor, asked = b"0", list[Command]()
+    parked, batches, lines = (keys(name, "").encode() for name in ("parked", "batch", "line"))
+    with links.link() as link:
+        for _ in range(SCAN_ROUNDS):
+            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", keys(_ANY_WAITING), "COUNT", SCAN_COUNT)])
+            cursor, page = checked(reply, "looking for parked deliveries")
+            asked += [("LLEN", name) for name in page if name.startswith((parked, batches))]
+            asked += [("ZCOUNT", name, 0, "+inf") for name in page if name.startswith(lines)]  # whose turn it is has -1
+            if cursor == b"0":
+                counts = await link.exchange(asked) if asked else []
+                return sum(int(count) for count in counts if not isinstance(count, Exception))
+    return None
+
+
+def _info(reply: object) -> dict[str, str]:
+    """The fields of INFO; redis-py may have read them already. Empty where we may not ask."""
+    if isinstance(reply, dict):
+        return {str(name): str(value) for name, value in reply.items()}
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
+
+
+def _brand(info: dict[str, str]) -> str:
+    if "valkey_version" in info:
+        return "valkey"
+    return info.get("server_name") or ("redis" if "redis_version" in info else "")

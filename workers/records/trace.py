@@ -1,0 +1,200 @@
+"""Everything that one event caused, gathered as values: verdict and parts, deliveries and attempts, relatives (X-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from bus.errors import NotFound
+from bus.requests import MOST_BUDGET_MS
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import Entry, checked
+from workers.delivery.dead_letters import DeadLetter, dead_letters
+from workers.delivery.deliveries import Delivery, delivery
+from workers.records.events import Say, Seen, events_pages, find_event, moment, read_seen, record
+
+MOST_STEPS: Final = 16
+"""How far the parents are followed upward."""
+
+MOST_SCANNED: Final = 100_000
+"""So many entries after the event are looked through for what it caused; beyond that the trace says where it stopped."""
+
+_MOST_DEAD: Final = 10_000
+_BEFORE_MS: Final = 5_000
+
+
+class Relative(msgspec.Struct, frozen=True, kw_only=True):
+    """An event up or down the line of FLEETHOOK_PARENT."""
+
+    id: str
+    ms: int = 0
+    type: str = ""
+    source: str = ""
+    tool: str = ""
+    decision: str = ""
+    parent: str = ""
+    depth: int = 0
+    """Generations away from the event that is traced."""
+    known: bool = True
+    """False where only its id is left."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent's side said of its own fallback: what it did may differ from what was recorded."""
+
+    id: str
+    ms: int
+    why: str
+    host: str = ""
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """One event and everything that it caused, as far as it is still kept."""
+
+    event: Seen
+    reports: tuple[Report, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    dead: tuple[DeadLetter, ...] = ()
+    """Entries of it that nobody could work on; a dead delivery stands among the deliveries."""
+    parents: tuple[Relative, ...] = ()
+    """Oldest first."""
+    children: tuple[Relative, ...] = ()
+    """Each after its own parent."""
+    stopped: int = 0
+    """Up to when (ms) children were looked for, where not all of the stream could be; else 0."""
+
+
+async def trace(links: Links, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
+    """Everything that the event of this id caused; raises NotFound. A report of a fallback leads to its request."""
+    event = await find_event(links, keys, name, say=say)
+    if event.of and event.of != name:
+        try:
+            event = await find_event(links, keys, event.of, say=say)
+        except NotFound:
+            name = event.of
+        else:
+            name = event.id
+    relatives, reports, stopped = await _after(links, keys, event, name)
+    letters = [one for one in await dead_letters(links, keys, most=_MOST_DEAD) if one.event == name]
+    return Trace(
+        event=event,
+        reports=tuple(reports),
+        deliveries=tuple(await _deliveries(links, keys, name, letters)),
+        dead=tuple(one for one in letters if one.kind == "entry"),
+        parents=tuple(await _parents(links, keys, event)),
+        children=tuple(_descent(name, relatives)),
+        stopped=stopped,
+    )
+
+
+async def event_deliveries(links: Links, keys: Keys, name: str) -> list[str]:
+    """The ids of an event's deliveries that are still listed: `<event>.<hook>`, found by the server."""
+    found: set[str] = set()
+    cursor = b"0"
+    with links.link() as link:
+        while True:
+            (reply,) = await link.exchange([("ZSCAN", keys("recent"), cursor, "MATCH", f"{name}.*", "COUNT", 1000)])
+            cursor, rows = checked(reply, "looking for deliveries")
+            found.update(row.decode() for row in rows[::2])
+            if cursor == b"0":
+                return sorted(found)
+
+
+async def _deliveries(links: Links, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
+    ids = {*await event_deliveries(links, keys, name), *(one.id for one in letters if one.kind == "delivery")}
+    found = []
+    for one in sorted(ids):
+        try:
+            found.append(await delivery(links, keys, one))
+        except NotFound:  # done, and over its time between the two reads
+            continue
+    return sorted(found, key=lambda one: (one.created, one.id))
+
+
+async def _after(
+    links: Links, keys: Keys, event: Seen, name: str
+) -> tuple[dict[str, list[Relative]], list[Report], int]:  # fmt: skip
+    """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
+
+    A blocking hook's own events come into the stream before the event that ran it: that one is added when answered.
+    """
+    children: dict[str, list[Relative]] = {}
+    reports: list[Report] = []
+    looked = 0
+    # A spooled event arrives long after its agent's report; a report is looked for only so far back.
+    start = max(0, event.ms - (MOST_BUDGET_MS if event.fell_back or event.of else _took(event)) - _BEFORE_MS)
+    async for entries in events_pages(links, keys, start=str(start)):
+        for entry in entries:
+            if _text(entry, b"of") == name:
+                reports.append(_report(read_seen(entry, keys), entry))
+            elif parent := _text(entry, b"parent"):
+                children.setdefault(parent, []).append(_relative(read_seen(entry, keys)))
+        looked += len(entries)
+        if looked >= MOST_SCANNED:
+            return children, reports, entries[-1].ms
+    return children, reports, 0
+
+
+def _took(event: Seen) -> int:
+    return int(event.verdict.ms) + 1 if event.verdict is not None else 0
+
+
+async def _parents(links: Links, keys: Keys, event: Seen) -> list[Relative]:
+    found: list[Relative] = []
+    name, seen = event.event.parent, {event.id}
+    while name and name not in seen and len(found) < MOST_STEPS:
+        seen.add(name)
+        try:
+            above = _relative(await find_event(links, keys, name), depth=len(found) + 1)
+        except NotFound:
+            above = Relative(id=name, depth=len(found) + 1, known=False)
+        found.append(above)
+        name = above.parent
+    return found[::-1]
+
+
+def _descent(name: str, children: dict[str, list[Relative]]) -> Iterable[Relative]:
+    """The events below, depth first; one that is its own ancestor is shown once."""
+    seen, stack = {name}, [(one, 1) for one in reversed(children.get(name, []))]
+    while stack:
+        one, depth = stack.pop()
+        if one.id in seen:
+            continue
+        seen.add(one.id)
+        yield msgspec.structs.replace(one, depth=depth)
+        stack += [(below, depth + 1) for below in reversed(children.get(one.id, []))]
+
+
+def _relative(seen: Seen, *, depth: int = 0) -> Relative:
+    event = seen.event
+    return Relative(id=seen.id, ms=seen.ms, type=event.type, source=event.source, tool=event.tool,
+                    decision=seen.decision, parent=event.parent, depth=depth)  # fmt: skip
+
+
+def _report(seen: Seen, entry: Entry) -> Report:
+    return Report(id=seen.id, ms=entry.ms, why=seen.fallback, host=seen.event.host)
+
+
+def _text(entry: Entry, field: bytes) -> str:
+    return entry.fields.get(field, b"").decode("utf-8", "replace")
+
+
+def trace_record(found: Trace) -> dict[str, Any]:
+    """A trace as `--json` gives it."""
+    return {
+        "event": record(found.event),
+        "reports": _plain(found.reports),
+        "deliveries": _plain(found.deliveries),
+        "dead": _plain(found.dead),
+        "parents": _plain(found.parents),
+        "children": _plain(found.children),
+        "complete": not found.stopped,
+        **({"looked_until": moment(found.stopped)} if found.stopped else {}),
+    }
+
+
+def _plain(values: Sequence[msgspec.Struct]) -> list[Any]:
+    return [msgspec.to_builtins(value) for value in values]

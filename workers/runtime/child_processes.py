@@ -1,0 +1,242 @@
+"""Processes kept running: started, listened to, started again with back-off, and ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from bus.secrets.redaction import redact_text
+from workers.runtime.lifeline import VARIABLE
+
+FIRST_PAUSE: Final = 0.1
+MOST_PAUSE: Final = 10.0
+STEADY: Final = 30.0
+"""A process that ran this long (seconds) begins anew with the first pause when it ends."""
+
+DRAIN: Final = 10.0
+"""Seconds that the processes get to finish what they do, before they are ended by force."""
+
+MOST_LINE: Final = 8 * 1024
+
+OnLine = Callable[[str, str], None]
+"""Called with the name of a process and one line of its output, redacted."""
+
+OnReady = Callable[[str, int], None]
+"""Called with the name of a process that has become ready and the number of those that are not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """A process type: `count` processes of it run, named `<name>.1` and so on."""
+
+    name: str
+    argv: tuple[str, ...]
+    count: int = 1
+
+
+class Child(msgspec.Struct, frozen=True):
+    """One process as `status` shows it; pid 0 while it waits to be started again."""
+
+    name: str
+    pid: int
+    ready: bool
+    restarts: int
+
+
+@dataclass(slots=True)
+class _Process:
+    """One place that is kept filled."""
+
+    spec: ProcessSpec
+    name: str
+    ready: bool = False
+    restarts: int = -1
+    popen: subprocess.Popen[bytes] | None = None
+    rest: bytearray = field(default_factory=bytearray)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid if self.popen is not None else 0
+
+
+class Pauses:
+    """How long to wait before the next start: 0.1 s doubling to 10 s, from the beginning after 30 s of life."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def after(self, lived: float) -> float:
+        """The pause after a process that lived for `lived` seconds."""
+        again = self._last and lived < STEADY
+        self._last = min(MOST_PAUSE, self._last * 2) if again else FIRST_PAUSE
+        return self._last
+
+
+class Supervisor:
+    """Keeps processes running; `env` is added to the environment that is there."""
+
+    def __init__(
+        self, specs: Sequence[ProcessSpec], *, on_line: OnLine, on_ready: OnReady = lambda _name, _waiting: None,
+        on_change: Callable[[], None] = lambda: None, env: Mapping[str, str] | None = None, drain: float = DRAIN,
+    ) -> None:  # fmt: skip
+        self._processes = [_Process(spec, f"{spec.name}.{n}") for spec in specs for n in range(1, spec.count + 1)]
+        self._on_line, self._on_ready, self._on_change = on_line, on_ready, on_change
+        self._env, self._drain = {**os.environ, **(env or {})}, drain
+        self._stopping = asyncio.Event()
+        self._lifeline = -1
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        """Every process as it is now."""
+        return tuple(Child(p.name, p.pid, p.ready, max(0, p.restarts)) for p in self._processes)
+
+    @property
+    def waiting(self) -> int:
+        """How many processes have not said that they are ready."""
+        return sum(not process.ready for process in self._processes)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep the processes running until `stop` is set; then all are asked to end, and ended after the drain time."""
+        self._lifeline, write_end = os.pipe()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._keep(process)) for process in self._processes]
+                await stop.wait()
+                self._stopping.set()
+                self._signal(signal.SIGTERM)
+                if tasks and (await asyncio.wait(tasks, timeout=self._drain))[1]:
+                    self._signal(signal.SIGKILL)
+        finally:
+            for process in self._processes:  # only where a task of ours failed: nobody may be left
+                if process.popen is not None:
+                    _kill(process.popen, signal.SIGKILL)
+                    process.popen.wait()
+            os.close(write_end)
+            os.close(self._lifeline)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            if process.popen is None:
+                continue
+            if number == signal.SIGKILL:
+                self._on_line(process.name, f"did not end within {self._drain:g} s: killed")
+            _kill(process.popen, number)
+
+    async def _keep(self, process: _Process) -> None:
+        pauses = Pauses()
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                end = how(await self._once(process))
+            except OSError as error:
+                end = f"could not be started: {error}"
+            process.popen, process.ready = None, False
+            self._on_change()
+            if self._stopping.is_set():
+                return
+            pause = pauses.after(time.monotonic() - began)
+            self._on_line(process.name, f"{end}; starting it again in {pause:.1f} s")
+            await _either(self._stopping, pause)
+
+    async def _once(self, process: _Process) -> int:
+        """Start the process, pass its lines on, and return its status when it has ended."""
+        loop = asyncio.get_running_loop()
+        process.restarts += 1
+        popen = subprocess.Popen(  # noqa: ASYNC220 - a millisecond; asyncio's own hangs on a pipe that others hold
+            process.spec.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
+            env={**self._env, VARIABLE: str(self._lifeline)}, pass_fds=(self._lifeline,),
+            start_new_session=True,  # a Ctrl-C is for the supervisor, who stops them in order
+        )  # fmt: skip
+        assert popen.stdout is not None  # noqa: S101 - PIPE above
+        process.popen, output = popen, popen.stdout.fileno()
+        os.set_blocking(output, False)
+        loop.add_reader(output, self._read, process, output)
+        self._on_change()
+        try:
+            return await ended(popen)
+        finally:
+            for _ in range(16):  # what a pipe can hold; a descendant that goes on writing is not awaited
+                if not self._read(process, output):
+                    break
+            self._lines(process, b"\n" if process.rest else b"")
+            loop.remove_reader(output)
+            popen.stdout.close()
+
+    def _read(self, process: _Process, output: int) -> bool:
+        try:
+            data = os.read(output, 64 * 1024)
+        except BlockingIOError:
+            return False
+        if not data:
+            asyncio.get_running_loop().remove_reader(output)
+        self._lines(process, data)
+        return bool(data)
+
+    def _lines(self, process: _Process, data: bytes) -> None:
+        process.rest += data
+        *lines, rest = bytes(process.rest).split(b"\n")
+        process.rest = bytearray(rest)
+        if len(rest) > MOST_LINE:
+            lines.append(rest)
+            process.rest.clear()
+        for line in lines:
+            text = redact_text(line[:MOST_LINE].decode("utf-8", "replace").rstrip())
+            self._on_line(process.name, text)
+            if not process.ready and f"fleethook {process.spec.name} ready" in text:
+                process.ready = True
+                self._on_change()
+                self._on_ready(process.name, self.waiting)
+
+
+async def ended(popen: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process and return its status."""
+    loop = asyncio.get_running_loop()
+    try:
+        fd = os.pidfd_open(popen.pid) if sys.platform == "linux" else -1
+    except OSError:  # a kernel or sandbox without it, or the process has been reaped
+        fd = -1
+    if fd < 0:
+        while popen.poll() is None:  # noqa: ASYNC110 - a system that cannot tell us has to be asked
+            await asyncio.sleep(0.02)
+        return int(popen.returncode)
+    exited = asyncio.Event()
+    loop.add_reader(fd, exited.set)
+    try:
+        await exited.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)
+    return popen.wait()
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+
+
+def how(status: int) -> str:
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"ended by signal {-status}"
+
+
+def _kill(popen: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """SIGTERM is for the process, which knows what it has to finish; SIGKILL for all of its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
+        if number == signal.SIGKILL:
+            os.killpg(popen.pid, number)
+        else:
+            popen.send_signal(number)

@@ -1,0 +1,119 @@
+"""Says what of a hook file is not in force: as an event, once for each content, and to each session's user, once."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from bus.agents import find
+from bus.errors import FleethookError, Unreachable
+from bus.events import PRE_TOOL, Event, EventType
+from bus.hooksets.files_in_force import Rejected
+from bus.hooksets.guard_changes import report
+from bus.hooksets.guard_watch import GuardWatch
+from bus.hooksets.guarded import NO_GUARD, has_guard, was_guarded
+from bus.hooksets.in_force import HookSet
+from bus.ids import host_name
+from bus.requests import Request, is_canonical
+from bus.secrets.redaction import redact_text
+from bus.verdicts import Verdict
+from bus.wire.announcements import announce
+from bus.wire.connections import Links
+from bus.wire.keys import DAY, Keys
+
+log = logging.getLogger("fleethook.hooks")
+
+_MOST_KNOWN: Final = 4096
+_MOST_PROBLEMS: Final = 20
+
+
+class Notices:
+    """What one process has said already; whoever else has said it is known to Redis."""
+
+    def __init__(self, links: Links, keys: Keys) -> None:
+        self._links, self._keys = links, keys
+        self._announced: set[tuple[str, str]] = set()
+        self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()
+        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def announce(self, rejected: tuple[Rejected, ...]) -> None:
+        """Publish `hooks:rejected` for each content that is not in force; raises Unreachable."""
+        for one in rejected:
+            name = (one.path, one.digest)
+            if name in self._announced:
+                continue
+            host, first = host_name(), one.problems[0]
+            data = {
+                "file": first.file or one.path, "line": first.line, "column": first.column, "reason": redact_text(one.text),
+                "problems": [redact_text(str(problem)) for problem in one.problems[:_MOST_PROBLEMS]],
+            }  # fmt: skip
+            kind = EventType.HOOKS_REJECTED.value
+            await announce(self._links, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}")
+            self._announced.add(name)
+
+    async def report(self, guards: GuardWatch) -> None:
+        """Publish `guard:changed` for each change that weakened guards, and keep what is in force; raises Unreachable."""
+        while guards.weakened:
+            await report(self._links, self._keys, guards.weakened[0])
+            guards.weakened.pop(0)
+        guards.keep()
+
+    async def tell(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
+        """The verdict with what is not in force; as a note to the session's user where none has been told of it before.
+
+        That nothing guards the session is such a note too.
+        """
+        waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
+        warnings = (NO_GUARD,) if event.type in PRE_TOOL and self._is_unguarded(in_force, verdict) else ()
+        if not waiting and not warnings:
+            return verdict
+        new = [text for text in (*waiting, *warnings) if not await self._knows(request, event, text)]
+        return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
+
+    def _is_unguarded(self, in_force: HookSet, verdict: Verdict) -> bool:
+        """Whether no hook had a say, and none that is in force could have one at another tool call."""
+        if was_guarded(verdict):
+            return False
+        known = self._guarded.get(in_force)
+        if known is None:
+            known = self._guarded[in_force] = has_guard(in_force.hooks.values())
+        return not known
+
+    async def _knows(self, request: Request, event: Event, text: str) -> bool:
+        if not (is_canonical(request) or _carries_notes(request.source, request.native)):
+            return True  # said at the next event that can carry it
+        if not event.session:
+            return False
+        session = hashlib.sha256(
+            f"{event.source}\n{event.host}\n{event.session}".encode("utf-8", "replace")
+        ).hexdigest()
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        if (session, digest) in self._told:
+            return True
+        key = self._keys("told", session[:32])
+        try:
+            with self._links.link() as link:
+                added, _ = await link.exchange([("HSETNX", key, digest, "1"), ("PEXPIRE", key, DAY)])
+        except Unreachable as error:
+            log.warning("whether the session was told is not known: %s", error)
+            return False
+        self._told[session, digest] = None
+        if len(self._told) > _MOST_KNOWN:
+            self._told.popitem(last=False)
+        return bool(added == 0)
+
+
+@lru_cache(1024)
+def _carries_notes(source: str, native: str) -> bool:
+    """Whether an agent's event has a form for a message to its user."""
+    dialect = find(source)
+    try:
+        return dialect.render(native, Verdict(notes=("note",))) != dialect.render(native, Verdict())
+    except FleethookError:
+        return False

@@ -1,0 +1,63 @@
+"""Hooks that trigger themselves, directly or through others: seen by FLEETHOOK_PARENT, refused, the chain shown (F-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bus.chain import Run
+from bus.events import Event
+from bus.hooks import Hook
+from bus.outcomes import Outcome
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import call
+
+MOST_STEPS: Final = 16
+"""How far FLEETHOOK_PARENT is followed upward."""
+
+Chain = Sequence[tuple[str, frozenset[str]]]
+"""The events up the chain with the hooks that ran for them when this one was added; nearest first."""
+
+
+async def lineage(links: Links, keys: Keys, event: Event) -> Chain:
+    """The chain above `event`; empty where it names no parent, or one that nobody knows."""
+    if not event.parent:
+        return []
+    args = (keys("lineage", ""), MOST_STEPS, event.time)
+    return read_lineage(await call(links, "lineage", (keys("lineage", event.parent),), args))
+
+
+def read_lineage(chain: Sequence[Any]) -> Chain:
+    """The events up the chain with their hooks, from the script's flat list; nearest first."""
+    found, place = [], 0
+    while place < len(chain):
+        count = int(chain[place + 1])
+        hooks = frozenset(name.decode() for name in chain[place + 2 : place + 2 + count])
+        found.append((chain[place].decode(), hooks))
+        place += 2 + count
+    return found
+
+
+def without_loops(run: Run, event: Event, chain: Chain) -> Run:
+    """`run`, except for a hook that already runs up the chain of events: that is refused, and the chain shown (F-12)."""
+    if not chain:
+        return run
+
+    async def guarded(hook: Hook, seen: Event, seconds: float) -> Outcome:
+        if hook.kind != "rule" and is_loop(hook.id, chain):
+            return Outcome(note=loop_text(hook.id, event, chain))
+        return await run(hook, seen, seconds)
+
+    return guarded
+
+
+def is_loop(hook: str, chain: Chain) -> bool:
+    """Whether a hook runs up the chain already; one that is longer than what is followed may hold any hook."""
+    return len(chain) >= MOST_STEPS or any(hook in hooks for _, hooks in chain)
+
+
+def loop_text(hook: str, event: Event, chain: Chain) -> str:
+    """What is said of a refused loop: the chain of events and hooks, oldest first."""
+    steps = " -> ".join(f"{name} ({', '.join(sorted(hooks))})" for name, hooks in reversed(chain))
+    return f"hook {hook!r} was not run: it triggered itself through {steps} -> {event.id}"

@@ -1,0 +1,106 @@
+"""Events that are kept for the background hooks of a host whose `worker host` is away: how many, and what is given up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from bus.errors import DecodeError
+from bus.host_requests import GROUP, role
+from bus.requests import read_event, read_request
+from bus.wire.connections import Links
+from bus.wire.keys import DAY, DONE_MS, Keys
+from bus.wire.streams import Call, Entry, call_all, checked, flat
+from workers.delivery.dead_letters import overdue_call
+from workers.delivery.deliveries import unpack_fields
+from workers.runtime.wording import counted
+
+log = logging.getLogger("fleethook.kept")
+
+_PAGE: Final = 200
+
+
+class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that wait for one host."""
+
+    host: str
+    events: int
+    ms: int
+    """When the oldest of them was kept, in milliseconds since 1970."""
+
+    @property
+    def text(self) -> str:
+        """What waits, in words."""
+        events = counted(self.events, "event waits", "events wait")
+        return (
+            f"{events} for `fleethook worker host` on {self.host!r}, which runs the background hooks of its own files; "
+            "`fleethook hosts forget` where it is gone"
+        )
+
+
+async def kept_events(links: Links, keys: Keys) -> list[KeptEvents]:
+    """What waits for each host whose worker is away, by host."""
+    with links.link() as link:
+        (names,) = await link.exchange([("ZRANGE", keys("kept"), 0, -1)])
+        hosts = sorted(name.decode("utf-8", "replace") for name in checked(names, "listing hosts"))
+        found = []
+        for host in hosts:
+            alive, length, first = await link.exchange(
+                [("EXISTS", keys("alive", role(host))), ("XLEN", keys("events", host)),
+                 ("XRANGE", keys("events", host), "-", "+", "COUNT", 1)]
+            )  # fmt: skip
+            rows = checked(first, f"looking at what waits for {host}")
+            if rows and checked(alive, f"looking for host {host}") == 0:
+                ms = int(rows[0][0].partition(b"-")[0])
+                found.append(KeptEvents(host=host, events=int(checked(length, "counting events")), ms=ms))
+    return found
+
+
+async def give_up_overdue(links: Links, keys: Keys, now: int, keep_ms: int) -> int:
+    """Make dead letters of what has waited for so long, `now` by the server's clock; returns how many."""
+    keep = min(keep_ms, DONE_MS)
+    days = f"{keep / DAY:g} days"
+    given_up = 0
+    for waiting in await kept_events(links, keys):
+        if waiting.ms <= now - keep:
+            why = f"no `fleethook worker host` ran on {waiting.host!r} for {days}: its background hooks were not run"
+            given_up += await give_up(links, keys, waiting.host, why, until=now - keep)
+    with links.link() as link:
+        (names,) = await link.exchange([("ZRANGE", keys("kept"), 0, -1)])
+    hosts = [name.decode("utf-8", "replace") for name in checked(names, "listing hosts")]
+    calls = [Call("unkeep", (keys("kept"), keys("events", host)), (host,)) for host in hosts]
+    for reply in await call_all(links, calls) if calls else ():
+        checked(reply, "tidying hosts")
+    return given_up
+
+
+async def give_up(links: Links, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
+    """Make dead letters of the events that wait for a host, those kept `until` then (ms; 0 for all); returns how many."""
+    stream, given_up = keys("events", host), 0
+    while True:
+        with links.link() as link:
+            (reply,) = await link.exchange([("XRANGE", stream, "-", until or "+", "COUNT", _PAGE)])
+        rows = checked(reply, f"looking at what waits for {host}")
+        if not rows:
+            break
+        replies = await call_all(links, [_give_up(keys, stream, row, reason) for row in rows])
+        given_up += sum(int(checked(one, f"giving up what waits for {host}")) for one in replies)
+    if given_up:
+        log.warning("gave up %d of the events that waited: %s", given_up, reason)
+    return given_up
+
+
+def _give_up(keys: Keys, stream: str, row: Sequence[Any], reason: str) -> Call:
+    entry = Entry(stream, row[0].decode(), flat(row[1]))
+    event, about = entry, {}
+    try:
+        fields = unpack_fields(entry.fields[b"data"])
+        event = Entry(keys("events"), fields[b"entry"].decode(), fields)
+        told = read_event(read_request(event, keys))
+        about = {"type": told.type, "tool": told.tool, "session": told.session}
+    except (DecodeError, KeyError, ValueError) as error:
+        log.warning("%s of %s cannot be read: %s", entry.id, stream, error)
+    return overdue_call(keys, entry, event, about, reason, GROUP)

@@ -1,0 +1,111 @@
+"""Where the hooks of an event run: here, or (those that only its own machine has) on that machine (X-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from bus.chain import Elsewhere, evaluate
+from bus.errors import FleethookError
+from bus.event_folder import EventFolder
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.host_hooks import KnownRecords
+from bus.host_requests import Hosts, HostState
+from bus.ids import host_name
+from bus.outcomes import Outcome
+from bus.verdicts import Part, Policy, Verdict, bus_policy, fallback_decision, strictest
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from workers.runtime.clock import ServerClock
+
+_LEAST_SECONDS: Final = 2.0
+"""A host is asked for at least so long where slow hooks of the fleet have used the budget up."""
+
+
+class Placement:
+    """Splits the hooks of an event of another machine, and asks that machine for its part."""
+
+    def __init__(self, links: Links, keys: Keys) -> None:
+        self._hosts, self._own = Hosts(links, keys), host_name()
+        self._recorded = KnownRecords()
+
+    def is_remote(self, event: Event) -> bool:
+        """Whether the event happened on another machine."""
+        return event.host not in {"", self._own}
+
+    async def needs_host(self, event: Event, hooks: Sequence[Hook], folder: EventFolder) -> bool:
+        """Whether that machine has to be asked: it has a worker of its own, or a hook has to run there."""
+        if not self.is_remote(event):
+            return False
+        if any(hook.on_host for hook in hooks):
+            return True
+        state = await self._hosts.state(event.host)
+        return state.alive or bool(self._recorded_hooks(state, event, folder))
+
+    async def elsewhere(
+        self, event: Event, hooks: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int,
+        clock: ServerClock,
+    ) -> Elsewhere | None:  # fmt: skip
+        """How the part of `hooks` that is not ours to run is answered; None where there is none.
+
+        It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
+        """
+        if not await self.needs_host(event, hooks, folder):
+            return None
+        return partial(self._ask, [hook for hook in hooks if hook.on_host], folder, policy, deadline, latest, clock)
+
+    async def _ask(
+        self, there: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int, clock: ServerClock,
+        event: Event, seconds: float, changes: Mapping[str, Any],
+    ) -> Verdict:  # fmt: skip
+        state: HostState | None = None
+        try:
+            state = await self._hosts.state(event.host)
+            if latest > deadline:  # `seconds` are all that may be had; without slow hooks there, the budget's
+                seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
+            answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
+        except FleethookError:
+            answer = None
+        if answer is not None:
+            return answer
+        own = [] if state is None else self._recorded_hooks(state, event, folder)
+        unknown = state is None or (state.alive and not state.records)
+        alive = state is None or state.alive
+        return await _unanswered(event, there, own, policy, alive=alive, unknown=unknown)
+
+    def _recorded_hooks(self, state: HostState, event: Event, folder: EventFolder) -> list[Hook]:
+        """One hook for each group of hooks that only that machine has and that fit the event."""
+        recorded = self._recorded.read(state.records)
+        return [] if recorded is None else recorded.fitting(event, folder)
+
+
+async def _unanswered(
+    event: Event, there: Sequence[Hook], own: Sequence[Hook], policy: Policy, *, alive: bool, unknown: bool
+) -> Verdict:
+    """What is said for a host that did not answer: the failure policy of each hook that should have run there.
+
+    `there` are the fleet's, `own` are those that only the host has. `unknown` where it is not known which it has: then
+    the bus's policy answers for those. A host without a worker that recorded no hooks has none.
+    """
+    why = (
+        f"host {event.host!r} did not answer in time" if alive else f"no `fleethook worker host` runs on {event.host!r}"
+    )
+
+    async def missing(hook: Hook, _event: Event, _seconds: float) -> Outcome:
+        more = f" {hook.description}" if hook in own and hook.description else ""
+        return Outcome(failure=f"hook {hook.id!r}{more} ({hook.origin}) has to run there, but {why}")
+
+    verdict = await evaluate(event, [*there, *own], missing, seconds=1.0, policy=policy)
+    if not unknown:
+        return verdict
+    decision = fallback_decision(bus_policy(policy, event.type))
+    reason = f"{why}, so its user's and projects' hooks were not asked; the failure policy is {policy}"
+    part = Part(hook=f"host:{event.host}", decision=decision, layer="user", fallback=why, reason=reason)
+    return msgspec.structs.replace(
+        verdict, parts=(*verdict.parts, part), notes=(*verdict.notes, reason),
+        decision=strictest(verdict.decision, decision), reason=verdict.reason or (reason if decision != "abstain" else ""),
+    )  # fmt: skip

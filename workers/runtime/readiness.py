@@ -1,0 +1,45 @@
+"""When `fleethook up` is ready: a request has been answered by an evaluator of this start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from bus.errors import FleethookError
+from bus.ids import host_name
+from bus.probe import answering_evaluator, is_process
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+
+log = logging.getLogger("fleethook.readiness")
+
+_PAUSE_SECONDS: Final = 0.05
+_SAY_SECONDS: Final = 10.0
+
+
+async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
+    """Ask until an evaluator with one of `pids` on this host has answered.
+
+    In a larger fleet others answer too, so it asks again; what keeps it from an answer is said after 10 s.
+    """
+    began, said = time.monotonic(), False
+    links = Links(url, connect=1.0)
+    try:
+        while True:
+            try:
+                who = await answering_evaluator(links, keys)
+                why = f"{who} of another start answered" if who else "no evaluator answered"
+            except FleethookError as error:
+                who, why = "", str(error)
+            if who and is_process(who, host_name(), pids()):
+                return
+            if not said and time.monotonic() - began > _SAY_SECONDS:
+                said = True
+                say(f"no request has been answered by this start yet: {why}")
+            if not who:
+                await asyncio.sleep(_PAUSE_SECONDS)
+    finally:
+        await links.close()

@@ -1,0 +1,55 @@
+"""What of this machine's hook files is not in force: content with errors, and content that waits for trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from bus.errors import ConfigError
+from bus.hooksets.files_in_force import FileInForce, Rejected, file_in_force
+from bus.hooksets.hookfile import HookFile
+from bus.hooksets.projects import project_in_force
+from bus.hooksets.trust import listed, trusted_file
+from bus.secrets.redaction import redact_text
+from bus.system.directories import Directories, config_file
+
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+    """One file's content that is not in force; line and column from 1, 0 where unknown."""
+
+    layer: str
+    file: str
+    line: int
+    column: int
+    text: str
+    """What is wrong, where, and what is in force meanwhile; secrets redacted."""
+    problems: tuple[str, ...]
+
+
+def rejections(places: Directories, cwd: Path) -> tuple[Rejection, ...]:
+    """Of the user's file, of every project that is trusted, and of the one around `cwd`."""
+    return tuple(_rejection(layer, one) for layer, found in _files(places, cwd) for one in found.rejected)
+
+
+def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:
+    user = config_file(places.config) or places.config / "fleethook.yaml"
+    yield "user", file_in_force(user, "user", places.last_good)
+    try:
+        projects = [Path(one.path) for one in listed(places.trust_file)]
+    except ConfigError as error:
+        broken = Rejected(str(places.trust_file), "", (error,), "no project is trusted")
+        yield "project", FileInForce(HookFile(), (broken,))
+        return
+    around = trusted_file(cwd, places.trust_file, user=user)
+    for path in dict.fromkeys([*projects, *([around] if around is not None else [])]):
+        yield "project", project_in_force(path, places.trust_file, places.last_good)
+
+
+def _rejection(layer: str, one: Rejected) -> Rejection:
+    first = one.problems[0]
+    return Rejection(
+        layer=layer, file=first.file or one.path, line=first.line, column=first.column, text=redact_text(one.text),
+        problems=tuple(redact_text(str(problem)) for problem in one.problems),
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""The hooks of one request: which of them fit, and what its rules say, with what is heavy checked in other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from bus.chain import Run
+from bus.errors import OverBudget
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.in_force import HookSet
+from bus.matching.disk import light_disk
+from bus.matching.findings import Findings
+from bus.matching.questions import Question, answer_rule
+from bus.matching.rules import unread_notes
+from bus.outcomes import Outcome
+from bus.runners.rule import rule_outcome
+from workers.runtime.rule_checks import RuleChecks
+
+_LATE = "its condition took too long to be checked"
+
+
+class RequestHooks:
+    """What one request asks of the hooks in force; `run` runs those that are no rules.
+
+    Before `wait_for` nothing may take long: OverBudget says that the request is heavy.
+    """
+
+    def __init__(self, in_force: HookSet, run: Run) -> None:
+        self.in_force, self._run = in_force, run
+        self._checks: RuleChecks | None = None
+        self._until = 0.0
+        self._disk = light_disk()
+        self._found: list[tuple[object, Findings]] = []
+        """By the tool input that they are about: a hook may change it."""
+
+    def wait_for(self, checks: RuleChecks, seconds: float) -> None:
+        """Let these processes check what is heavy, in half of the time that is left: hooks with effects come after it."""
+        self._checks, self._until = checks, time.monotonic() + seconds / 2
+
+    async def fitting(self, event: Event) -> list[Hook]:
+        """The blocking hooks that fit `event`, in order."""
+        question = self.in_force.question(event)
+        findings = await self._find(question) if question is not None else None
+        return self.in_force.blocking(event, findings, self._disk)
+
+    async def fitting_here(self, event: Event) -> list[Hook]:
+        """Those of another machine's event that need not run there."""
+        return [hook for hook in await self.fitting(event) if not hook.on_host]
+
+    async def fitting_there(self, event: Event) -> list[Hook]:
+        """Those that have to run on the event's own machine."""
+        return [hook for hook in await self.fitting(event) if hook.on_host]
+
+    def notes(self, event: Event, hooks: Sequence[Hook]) -> tuple[str, ...]:
+        """What the verdict says of a command that was not read as a whole."""
+        findings = self._known(event)
+        if findings is not None and findings.rules:
+            return findings.notes
+        return unread_notes([hook.rule for hook in hooks if hook.rule is not None], event)
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+        """What one hook says; a condition that took too long counts as true for a rule, and as a failure for the others."""
+        findings = self._known(event)
+        late = findings is not None and hook.when in findings.exceeded
+        if hook.rule is None:
+            if late:
+                return Outcome(failure=f"hook {hook.id!r}: {_LATE}")
+            return await self._run(hook, event, seconds)
+        answer = findings.rules.get(hook.id) if findings is not None else None
+        if answer is None:
+            try:
+                answer = answer_rule(hook.id, hook.rule, event, self._disk)
+            except OverBudget:
+                if self._checks is None:
+                    raise
+                rules = {one.id: one.rule for one in self.in_force.blocking(event, findings) if one.rule is not None}
+                found = await self._find(Question(event=event, rules=rules | {hook.id: hook.rule}))
+                answer = found.rules[hook.id]
+        outcome = rule_outcome(hook, event, answer)
+        if late and outcome.decision != "abstain":
+            return msgspec.structs.replace(outcome, reason=f"{outcome.reason.rstrip('.')} ({_LATE}; it counts as true)")
+        return outcome
+
+    async def _find(self, question: Question) -> Findings:
+        if self._checks is None:
+            raise OverBudget("this takes a process of its own")
+        event, known = question.event, self._known(question.event)
+        agent, left = f"{event.host} {event.session or event.source}", self._until - time.monotonic()
+        findings = await self._checks.find(question, agent, max(0.0, left))
+        if known is not None:  # its conditions were asked about before
+            findings.conditions |= known.conditions
+            findings.exceeded |= known.exceeded
+        self._found.insert(0, (event.input, findings))
+        return findings
+
+    def _known(self, event: Event) -> Findings | None:
+        return next((findings for about, findings in self._found if about is event.input), None)

@@ -1,0 +1,124 @@
+"""Hooks that may take longer than the time within which an agent wants its answer: who waits is told that they run.
+
+The agent's side waits for its deadline, looks at the note beside its reply key, and waits on while that is there
+(`bus/shim/slow.py`). The note is written only when the hooks have run for a while, so quick ones cost nothing more; it
+ends by itself soon after the process that writes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from bus.chain import needed_seconds
+from bus.errors import FleethookError
+from bus.events import Event
+from bus.hooks import Hook
+from bus.requests import Request
+from bus.wire.connections import Links
+from bus.wire.keys import NOTE_MS, note_key
+from bus.wire.streams import Call, checked
+
+log = logging.getLogger("fleethook.patience")
+
+MOST_SLOW: Final = 64
+"""Slow hooks of one process beside its slots; those over it take a slot each."""
+
+_FIRST_SECONDS: Final = 1.0
+_EVERY_SECONDS: Final = 1.0
+_SPARE: Final = 1.15
+"""Of a hook's time some is kept for ending it and for its answer; it gets that back here."""
+
+
+_MARGIN_SECONDS: Final = 0.5
+_MARGIN_PART: Final = 0.1
+"""Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
+that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
+
+
+def hook_seconds(left: float) -> float:
+    """Of the seconds that are left for a request, those that its hooks get."""
+    return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
+
+
+def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, latest: int) -> int:
+    """The deadline of a request whose hooks declare more than its budget: as they need, at most `latest`.
+
+    Milliseconds by the server's clock; `deadline` itself where they need no more.
+    """
+    if latest <= deadline:
+        return deadline
+    needed = now + int(needed_seconds(event, hooks) * _SPARE * 1000)
+    return min(latest, needed) if needed > deadline else deadline
+
+
+async def is_waited_for(links: Links, request: Request, now: int) -> bool:
+    """Whether somebody still waits for a request whose evaluator died after the deadline, while its slow hooks ran.
+
+    The note that the dead one left is good for 6 s more then. Raises Unreachable.
+    """
+    if request.handed < 2 or not request.reply or now >= request.latest:
+        return False
+    with links.link() as link:
+        (known,) = await link.exchange([("PEXPIRE", note_key(request.reply), NOTE_MS)])
+    return bool(checked(known, "looking for who waits") == 1)
+
+
+class Slots:
+    """The tasks of a process that run hooks: `count` at once, and slow ones beside them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.held: set[tuple[str, str]] = set()
+        """Stream and id of the entries that they are about."""
+        self._slow: set[asyncio.Task[None]] = set()
+
+    @property
+    def free(self) -> int:
+        """How many more may begin."""
+        return self._count - len(self.tasks) + len(self._slow)
+
+    def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str) -> None:
+        """Begin one, about this entry."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        self.held.add((stream, entry))
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self.tasks.discard(ended)
+            self._slow.discard(ended)
+            self.held.discard((stream, entry))
+
+        task.add_done_callback(done)
+
+    @asynccontextmanager
+    async def slow(self, links: Links, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
+        """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
+
+        `left` are the seconds until somebody looks for it. `joined` is a list of more replies whose notes say it, too.
+        """
+        task = asyncio.current_task()
+        note = asyncio.create_task(self._keep_note(links, (note_key(reply), joined), left, task))
+        try:
+            yield
+        finally:
+            note.cancel()
+            await asyncio.wait([note])
+
+    async def _keep_note(
+        self, links: Links, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
+    ) -> None:  # fmt: skip
+        await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
+        if task in self.tasks and len(self._slow) < MOST_SLOW:
+            self._slow.add(task)
+        while True:
+            try:
+                with links.link() as link:
+                    await link.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
+            except FleethookError as error:
+                log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
+            await asyncio.sleep(_EVERY_SECONDS)

@@ -1,0 +1,103 @@
+"""The spools of this machine, drained by its workers: a hook command that finds no server leaves its events there.
+
+Every evaluator, dispatcher and host worker looks; the drain lock lets one of them send at a time. A spool is ours where
+its agent's answer file names our fleet and server, or where its name does (`bus/shim/spool.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from bus.errors import FleethookError
+from bus.hooksets.in_force import Watcher
+from bus.shim.answer_file import Server, program_spool, read_answer_file, server_from_url
+from bus.shim.spool import Draining, add_commands, spools
+from bus.system.directories import Directories, directories
+from bus.wire.connections import Links
+from bus.wire.keys import Keys
+from bus.wire.streams import checked, server_now
+
+log = logging.getLogger("fleethook.spools")
+
+LOOK_SECONDS: Final = 0.5
+_LOCK_SECONDS: Final = 0.1
+"""How long a hook command may keep a spool locked before we look again later: we have more to do than to wait."""
+
+Work = Callable[[Keys, Links, Watcher], Awaitable[None]]
+
+
+def draining(url: str, work: Work) -> Work:
+    """The work of a process, with the spools of this machine drained beside it."""
+
+    async def both(keys: Keys, links: Links, watcher: Watcher) -> None:
+        task = asyncio.create_task(_drain_on(url, keys, links))
+        try:
+            await work(keys, links, watcher)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    return both
+
+
+async def drain_spools(places: Directories, url: str, keys: Keys, links: Links) -> int:
+    """Send on what waits in the spools of this machine for the server at `url`, in order; how many entries.
+
+    Raises Unreachable: what is not acknowledged stays.
+    """
+    sent, own = 0, program_spool(places, url, keys.prefix)
+    for path in map(Path, spools(own.parent)):
+        waits, marked = _is_there(path, "") or _is_there(path, ".draining"), _is_there(path, ".away")
+        if not (waits or marked):
+            continue
+        if path != own and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
+            continue
+        if marked:  # we reach it, so the agents' next calls may try for longer again
+            await server_now(links)
+            path.with_name(path.name + ".away").unlink(missing_ok=True)
+        if waits:
+            sent += await drain(path, keys, links)
+    return sent
+
+
+async def drain(path: str | Path, keys: Keys, links: Links) -> int:
+    """Send on what waits in one spool; 0 where another drainer is at it. Raises Unreachable and OSError."""
+    try:
+        with Draining(path, _LOCK_SECONDS) as spool:
+            for batch in spool.batches():
+                with links.link() as link:
+                    for reply in await link.exchange(add_commands(keys.prefix, batch)):
+                        checked(reply, f"sending on what waited in {path}")
+            return spool.done.sent
+    except (BlockingIOError, TimeoutError):
+        return 0
+
+
+async def _drain_on(url: str, keys: Keys, links: Links) -> None:
+    places = directories()
+    while True:
+        try:
+            if sent := await drain_spools(places, url, keys, links):
+                log.info("%d events that waited on this disk are sent on", sent)
+        except (FleethookError, OSError) as error:
+            log.debug("spools are not drained: %s", error)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _is_there(path: Path, end: str) -> bool:
+    return path.with_name(path.name + end).exists()
+
+
+def _is_ours(path: Path, places: Directories, server: Server, keys: Keys) -> bool:
+    try:
+        answers = read_answer_file(places.answer_file(path.name))
+    except FleethookError:
+        return False
+    there = answers.server
+    same = (there.kind, there.address, there.port, there.db) == (server.kind, server.address, server.port, server.db)
+    named = there.name != "" and (there.name, there.port, there.db) == (server.name, server.port, server.db)
+    return answers.prefix == keys.prefix and Path(answers.spool) == path and (same or named)

@@ -1,0 +1,71 @@
+"""What came out of a spool counts once: a drainer that lost Redis' word, or its life, sends a record again."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from bus.ids import event_id
+from bus.requests import read_request
+from bus.wire.connections import Links
+from bus.wire.keys import KEPT_MS, SENT_MS, Keys
+from bus.wire.streams import Call, Entry, call_all, checked
+
+GROUP: Final = "dispatchers"
+_SEARCH_MS: Final = 60_000
+"""How far an agent's clock may be off for the entry to be found that had arrived before its record was spooled."""
+_EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
+_MOST_SEEN: Final = 10_000
+
+
+async def counts(links: Links, keys: Keys, entry: Entry) -> bool:
+    """Whether a spooled entry is the one of its id that counts; another is removed, before anything comes of it.
+
+    Where an evaluator had answered the request all the same, the record's fallback stays as its agent's report.
+    """
+    (reply,) = await call_all(links, [_call(keys, entry, look=False)])
+    return bool(checked(reply, f"looking for entries of {_text(entry, b'id')}"))
+
+
+class Repeats:
+    """Leaves out what a reader is not to be shown twice, for as long as one reading lasts."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, str] = OrderedDict()
+
+    async def without_repeats(self, links: Links, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries of the event stream without spooled ones that count for nothing, handled or not; nothing is changed."""
+        asked = [one for one in entries if b"spooled" in one.fields and b"id" in one.fields]
+        if not asked:
+            return list(entries)
+        replies = await call_all(links, [_call(keys, one, look=True) for one in asked])
+        gone = {one.id for one, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
+        for one in asked:
+            if one.id not in gone and self._ids.setdefault(_text(one, b"id"), one.id) != one.id:
+                gone.add(one.id)
+        while len(self._ids) > _MOST_SEEN:
+            self._ids.popitem(last=False)
+        return [one for one in entries if one.id not in gone]
+
+
+def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:
+    name = read_request(entry, keys).id
+    # A report is only ever sent marked, and of a young request the verdict tells whether it was answered: neither is
+    # looked for among the events around it, which takes long where these are many.
+    born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
+    young = b"fallback" in entry.fields and entry.ms - born < KEPT_MS - _SEARCH_MS
+    first, last = (0, 0) if b"of" in entry.fields or young else (max(0, born - _SEARCH_MS), born + _SEARCH_MS)
+    args: list[str | bytes | int] = [
+        GROUP, entry.id, name, first, last, SENT_MS, "1" if look else "0",
+    ]  # fmt: skip
+    if b"fallback" in entry.fields and b"of" not in entry.fields:
+        args += ["id", event_id(), "of", name, "fallback", entry.fields[b"fallback"]]
+        for field in (b"source", b"event", b"host"):
+            args += [field, entry.fields.get(field, b"")]
+    return Call("once", (keys("events"), keys("first", name), keys("verdict", name)), args)
+
+
+def _text(entry: Entry, field: bytes) -> str:
+    return entry.fields.get(field, b"").decode("utf-8", "replace")

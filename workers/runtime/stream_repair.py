@@ -1,0 +1,165 @@
+"""Streams whose last id is made up: nobody could add to them any more, so their entries move to a fresh one.
+
+Whoever may XADD may give an entry an id of its own choice; after the largest one that there is no other can follow, and
+after one of next year every deadline is next year's. Looked for twice a second, and done within two.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+import msgspec
+
+from bus.errors import FleethookError, Unreachable
+from bus.events import Event, EventType
+from bus.ids import event_id, host_name
+from bus.wire.codec import encode_event
+from bus.wire.connections import Links
+from bus.wire.keys import KEPT_MS, MINUTE, Keys
+from bus.wire.streams import call, checked, flat
+
+log = logging.getLogger("fleethook.repairs")
+
+AHEAD_MS: Final = MINUTE
+"""An id may be so far ahead of the server's clock: that one set back by seconds is no such case."""
+
+LOOK_SECONDS: Final = 0.5
+STREAMS: Final = ("events", "requests")
+"""What whoever sends events may add to; where both are repaired, the word of it needs the first."""
+
+_LEASE_MS: Final = 2_000
+_PAGE_BYTES: Final = 2 * 1024 * 1024
+_MOST_PAGE: Final = 1_000
+_ALL: Final = 10**9
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """The last time that a stream was repaired."""
+
+    stream: str
+    ms: int
+    """By the server's clock."""
+    made_up: int
+    """How many entries had an id from the future."""
+    times: int
+    """How often it was repaired in all."""
+
+    @property
+    def text(self) -> str:
+        """What a person is told."""
+        return (
+            f"{self.stream} had a last id from the future, and was moved to a fresh stream ({self.times} times in all): "
+            "somebody with an agent's rights makes ids up"
+        )
+
+
+class Repairs:
+    """One worker's look at the streams that agents may add to."""
+
+    def __init__(self, links: Links, keys: Keys, who: str) -> None:
+        self._links, self._keys, self._who = links, keys, who
+        self._looked = float("-inf")
+        self._sane: dict[str, int] = {}
+
+    async def keep(self) -> bool:
+        """Look where that is due, and repair what is to be; whether anything was. Raises Unreachable."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return False
+        self._looked = time.monotonic()
+        names = [self._keys(name) for name in STREAMS]
+        now, late, *ahead = await call(self._links, "ahead", (self._keys("late"), *names), (AHEAD_MS,))
+        repaired = False
+        for name, bad in zip(STREAMS, ahead, strict=True):
+            if bad:
+                repaired = await self._repair(name) or repaired
+            else:
+                self._sane[name] = int(now)
+        if late and not ahead[STREAMS.index("events")]:  # whoever repaired it died before the last step
+            await self._add_late()
+        return repaired
+
+    async def _repair(self, name: str) -> bool:
+        """Move the entries of a stream to a fresh one in its place; False where another worker is at it."""
+        if not await self._leads():
+            return False
+        log.error("the last id of %s is from the future: moving its entries to a fresh stream", self._keys(name))
+        try:
+            moved, ms = await self._move(name)
+        except Unreachable:
+            raise
+        except FleethookError as error:
+            log.error("%s could not be repaired: %s; trying again", self._keys(name), error)
+            return False
+        finally:
+            with self._links.link() as link:
+                await link.exchange([("DEL", self._keys("alive", "repair"))])
+        log.warning("%s is repaired: %d entries had an id from the future", self._keys(name), moved)
+        if name == "events":
+            await self._add_late()
+        await self._say(name, moved, ms)
+        return True
+
+    async def _add_late(self) -> None:
+        while await call(self._links, "late", (self._keys("late"), self._keys("events")), (_MOST_PAGE,)):
+            pass
+
+    async def _leads(self) -> bool:
+        return bool(await call(self._links, "lease", (self._keys("alive", "repair"),), (self._who, _LEASE_MS)))
+
+    async def _move(self, name: str) -> tuple[int, int]:
+        """How many made-up ids there were, and when it was done. What agents wait for goes in one step: its entries leave
+        meanwhile, and a page that was copied would bring them back."""
+        keys, names = self._keys, (self._keys(name), self._keys("fresh", name))
+        about = (keys.prefix, AHEAD_MS, self._sane.get(name, 0))
+        cursor, count, pairs = "", 64, list[bytes]()
+        while name == "events" and await self._leads():
+            after, number, size, more = await call(
+                self._links, "copy", names, (*about, cursor, count, _LEASE_MS * 5)
+            )  # fmt: skip
+            cursor = after.decode()
+            pairs += more
+            if number < count:
+                break
+            count = max(1, min(_MOST_PAGE, count * 2, _PAGE_BYTES * int(number) // max(1, int(size))))
+        most = _MOST_PAGE if name == "events" else _ALL
+        done, *rest = await call(
+            self._links, "swap", (*names, keys("moved", name)), (*about, cursor, most, 2 * KEPT_MS, *pairs)
+        )
+        if not done:
+            raise FleethookError("entries come faster than they can be moved")
+        return int(rest[0]), int(rest[1])
+
+    async def _say(self, name: str, moved: int, ms: int) -> None:
+        """Leave word for `status` and `doctor`, and tell those who listen to `bus:repaired`."""
+        event = Event(
+            type=EventType.BUS_REPAIRED, id=event_id(), source="generic", host=host_name(),
+            data={"stream": name, "entries": moved, "worker": self._who},
+        )  # fmt: skip
+        fields = ("id", event.id, "source", event.source, "event", event.type, "host", event.host)
+        about = (*fields, "body", encode_event(event))
+        with self._links.link() as link:
+            *replies, added = await link.exchange(
+                [
+                    ("HSET", self._keys("repaired"), f"{name}:ms", ms, f"{name}:made_up", moved),
+                    ("HINCRBY", self._keys("repaired"), f"{name}:times", 1),
+                    ("XADD", self._keys("events"), "*", *about),
+                ]
+            )
+            if isinstance(added, Exception):  # its turn comes: another worker repairs that stream
+                (added,) = await link.exchange([("XADD", self._keys("late"), "*", *about)])
+        for reply in (*replies, added):
+            checked(reply, "saying that a stream was repaired")
+
+
+async def read_repairs(links: Links, keys: Keys) -> list[Repair]:
+    """The last repair of each stream that ever had one."""
+    with links.link() as link:
+        (reply,) = await link.exchange([("HGETALL", keys("repaired"))])
+    known = {name.decode(): int(value) for name, value in flat(checked(reply, "reading repairs")).items()}
+    return [
+        Repair(stream=name, ms=ms, made_up=known.get(f"{name}:made_up", 0), times=known.get(f"{name}:times", 1))
+        for name in STREAMS
+        if (ms := known.get(f"{name}:ms", 0))
+    ]
