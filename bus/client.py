@@ -20,7 +20,7 @@ from bus.ids import event_id, host_name, reply_token
 from bus.sdk.facade import AgentFace, SyncAgentFace
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict, encode_event
-from bus.wire.connections import CONNECT_SECONDS, Command, Link, Links
+from bus.wire.connections import CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, is_full
 
@@ -59,7 +59,7 @@ class Bus(AgentFace):
                 url = bus_url(settings)
                 spool = spool or _own_spool(url, namespace)
         self.keys = Keys(namespace)
-        self.links = Links(url, connect=connect)
+        self.links = Connections(url, connect=connect)
         self.on_failure: Policy = on_failure
         self._spool = spool
         self.kept = 0
@@ -243,12 +243,12 @@ def _own_spool(url: str, namespace: str) -> Path:
     return program_spool(directories(), url, Keys(namespace).prefix)
 
 
-async def _look(link: Link, reply: str) -> bytes | None:
+async def _look(link: Connection, reply: str) -> bytes | None:
     (kept,) = await link.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
     return kept if isinstance(kept, bytes) else None
 
 
-async def _round_trip(link: Link, commands: Sequence[Command], seconds: float) -> bytes | None:
+async def _round_trip(link: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
     """The answer that came meanwhile, or None; raises NoEvaluator as soon as the first reply says so."""
     *sent, answer = await link.exchange(commands, seconds=seconds, first=_somebody)
     for reply in sent:

@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.ids import reply_token
 from bus.verdicts import Policy, Verdict
 from bus.wire.codec import decode_body, decode_verdict, encode_event, encode_verdict, pack, unpack
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import KEPT_MS, Keys, note_key
 from bus.wire.streams import Call, Entry, checked
 
@@ -65,7 +65,7 @@ class HostState(NamedTuple):
 class Hosts:
     """Which hosts have a worker of their own, or hooks; looked at no more than every half second for each."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._known: dict[str, tuple[float, HostState]] = {}
 

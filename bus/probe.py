@@ -10,7 +10,7 @@ from bus.ids import event_id, reply_token
 from bus.requests import Request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_event, encode_verdict
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import Call, checked
 
@@ -30,7 +30,7 @@ def probe_call(request: Request, keys: Keys, group: str, evaluator: str) -> Call
     )
 
 
-async def answering_evaluator(links: Links, keys: Keys) -> str:
+async def answering_evaluator(links: Connections, keys: Keys) -> str:
     """The consumer name of the evaluator that answers a request now; empty where none did in 2 s. Raises Unreachable."""
     name, reply = event_id(), keys("reply", reply_token())
     body = encode_event(Event(type=PROBE, id=name))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from bus.tool_names import CANONICAL, Use
+from bus.tool_names import CANONICAL, ToolAlias
 from bus.tool_programs import WORD, program_command, request_command, tool_parts
 
 _COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_line", "cmd_string", "cli_command",
@@ -120,7 +120,7 @@ class Inferred(NamedTuple):
     """What a call amounts to: the canonical tools that it acts as, its fields, and fields that no own field holds."""
 
     tools: tuple[str, ...] = ()
-    use: Use = Use("", {})
+    use: ToolAlias = ToolAlias("", {})
     made: Mapping[str, Any] = {}
 
 
@@ -241,7 +241,7 @@ def _shell(call: _Call) -> Inferred | None:
     fields = {"command": (call.own[command],)}
     if (where := _field(given, _DIRECTORIES)) and where in call.own:
         fields["cwd"] = (call.own[where],)
-    return Inferred(("bash",), Use("bash", fields))
+    return Inferred(("bash",), ToolAlias("bash", fields))
 
 
 def _step(step: Mapping[str, Any]) -> str:
@@ -301,12 +301,12 @@ def _file(call: _Call) -> Inferred:
     several = given.get("files")
     if isinstance(several, list) and all(isinstance(one, dict) for one in several) and call.words & _WRITE_WORDS:
         paths = [path for one in several if isinstance(path := one.get("path", one.get("file_path")), str)]
-        return Inferred(("write", "edit"), Use("write", {}), {"paths": paths}) if paths else _NOTHING
+        return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": paths}) if paths else _NOTHING
     fields = {"path": (call.own.get(path, path),), "content": (call.own.get(content, content),)}
     if path and content and not call.words.isdisjoint(_WRITE_WORDS | {"file"}):
-        return Inferred(("write", "edit"), Use("write", fields))
+        return Inferred(("write", "edit"), ToolAlias("write", fields))
     if path and not call.words.isdisjoint(_READ_WORDS):
-        return Inferred(("read",), Use("read", {"path": fields["path"]}))
+        return Inferred(("read",), ToolAlias("read", {"path": fields["path"]}))
     return _NOTHING
 
 
@@ -330,12 +330,12 @@ def _command(call: _Call, argv: list[Any], tool: str = "", path: str = "") -> In
     if not tool:
         return found
     fields = {"path": (call.own[path],)} if path in call.own else {}
-    return Inferred((tool, "bash"), Use(tool, fields), found.made)
+    return Inferred((tool, "bash"), ToolAlias(tool, fields), found.made)
 
 
 def _lines(text: str) -> Inferred:
     """A call as these command lines."""
-    return Inferred(("bash",), Use("bash", {}), {"command": text})
+    return Inferred(("bash",), ToolAlias("bash", {}), {"command": text})
 
 
 def _quoted(word: str) -> str:

@@ -23,7 +23,7 @@ CANONICAL: Final[Mapping[str, tuple[str, ...]]] = {
 """Every canonical tool and its canonical input fields; an MCP tool is `mcp__<server>__<tool>` with its own fields."""
 
 
-class Use(NamedTuple):
+class ToolAlias(NamedTuple):
     """What one agent's tool is: its canonical name, and by canonical field the agent's own names for it.
 
     Several own names are spellings of different versions; the first that a call has is read, and the first is written
@@ -36,8 +36,8 @@ class Use(NamedTuple):
     """The agent takes no field back that it did not send: a changed one would be ignored without a word."""
 
 
-def _use(tool: str, **fields: str) -> Use:
-    return Use(tool, {name: tuple(own.split("|")) for name, own in fields.items()})
+def _use(tool: str, **fields: str) -> ToolAlias:
+    return ToolAlias(tool, {name: tuple(own.split("|")) for name, own in fields.items()})
 
 
 _CLAUDE: Final = {
@@ -111,7 +111,7 @@ _PLAIN: Final = {
 }
 """Agents whose tools are called as they are here, with either spelling of their fields."""
 
-TABLE: Final[Mapping[str, Mapping[str, Use]]] = {
+TABLE: Final[Mapping[str, Mapping[str, ToolAlias]]] = {
     "claude": _CLAUDE,
     "codex": {
         # What its hooks call every shell tool and every patch; the other shells are the tools' own names.

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from bus.events import source_name
 from bus.tool_inference import Inferred, acts_as, infer
-from bus.tool_names import CANONICAL, TABLE, Use
+from bus.tool_names import CANONICAL, TABLE, ToolAlias
 from bus.tool_patches import find_patch
 
-__all__ = ["CANONICAL", "TABLE", "Use", "acts_as", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
+__all__ = ["CANONICAL", "TABLE", "ToolAlias", "acts_as", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
            "native_input", "single_files", "tool_for", "tool_names"]  # fmt: skip
 
 # One call that may create files as well as change them: a hook on `write` has to see it too.
@@ -176,17 +176,17 @@ def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: 
     return tuple(name for name in changed if name in others and name in derived)
 
 
-def _find(source: str, native: str) -> Use | None:
+def _find(source: str, native: str) -> ToolAlias | None:
     return TABLE.get(source_name(source), {}).get(_bare(native))
 
 
-def _understood(source: str, native: str, given: Mapping[str, Any]) -> tuple[Use, Mapping[str, Any]]:
+def _understood(source: str, native: str, given: Mapping[str, Any]) -> tuple[ToolAlias, Mapping[str, Any]]:
     """What is known of a tool: by the agent's table, else by its name and arguments; and the fields that are made."""
     known = _find(source, native)
     if known is not None:
         return known, {}
     if native in CANONICAL:
-        return Use(native, {}), {}
+        return ToolAlias(native, {}), {}
     inferred: Inferred = infer(native, given)
     return inferred.use, inferred.made
 
@@ -197,7 +197,7 @@ def _bare(native: str) -> str:
 
 
 def _derived(
-    use: Use, original: Mapping[str, Any], shown: Mapping[str, Any], made: Mapping[str, Any]
+    use: ToolAlias, original: Mapping[str, Any], shown: Mapping[str, Any], made: Mapping[str, Any]
 ) -> frozenset[str]:
     """The canonical fields that are worked out and have no place in the agent's own input."""
     if made:

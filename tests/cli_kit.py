@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from click.testing import CliRunner
 
 from bus.hooksets.in_force import Watcher
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.waiting import PATIENCE
 from workers.carrier import Carrier
@@ -55,11 +55,11 @@ def namespace(keys: Keys) -> str:
     return keys.prefix.split(":")[1]
 
 
-def run(url: str, work: Callable[[Links], Awaitable[T]]) -> T:
+def run(url: str, work: Callable[[Connections], Awaitable[T]]) -> T:
     """The result of `work` with links of its own."""
 
     async def whole() -> T:
-        links = Links(url, connect=2.0)
+        links = Connections(url, connect=2.0)
         try:
             return await work(links)
         finally:
@@ -75,7 +75,7 @@ def workers(url: str, keys: Keys, home: Path, *kinds: str) -> Iterator[None]:
     failures: list[BaseException] = []
 
     async def whole() -> None:
-        links, told = Links(url, connect=2.0), asyncio.Event()
+        links, told = Connections(url, connect=2.0), asyncio.Event()
         watcher = Watcher(links, keys, host="test-host", user_file=home / "config" / "fleethook.yaml",
                           trust_file=home / "state" / "trust.json", last_good=home / "data" / "last-good")  # fmt: skip
         running: list[Coroutine[Any, Any, Any]] = []

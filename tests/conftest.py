@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
 from tests.support.requirements import Requirements
 from tests.support.servers import Server
@@ -76,9 +76,9 @@ def _escaped(prefix: str) -> str:
 
 
 @pytest.fixture
-async def links(server: Server) -> AsyncIterator[Links]:
+async def links(server: Server) -> AsyncIterator[Connections]:
     """Connections to the server."""
-    made = Links(server.url, connect=2.0)
+    made = Connections(server.url, connect=2.0)
     yield made
     await made.close()
 

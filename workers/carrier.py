@@ -14,20 +14,20 @@ from typing import Any, Final
 
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.secrets.redaction import redact_text, redact_url
 from bus.secrets.sealing import MissingKey
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
-from workers.delivery.attempts import Attempts, Result, Taken, members
+from workers.delivery.attempts import Attempts, ClaimedDelivery, Result, members
 from workers.delivery.breakers import Failures, Limits
 from workers.delivery.deliveries import Attempt, attempt_record, now_ms
 from workers.delivery.later_context import Afterwords
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
 from workers.delivery.retries import AttemptFailed, GivenUp, next_delay
-from workers.delivery.settler import Outcome, Settler
+from workers.delivery.settler import SettledOutcome, Settler
 from workers.runtime.in_flight import InFlight
 from workers.runtime.process import DRAIN_SECONDS, SELDOM, drained
 
@@ -56,12 +56,12 @@ class Carrier:
     """One carrier: a heartbeat, a consumer name, and up to `in_flight` attempts at a time."""
 
     def __init__(
-        self, url: str, keys: Keys, links: Links, watcher: Watcher, *, in_flight: int = 100, keep_ms: int = DONE_MS,
+        self, url: str, keys: Keys, links: Connections, watcher: Watcher, *, in_flight: int = 100, keep_ms: int = DONE_MS,
         drain: float = DRAIN_SECONDS, limits: Limits | None = None, failures: Failures | None = None,
     ) -> None:  # fmt: skip
         self.name = consumer_name("carrier")
         self._keys, self._links, self._watcher = keys, links, watcher
-        self._reading = Links(url, connect=1.0)
+        self._reading = Connections(url, connect=1.0)
         host = host_name()
         self._consumer = Consumer(
             links, keys, group=GROUP, name=self.name, role="carrier", about=f"carrier {host}",
@@ -92,7 +92,7 @@ class Carrier:
         gc.set_threshold(*SELDOM)
         settler = asyncio.create_task(self._settler.run())
         try:
-            async with Posters() as posters:
+            async with ClientPool() as posters:
                 try:
                     await self._carry(stop, idle, posters)
                     await drained(self._busy.tasks, self._drain, self._beat)
@@ -108,7 +108,7 @@ class Carrier:
             await self._reading.close()
         return self.carried
 
-    async def _carry(self, stop: asyncio.Event, idle: float, posters: Posters) -> None:
+    async def _carry(self, stop: asyncio.Event, idle: float, posters: ClientPool) -> None:
         backoff = Backoff("carrier")
         last, prepared = time.monotonic(), False
         while not stop.is_set():
@@ -129,7 +129,7 @@ class Carrier:
                 self._adopt_from = last + _OUTAGE_SECONDS
                 await backoff.wait(error)
 
-    async def _turn(self, posters: Posters) -> bool:
+    async def _turn(self, posters: ClientPool) -> bool:
         """Read what there is room for, and start it; whether there was anything."""
         await self._watcher.refresh()
         room = await self._busy.room()
@@ -170,7 +170,7 @@ class Carrier:
                     (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS, MOST_TAKEN, room,
                      *(part for one in entries for part in one)))  # fmt: skip
 
-    def _runs(self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]) -> Iterator[Taken]:
+    def _runs(self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]) -> Iterator[ClaimedDelivery]:
         """Those of the rows that may run; `handed` says how often an entry was handed out that is not new."""
         bodies: dict[bytes, bytes] = {}
         for word, *row in rows:
@@ -186,11 +186,11 @@ class Carrier:
             ]
             others = members(row[12]) if len(row) > 12 else None
             read = Entry(stream, entry, {}, handed.get((stream, entry), 1))
-            yield Taken(
+            yield ClaimedDelivery(
                 read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
             )
 
-    async def _attempt(self, taken: Taken, posters: Posters, lapses: int) -> None:
+    async def _attempt(self, taken: ClaimedDelivery, posters: ClientPool, lapses: int) -> None:
         start = time.monotonic()
         try:
             if taken.entry.delivered > MOST_DELIVERIES:
@@ -216,7 +216,7 @@ class Carrier:
         self.carried += 1
         self._settle(taken, result, (time.monotonic() - start) * 1000)
 
-    async def _still_ours(self, taken: Taken, lapses: int) -> None:
+    async def _still_ours(self, taken: ClaimedDelivery, lapses: int) -> None:
         """After our heartbeat had ended (we were stopped): raises Overtaken where another has the delivery meanwhile.
 
         We beat first, so from then on nobody takes over anything of ours. `lapses` had been counted when it was taken.
@@ -229,18 +229,18 @@ class Carrier:
         if row[0] != b"run":
             raise Overtaken(f"delivery {taken.id}: this carrier was stopped; another has taken it over")
 
-    async def _wait_for_key(self, taken: Taken, error: MissingKey) -> None:
+    async def _wait_for_key(self, taken: ClaimedDelivery, error: MissingKey) -> None:
         """Park a delivery whose secret cannot be opened here: another carrier, or a later look, may have the key."""
         log.warning("delivery %s waits for key %s: %s", taken.id, error.key, error.message)
         args = (*taken.key, taken.id, "wait", WAIT_MS, error.message, b"", "")
-        self._settler.add(Outcome(taken.key, args, taken.target, 1 + len(taken.members or ())))
+        self._settler.add(SettledOutcome(taken.key, args, taken.target, 1 + len(taken.members or ())))
         try:
             with self._links.link() as link:
                 await link.exchange(missed_commands(self._keys, error.key, host_name(), taken.hook))
         except Unreachable as away:
             log.warning("that key %s is missing cannot be said: %s", error.key, away)
 
-    def _settle(self, taken: Taken, result: Result, took: float) -> None:
+    def _settle(self, taken: ClaimedDelivery, result: Result, took: float) -> None:
         outcome, reason, wait = "delivered", "", 0
         if result.error is not None:
             reason = redact_text(result.error.reason)
@@ -257,7 +257,7 @@ class Carrier:
         )  # fmt: skip
         said = self._said(taken.target, result)
         self._settler.add(
-            Outcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target,
+            SettledOutcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target,
                     1 + len(taken.members or ()))
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
@@ -84,10 +84,10 @@ Enqueue = Callable[[str], Awaitable[int]]
 class Dispatcher:
     """One dispatcher; stands by until it holds the lease."""
 
-    def __init__(self, url: str, keys: Keys, watcher: Watcher, links: Links, enqueue: Enqueue) -> None:
+    def __init__(self, url: str, keys: Keys, watcher: Watcher, links: Connections, enqueue: Enqueue) -> None:
         self.name = consumer_name("dispatcher")
         self._keys, self._watcher, self._links, self._enqueue = keys, watcher, links, enqueue
-        self._reading = Links(url, connect=1.0)
+        self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
             links, keys, group=GROUP, name=self.name, streams=(keys("events"),), role="dispatching",
             about=f"dispatcher {host_name()}",

@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
 from bus.hooksets.in_force import HookSet, Watcher
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.probe import PROBE, probe_call
 from bus.requests import (
@@ -34,7 +34,7 @@ from bus.requests import (
 from bus.runners.by_kind import Runners
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
 from workers.delivery.dead_letters import poison_call
@@ -69,12 +69,12 @@ class Evaluator:
     """
 
     def __init__(
-        self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, policy: Policy = "allow",
+        self, url: str, keys: Keys, watcher: Watcher, links: Connections, *, slots: int = 8, policy: Policy = "allow",
         drain: float = DRAIN_SECONDS,
     ) -> None:  # fmt: skip
         self.name = consumer_name("evaluator")
         self._keys, self._watcher, self._links = keys, watcher, links
-        self._reading = Links(url, connect=1.0)
+        self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
             links, keys, group=GROUP, name=self.name, streams=(keys("requests"), keys("waiting")),
             role="evaluator", about=f"evaluator {host_name()}",
@@ -82,7 +82,7 @@ class Evaluator:
         self._slots, self._policy, self._drain = Slots(slots), policy, drain
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
-        self._posters = Posters()
+        self._posters = ClientPool()
         self._afterwords = Afterwords(links, keys)
         self._runners = Runners(watcher, self._posters, self._afterwords.keep)
         self._checks = RuleChecks()

@@ -18,13 +18,13 @@ from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
 from bus.hooksets.in_force import Watcher
 from bus.host_requests import GROUP, Ask, answer_commands, begin_call, gone_commands, joined_key, read_ask, role
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.runners.by_kind import Runners
 from bus.verdicts import Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import Backoff, Consumer, Entry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
@@ -46,16 +46,16 @@ class HostWorker:
     """One machine's own worker; several share the work."""
 
     def __init__(
-        self, url: str, keys: Keys, watcher: Watcher, links: Links, *, slots: int = 8, drain: float = DRAIN_SECONDS
+        self, url: str, keys: Keys, watcher: Watcher, links: Connections, *, slots: int = 8, drain: float = DRAIN_SECONDS
     ) -> None:  # fmt: skip
         self.name, self._host = consumer_name("host"), host_name()
         self._keys, self._watcher, self._links = keys, watcher, links
-        self._reading = Links(url, connect=1.0)
+        self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
             links, keys, group=GROUP, name=self.name, streams=(keys("requests", self._host), keys("events", self._host)),
             role=role(self._host), about=f"host {self._host}",
         )  # fmt: skip
-        self._posters = Posters()
+        self._posters = ClientPool()
         self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters, Afterwords(links, keys).keep)
         self._checks = RuleChecks()

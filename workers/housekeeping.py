@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from bus.config.settings import Settings
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import SENT_MS, Keys
 from bus.wire.streams import call, checked, server_now
 from workers.delivery.dead_letters import sweep
@@ -23,7 +23,7 @@ _ROUNDS: Final = 400
 _NO_LIMIT: Final = 10**15
 
 
-async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, int]:
+async def tidy_all(links: Connections, keys: Keys, settings: Settings) -> dict[str, int]:
     """Everything that is over its limits, removed; returns how much of each."""
     now = await server_now(links)
     done = {
@@ -44,7 +44,7 @@ async def tidy_all(links: Links, keys: Keys, settings: Settings) -> dict[str, in
     return done
 
 
-async def trim_events(links: Links, keys: Keys, now: int, settings: Settings) -> int:
+async def trim_events(links: Connections, keys: Keys, now: int, settings: Settings) -> int:
     """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
     with links.link() as link:
         length, used = await link.exchange(
@@ -68,7 +68,7 @@ async def trim_events(links: Links, keys: Keys, now: int, settings: Settings) ->
     return removed
 
 
-async def _forget_done(links: Links, keys: Keys, before: int) -> int:
+async def _forget_done(links: Connections, keys: Keys, before: int) -> int:
     """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
     gone, start = 0, 0
     while True:

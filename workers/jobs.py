@@ -24,7 +24,7 @@ from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.ids import connection_name, host_name
-from bus.wire.connections import Links, sync_client, unreachable_text
+from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.keys import Keys
 from workers.carrier import Carrier
 from workers.delivery.breakers import Failures, Limits
@@ -63,7 +63,7 @@ def carry() -> int:
     process = _PROCESS[0]
     settings = process.settings
 
-    async def work(keys: Keys, links: Links, watcher: Watcher) -> int:
+    async def work(keys: Keys, links: Connections, watcher: Watcher) -> int:
         carrier = Carrier(process.url, keys, links, watcher, in_flight=settings.carrier_in_flight,
                           keep_ms=max(1, int(settings.deliveries_keep * 1000)), failures=_FAILURES,
                           limits=Limits(settings.breaker_first, settings.breaker_most, settings.disable_after))  # fmt: skip
@@ -76,7 +76,7 @@ def tidy() -> dict[str, int]:
     """Trim, sweep and forget what is over its age; returns how much of each."""
     process = _PROCESS[0]
 
-    async def work(_keys: Keys, links: Links, _watcher: Watcher) -> dict[str, int]:
+    async def work(_keys: Keys, links: Connections, _watcher: Watcher) -> dict[str, int]:
         return await tidy_all(links, process.keys, process.settings)
 
     return process.run_async(work)
@@ -85,7 +85,7 @@ def tidy() -> dict[str, int]:
 def maintain() -> int:
     """Work for a while at the maintenance jobs that nobody works at; returns how many deliveries were done."""
 
-    async def work(keys: Keys, links: Links, watcher: Watcher) -> int:
+    async def work(keys: Keys, links: Connections, watcher: Watcher) -> int:
         return await work_off(links, keys, watcher, _watch_stop())
 
     return _PROCESS[0].run_async(work)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from bus.config.settings import Settings
 from bus.errors import ConfigError, Unreachable
 from bus.hooksets.in_force import Watcher
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
@@ -37,8 +37,8 @@ def run_role(kind: str, settings: Settings) -> None:
         process.run_async(draining(url, _dispatcher(process)))
 
 
-def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
         from workers.evaluator import Evaluator
 
         stop = stop_event()
@@ -51,8 +51,8 @@ def _evaluator(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[N
     return work
 
 
-def _host(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
         from workers.host import HostWorker
 
         stop = stop_event()
@@ -64,8 +64,8 @@ def _host(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]
     return work
 
 
-def _dispatcher(process: Process) -> Callable[[Keys, Links, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Links, watcher: Watcher) -> None:
+def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
         from workers.dispatcher import Dispatcher
         from workers.jobs import CARRIER, CHORES, enqueue, queue
 

@@ -8,7 +8,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import Family, block, can, permission, pre_tool
-from bus.agents.degrade import Agent, Case
+from bus.agents.degrade import Agent, CarriedVerdict
 from bus.events import EventType, native_type
 from bus.shim.answer import Answer
 from bus.verdicts import Policy, failed
@@ -79,7 +79,7 @@ _BY_EXIT_CODE: Final = frozenset({"TaskCompleted", "TeammateIdle"})  # their JSO
 _BY_ACTION: Final = frozenset({"Elicitation", "ElicitationResult"})  # their answer has no place for a reason
 
 
-def _form(native: str, case: Case) -> dict[str, Any]:
+def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form of the event's family."""
     decision, reason = case.decision, case.reason
     if native == "PreToolUse":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, Case, clean, settle, stderr, told
+from bus.agents.degrade import Agent, CarriedVerdict, clean, degrade, stderr, told
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
 from bus.shim.answer import Answer
@@ -15,7 +15,7 @@ from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import read_json, write_json
 
-Form = Callable[[str, Case], dict[str, Any]]
+Form = Callable[[str, CarriedVerdict], dict[str, Any]]
 """The part of an answer that carries the decision, by native event; context and notes are put beside it."""
 
 _ENVELOPE: Final = frozenset({"session_id", "cwd", "hook_event_name"})
@@ -88,7 +88,7 @@ class Family:
         can = self.capabilities.get(native)
         if can is None or not can.waits:
             return Answer()
-        case = settle(self.agent, native, can, verdict, event, _original(event))
+        case = degrade(self.agent, native, can, verdict, event, _original(event))
         if native in self.alone | self.by_exit_code and case.decision == "deny" and case.context:
             case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         if native in self.by_exit_code and case.decision == "deny" and not case.halt:
@@ -143,7 +143,7 @@ def can(
     )
 
 
-def permission(case: Case) -> dict[str, Any]:
+def permission(case: CarriedVerdict) -> dict[str, Any]:
     """PermissionRequest's own form of a decision; nothing where the person is to be asked."""
     if case.decision == "allow":
         changed: dict[str, Any] = {} if case.rewrite is None else {"updatedInput": case.rewrite}
@@ -155,7 +155,7 @@ def permission(case: Case) -> dict[str, Any]:
     return {}
 
 
-def pre_tool(case: Case) -> dict[str, Any]:
+def pre_tool(case: CarriedVerdict) -> dict[str, Any]:
     """PreToolUse's own form of a decision, with the changed input where there is one."""
     if case.decision == "abstain":
         return {}
@@ -165,7 +165,7 @@ def pre_tool(case: Case) -> dict[str, Any]:
     return {"hookSpecificOutput": specific}
 
 
-def block(case: Case) -> dict[str, Any]:
+def block(case: CarriedVerdict) -> dict[str, Any]:
     """The form of a deny at every other event."""
     return {"decision": "block", "reason": case.reason} if case.decision == "deny" else {}
 

@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, settle
+from bus.agents.degrade import Agent, degrade
 from bus.agents.payloads import first_root, mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -138,7 +138,7 @@ class _Dialect:
         can = CAPABILITIES.get(name)
         if can is None or not can.waits:
             return SILENT
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said: dict[str, Any] = {"cancel": case.decision == "deny"}
         if case.decision == "deny":
             said["errorMessage"] = case.reason

@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import Family, block, can, permission
-from bus.agents.degrade import Agent, Case
+from bus.agents.degrade import Agent, CarriedVerdict
 from bus.events import EventType
 
 NAME: Final = "codex"
@@ -61,7 +61,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
 """Every event of Codex CLI, November 2026; it has none for a failed tool call (PostToolUse comes then too)."""
 
 
-def _form(native: str, case: Case) -> dict[str, Any]:
+def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision; no key more than that event's own reader knows."""
     if native == "PreToolUse":
         specific: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, Case, settle, told
+from bus.agents.degrade import Agent, CarriedVerdict, degrade, told
 from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
@@ -145,7 +145,7 @@ class _Dialect:
         prompt = event.data.get("transformedPrompt") if event is not None else None
         if native == "userPromptTransformed" and not isinstance(prompt, str):
             can = msgspec.structs.replace(can, context=False)
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said = _decision(can, case)
         if case.context:
             changes = native == "userPromptTransformed"
@@ -163,7 +163,7 @@ class _Dialect:
 DIALECT: Final = _Dialect()
 
 
-def _decision(can: Capability, case: Case) -> dict[str, Any]:
+def _decision(can: Capability, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form of the event's type."""
     if can.type == EventType.TOOL_PRE_EXECUTE and case.decision != "abstain":
         said: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}

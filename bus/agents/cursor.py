@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, Case, settle, told
+from bus.agents.degrade import Agent, CarriedVerdict, degrade, told
 from bus.agents.payloads import first_root, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -156,7 +156,7 @@ class _Dialect:
         can = _capability(native, event)
         if can is None or not can.waits:
             return SILENT
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said, lost = _said(native, case), case.lost
         message = case.reason
         if native in _PERMISSION and case.decision != "abstain":
@@ -181,7 +181,7 @@ class _Dialect:
 DIALECT: Final = _Dialect()
 
 
-def _said(native: str, case: Case) -> dict[str, Any]:
+def _said(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that is no permission."""
     if native == "beforeSubmitPrompt":
         return {"continue": case.decision != "deny"}

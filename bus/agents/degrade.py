@@ -36,7 +36,7 @@ class Agent(NamedTuple):
     """Its JSON reader refuses half a surrogate pair, and the whole answer with it: a deny would be lost."""
 
 
-class Case(NamedTuple):
+class CarriedVerdict(NamedTuple):
     """A verdict cut to what the event can carry."""
 
     decision: Decision
@@ -59,10 +59,10 @@ class Case(NamedTuple):
     """What the verdict said and the answer cannot: counted, and shown in the trace."""
 
 
-def settle(
+def degrade(
     agent: Agent, native: str, can: Capability, verdict: Verdict, event: Event | None,
     original: Mapping[str, Any] | None,
-) -> Case:  # fmt: skip
+) -> CarriedVerdict:  # fmt: skip
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
     decision, extra, told_first = verdict.decision, "", ""
     lost: list[str] = []
@@ -132,7 +132,7 @@ def settle(
     if output is not None or extra_output:
         notes.append("the tool's output was changed")
     losses = tuple(clean(text) for text in (*quiet, *lost))
-    return Case(
+    return CarriedVerdict(
         decision=decision,
         reason=reason,
         rewrite=rewrite,
@@ -146,7 +146,7 @@ def settle(
     )
 
 
-def told(agent: Agent, case: Case, verdict: Verdict, event: Event | None) -> str:
+def told(agent: Agent, case: CarriedVerdict, verdict: Verdict, event: Event | None) -> str:
     """The notes as one message to the person, with the place to look; empty where there is nothing to say."""
     return fit(agent, "fleethook: " + "; ".join(case.notes), _trace(verdict, event, " ({})"))[0] if case.notes else ""
 

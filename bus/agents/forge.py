@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, settle, stderr
+from bus.agents.degrade import Agent, degrade, stderr
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -89,7 +89,7 @@ class _Dialect:
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
             return Answer()
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         if case.decision == "deny":
             return Answer(2, b"", stderr(case.reason), case.lost)
         said = write_json({"tool_args": case.rewrite}) if case.rewrite is not None else b""

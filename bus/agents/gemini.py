@@ -12,7 +12,7 @@ import msgspec
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import Family
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, Case
+from bus.agents.degrade import Agent, CarriedVerdict
 from bus.agents.payloads import mapping, text
 from bus.events import Event, EventType
 from bus.shim.answer import Answer
@@ -61,7 +61,7 @@ QUIET: Final = NEVER | {"BeforeModel", "AfterModel", "BeforeToolSelection", "Pre
 conversation in them (PreCompress too, whether anything is compressed or not: observed)."""
 
 
-def _form(native: str, case: Case) -> dict[str, Any]:
+def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision."""
     said: dict[str, Any] = {}
     if case.decision in ("deny", "ask"):

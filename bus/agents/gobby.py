@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, settle, told
+from bus.agents.degrade import Agent, degrade, told
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import GATES, STOPS, Event, EventType, native_type
@@ -127,7 +127,7 @@ class _Dialect:
         can = CAPABILITIES.get(_unified(native))
         if can is None or not can.waits:
             return Answer()
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said: dict[str, Any] = {"decision": "allow" if case.decision == "abstain" else case.decision}
         if case.reason:
             said["reason"] = case.reason

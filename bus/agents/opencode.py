@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, settle, told
+from bus.agents.degrade import Agent, degrade, told
 from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, without
 from bus.errors import DecodeError
@@ -156,7 +156,7 @@ class _Dialect:
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
             return Answer()
-        case = settle(_AGENT, native, can, verdict, event, _original(event))
+        case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said: dict[str, Any] = {}
         if case.decision == "deny":
             said["deny"] = case.reason

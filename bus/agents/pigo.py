@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, settle, stderr
+from bus.agents.degrade import Agent, degrade, stderr
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -93,7 +93,7 @@ class _Dialect:
         if can is None or not can.waits:
             return Answer()
         original = event.input if event is not None else None
-        case = settle(_AGENT, native, can, verdict, event, original)
+        case = degrade(_AGENT, native, can, verdict, event, original)
         return Answer(2, b"", stderr(case.reason), case.lost) if case.decision == "deny" else Answer(lost=case.lost)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import Family, block, permission, pre_tool
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, Case
+from bus.agents.degrade import Agent, CarriedVerdict
 from bus.events import EventType, native_type
 
 NAME: Final = "qwen"
@@ -67,7 +67,7 @@ QUIET: Final = frozenset({"MessageDisplay"})
 """Off by default: it comes again and again while an answer streams."""
 
 
-def _form(native: str, case: Case) -> dict[str, Any]:
+def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form that this event reads."""
     if native == "PreToolUse":
         return pre_tool(case)

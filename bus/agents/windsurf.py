@@ -11,7 +11,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, settle, stderr, told
+from bus.agents.degrade import Agent, degrade, stderr, told
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -114,7 +114,7 @@ class _Dialect:
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
             return Answer()
-        case = settle(_AGENT, native, can, verdict, event, None)
+        case = degrade(_AGENT, native, can, verdict, event, None)
         if case.decision == "deny":
             return Answer(2, b"", stderr(case.reason), case.lost)
         note = told(_AGENT, case, verdict, event)

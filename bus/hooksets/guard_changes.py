@@ -13,7 +13,7 @@ from bus.events import Event, EventType
 from bus.hooks import Hook
 from bus.verdicts import strictest
 from bus.wire.announcements import announce, announced_key
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, Keys
 from bus.wire.streams import checked
 
@@ -81,7 +81,7 @@ def event_data(change: GuardChange) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def report(links: Links, keys: Keys, change: GuardChange) -> bool:
+async def report(links: Connections, keys: Keys, change: GuardChange) -> bool:
     """Announce a change, and keep it for `status`; False where somebody has done so before. Raises Unreachable."""
     kind = EventType.GUARD_CHANGED.value
     if not await announce(links, keys, kind, event_data(change), host=change.host, about=change.about):
@@ -90,7 +90,7 @@ async def report(links: Links, keys: Keys, change: GuardChange) -> bool:
     return True
 
 
-async def list_spooled(links: Links, keys: Keys, event: Event) -> None:
+async def list_spooled(links: Connections, keys: Keys, event: Event) -> None:
     """Show in `status` a change that a command had to spool; raises Unreachable, and DecodeError where it is none.
 
     It replaces what a worker noticed of the same change, since it knows who made it, and no worker announces it again.
@@ -108,7 +108,7 @@ async def list_spooled(links: Links, keys: Keys, event: Event) -> None:
     await _list(links, keys, change, instead=same)
 
 
-async def _list(links: Links, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
+async def _list(links: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
     name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
     with links.link() as link:
         replies = await link.exchange([
@@ -126,7 +126,7 @@ def _about(raw: bytes) -> str:
         return ""
 
 
-async def read_changes(links: Links, keys: Keys, most: int = KEPT) -> list[GuardChange]:
+async def read_changes(links: Connections, keys: Keys, most: int = KEPT) -> list[GuardChange]:
     """The last changes that weakened guards, newest first. Raises Unreachable."""
     with links.link() as link:
         (reply,) = await link.exchange([("LRANGE", keys("weakened"), 0, most - 1)])

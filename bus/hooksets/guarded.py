@@ -16,7 +16,7 @@ from bus.hooksets.published import current_version, load_version
 from bus.matching.patterns import parse_pattern
 from bus.system.directories import Directories, config_file
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 PUBLISH: Final = "fleethook guards publish"
@@ -56,7 +56,7 @@ def was_guarded(verdict: Verdict) -> bool:
     return bool(verdict.parts) or any(not name.startswith(_ITSELF) for name in rules)
 
 
-async def missing_guard(links: Links, keys: Keys, places: Directories, *, shared: bool) -> str:
+async def missing_guard(links: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:
     """What to say where the fleet has no guard; empty where it has one.
 
     On a server that is not `shared` this user's own file counts too. Raises FleethookError where the published set cannot

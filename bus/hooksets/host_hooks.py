@@ -31,7 +31,7 @@ from bus.host_requests import role
 from bus.system.directories import Directories, config_file
 from bus.verdicts import Policy, Verdict
 from bus.wire.codec import pack, unpack
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
@@ -255,7 +255,7 @@ class KnownRecords:
 class HostRecorder:
     """Keeps the record of this host's own hooks up to date, for one process that watches its files."""
 
-    def __init__(self, links: Links, keys: Keys, watcher: Watcher) -> None:
+    def __init__(self, links: Connections, keys: Keys, watcher: Watcher) -> None:
         self._links, self._keys, self._watcher = links, keys, watcher
         self._sources: tuple[Source, ...] | None = None
         self._own = OwnHooks([], [])
@@ -318,7 +318,7 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def known_hosts(links: Links, keys: Keys, here: tuple[str, Directories] | None = None) -> list[KnownHost]:
+async def known_hosts(links: Connections, keys: Keys, here: tuple[str, Directories] | None = None) -> list[KnownHost]:
     """Every host that has blocking hooks of its own, by name.
 
     `here` adds this host, by its name and folders, where it has some that the fleet does not know of.
@@ -343,7 +343,7 @@ async def known_hosts(links: Links, keys: Keys, here: tuple[str, Directories] | 
     return sorted(found, key=lambda one: one.host)
 
 
-async def _unrecorded(links: Links, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
+async def _unrecorded(links: Connections, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
     try:
         hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:  # shown as what it is elsewhere
@@ -354,7 +354,7 @@ async def _unrecorded(links: Links, keys: Keys, host: str, places: Directories) 
     return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if own.count else []
 
 
-async def record_now(links: Links, keys: Keys, places: Directories, host: str) -> KnownHost | None:
+async def record_now(links: Connections, keys: Keys, places: Directories, host: str) -> KnownHost | None:
     """Record this host's own hooks as its files are now; what is known of it then, None where it has none.
 
     Raises ConfigError and Unreachable. For commands that change what is in force: no worker may run here.
@@ -366,7 +366,7 @@ async def record_now(links: Links, keys: Keys, places: Directories, host: str) -
     return next((one for one in await known_hosts(links, keys) if one.host == host), None)
 
 
-async def forget_host(links: Links, keys: Keys, host: str) -> bool:
+async def forget_host(links: Connections, keys: Keys, host: str) -> bool:
     """Remove what is recorded of a host; whether there was anything."""
     with links.link() as link:
         replies = await link.exchange(

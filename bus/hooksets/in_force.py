@@ -37,7 +37,7 @@ from bus.matching.rules import seen_call
 from bus.shell import commands_if_light
 from bus.system.directories import CONFIG_NAMES, Directories, config_file
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 __all__ = ["POLL_SECONDS", "HookSet", "Layered", "Watcher"]
@@ -210,7 +210,7 @@ class Watcher:
     """
 
     def __init__(
-        self, links: Links, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path,
+        self, links: Connections, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path,
         last_good: Path | None = None,
     ) -> None:  # fmt: skip
         self._links, self._keys, self.host, self.user_file = links, keys, host, user_file
@@ -228,7 +228,7 @@ class Watcher:
         """What changes took from the guards of a file or of the published set."""
 
     @classmethod
-    def here(cls, links: Links, keys: Keys, places: Directories, host: str = "") -> Watcher:
+    def here(cls, links: Connections, keys: Keys, places: Directories, host: str = "") -> Watcher:
         """The hooks in force on this host, for this user."""
         user = config_file(places.config) or places.config / CONFIG_NAMES[0]
         return cls(

@@ -15,7 +15,7 @@ from bus.hooksets.hookfile import HookFile, from_document, to_document
 from bus.ids import host_name
 from bus.secrets.sealing import fingerprint, seal
 from bus.wire.codec import read_json
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call, checked, flat
 
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: int = 0
 
 
-async def current_version(links: Links, keys: Keys) -> int:
+async def current_version(links: Connections, keys: Keys) -> int:
     """The number of the version in force; 0 where nothing was ever published."""
     with links.link() as link:
         (reply,) = await link.exchange([("GET", keys("hookset", "current"))])
@@ -48,14 +48,16 @@ async def current_version(links: Links, keys: Keys) -> int:
     return int(said)
 
 
-async def load_version(links: Links, keys: Keys, version: int) -> HookFile:
+async def load_version(links: Connections, keys: Keys, version: int) -> HookFile:
     """The hook set of one version; raises NotFound where it does not exist (any more)."""
     if version == 0:
         return HookFile()
     return from_document(await _document(links, keys, version))
 
 
-async def apply(links: Links, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None) -> int:
+async def apply(
+    links: Connections, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None
+) -> int:
     """Publish `file` as the next version and return its number; a set with problems changes nothing.
 
     `expected` is the version that the change was made against: where somebody else has published since, ConfigError.
@@ -70,7 +72,7 @@ async def apply(links: Links, keys: Keys, file: HookFile, *, message: str = "", 
     return await _put(links, keys, document, file, message, expected)
 
 
-async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:
+async def rollback(links: Connections, keys: Keys, to: int | None = None) -> int:
     """Put an earlier version in force again, as a new version; default: the one before the current."""
     now = await current_version(links, keys)
     target = now - 1 if to is None else to
@@ -80,7 +82,7 @@ async def rollback(links: Links, keys: Keys, to: int | None = None) -> int:
     return await _put(links, keys, document, from_document(document), f"rollback to {target}", now)
 
 
-async def history(links: Links, keys: Keys, most: int = 50) -> list[Change]:
+async def history(links: Connections, keys: Keys, most: int = 50) -> list[Change]:
     """What was put in force, newest first."""
     with links.link() as link:
         (reply,) = await link.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
@@ -122,7 +124,7 @@ def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str
     return document
 
 
-async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
+async def _document(links: Connections, keys: Keys, version: int) -> dict[str, Any]:
     with links.link() as link:
         (reply,) = await link.exchange([("GET", keys("hookset", str(version)))])
     raw = checked(reply, f"reading version {version}")
@@ -138,7 +140,7 @@ async def _document(links: Links, keys: Keys, version: int) -> dict[str, Any]:
 
 
 async def _put(
-    links: Links, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
+    links: Connections, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
 ) -> int:
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MOST_BYTES:

@@ -27,7 +27,7 @@ from bus.http.timings import NO_PHASES, Phases, start_clock
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     import aiohttp
 
-    from bus.http.exchange import Answer, Door
+    from bus.http.exchange import Answer, PreparedTarget
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
@@ -72,7 +72,7 @@ class Reply(msgspec.Struct, frozen=True):
     phases: Phases = NO_PHASES
 
 
-class Poster:
+class WebhookClient:
     """Connections under one address policy; an async context manager.
 
     `proxy` is what `network.proxy` says. `tls` replaces the system's trust store, `lookup(host, port)` the system's
@@ -84,7 +84,7 @@ class Poster:
         lookup: Lookup | None = None,
     ) -> None:  # fmt: skip
         self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
-        self._ways: dict[str, tuple[Door, aiohttp.ClientSession]] = {}
+        self._ways: dict[str, tuple[PreparedTarget, aiohttp.ClientSession]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._proxied: dict[Proxy, aiohttp.ClientSession] = {}
         self._lookups: Lookups | None = None
@@ -166,7 +166,7 @@ class Poster:
         phases = clock.phases()
         return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
 
-    def _way(self, url: str) -> tuple[Door, aiohttp.ClientSession]:
+    def _way(self, url: str) -> tuple[PreparedTarget, aiohttp.ClientSession]:
         """Where the URL leads, and by which connections; names are vetted later.
 
         What is remembered depends on the text and the policy alone; with a proxy, on variables and files that may change.
@@ -176,12 +176,12 @@ class Poster:
             vet(target, [str(target.literal)], self._policy)
         proxy = proxy_for(self._proxy, target)
         if proxy is not None:
-            from bus.http.tunnels import ProxiedDoor
+            from bus.http.tunnels import ProxiedTarget
 
-            return ProxiedDoor(target, proxy), self._through(proxy)
-        from bus.http.exchange import Door
+            return ProxiedTarget(target, proxy), self._through(proxy)
+        from bus.http.exchange import PreparedTarget
 
-        way = Door(target.url), self.open()
+        way = PreparedTarget(target.url), self.open()
         if self._proxy in ("", NONE):
             if len(self._ways) >= _REMEMBERED:
                 self._ways.clear()
@@ -189,7 +189,7 @@ class Poster:
         return way
 
 
-def _head(door: Door, headers: Mapping[str, str], length: int) -> bytes:
+def _head(door: PreparedTarget, headers: Mapping[str, str], length: int) -> bytes:
     """The head of a request; ValueError for a header that would not be one line of its name and value."""
     lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
     if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):

@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from bus.http.address_policy import AddressPolicy
-from bus.http.client import Poster
+from bus.http.client import WebhookClient
 
 
-class Posters:
+class ClientPool:
     """The posters of one process, made at the first use of each policy and proxy; an async context manager."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[tuple[str, ...], str], Poster] = {}
+        self._open: dict[tuple[tuple[str, ...], str], WebhookClient] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -28,9 +28,9 @@ class Posters:
             await poster.close()
         self._open.clear()
 
-    def under(self, policy: AddressPolicy, proxy: str) -> Poster:
+    def under(self, policy: AddressPolicy, proxy: str) -> WebhookClient:
         """The poster that connects as `policy` allows, and through what `network.proxy` says."""
         poster = self._open.get((policy.allow, proxy))
         if poster is None:
-            poster = self._open[policy.allow, proxy] = Poster(policy, proxy=proxy)
+            poster = self._open[policy.allow, proxy] = WebhookClient(policy, proxy=proxy)
         return poster

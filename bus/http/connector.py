@@ -29,7 +29,7 @@ OVERHEAD: Final = 64 * 1024
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 
 
-class Line(ResponseHandler):
+class BoundedProtocol(ResponseHandler):
     """One connection: takes a request's answer, at most so many bytes of it, by a deadline; between requests, nothing."""
 
     _room = _most = 0
@@ -84,16 +84,16 @@ class Pool(aiohttp.TCPConnector):
         self.tls = tls if tls is not None else _tls()
         self.tls.sslobject_class = _TimedTls
         super().__init__(
-            resolver=resolver or Vetting(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
+            resolver=resolver or VettedResolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
             ssl=self.tls, socket_factory=_timed_socket,
         )  # fmt: skip
         if not hasattr(self, "_factory"):  # aiohttp has no public place for it
             raise FleethookError(f"aiohttp {aiohttp.__version__} makes its connections in another way; install 3.14")
-        make: Any = functools.partial(Line, loop=self._loop)
+        make: Any = functools.partial(BoundedProtocol, loop=self._loop)
         self._factory = make
 
 
-class Vetting(AbstractResolver):
+class VettedResolver(AbstractResolver):
     """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
 
     def __init__(self, policy: AddressPolicy, lookup: Lookup) -> None:

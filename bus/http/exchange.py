@@ -19,7 +19,7 @@ from aiohttp.connector import Connection
 from aiohttp.streams import StreamReader
 from yarl import URL
 
-from bus.http.connector import Line, Pool
+from bus.http.connector import BoundedProtocol, Pool
 from bus.http.timings import CLOCK
 
 _BUFFER: Final = 64 * 1024
@@ -27,7 +27,7 @@ _BUFFER: Final = 64 * 1024
 Before = Callable[[], Awaitable[None]]
 
 
-class Door(aiohttp.ClientRequest):
+class PreparedTarget(aiohttp.ClientRequest):
     """Where a URL leads: what a connection to it is known by, and the first lines of every request."""
 
     def __init__(self, url: str) -> None:
@@ -53,7 +53,7 @@ class Door(aiohttp.ClientRequest):
 class Post(NamedTuple):
     """What is to be sent through a door, until when it has to be answered, and how much of the answer is wanted."""
 
-    door: Door
+    door: PreparedTarget
     head: bytes
     body: bytes
     until: float
@@ -82,7 +82,7 @@ class PostRequest(aiohttp.ClientRequest):
         post, line, clock = self.post, conn.protocol, CLOCK.get()
         if clock is not None:
             clock.connected()
-        assert isinstance(line, Line)  # noqa: S101 - the pool makes no other
+        assert isinstance(line, BoundedProtocol)  # noqa: S101 - the pool makes no other
         line.begin(post.cap)
         answer = Answer(self, conn, line, self.loop.call_at(post.until, line.late))
         try:
@@ -103,7 +103,9 @@ class Answer(aiohttp.ClientResponse):
     _payload: StreamReader | None = None
     _whole = False
 
-    def __init__(self, request: PostRequest, connection: Connection, line: Line, timer: asyncio.TimerHandle) -> None:
+    def __init__(
+        self, request: PostRequest, connection: Connection, line: BoundedProtocol, timer: asyncio.TimerHandle
+    ) -> None:
         self.method, self._real_url, self._loop = request.method, request.url, request.loop
         self._connection, self._line, self._timer_handle = connection, line, timer
         self._cache: dict[str, object] = {}

@@ -31,7 +31,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NO_PHASES: Final = Phases()
 
 
-class Clock:
+class RequestTimer:
     """The clock of one request; a part that broke off has taken all the time that was left."""
 
     _looked = _found = _dialled = _shook = _ready = _head = 0.0
@@ -81,13 +81,13 @@ class Clock:
         )
 
 
-CLOCK: Final[ContextVar[Clock | None]] = ContextVar("fleethook-request-clock", default=None)
+CLOCK: Final[ContextVar[RequestTimer | None]] = ContextVar("fleethook-request-clock", default=None)
 """The clock of the request that this context works for."""
 
 
-def start_clock() -> Clock:
+def start_clock() -> RequestTimer:
     """A new clock, found by everything that this context starts from now on."""
-    clock = Clock()
+    clock = RequestTimer()
     CLOCK.set(clock)
     return clock
 

@@ -16,15 +16,15 @@ from aiohttp.connector import Connection
 
 from bus.errors import ProxyFailed
 from bus.http.address_policy import AddressPolicy, Target
-from bus.http.connector import Line, Lookup, Pool, Unvetted, Vetting
-from bus.http.exchange import Answer, Before, Door, PostRequest
+from bus.http.connector import BoundedProtocol, Lookup, Pool, Unvetted, VettedResolver
+from bus.http.exchange import Answer, Before, PostRequest, PreparedTarget
 from bus.http.proxies import Proxy, authorization, is_named
 from bus.http.timings import CLOCK
 
 _AUTHENTICATE: Final = 407
 
 
-class ProxiedDoor(Door):
+class ProxiedTarget(PreparedTarget):
     """Where a URL leads through a proxy; made anew for each request, since the proxy's password may have changed."""
 
     def __init__(self, target: Target, proxy: Proxy) -> None:
@@ -55,14 +55,14 @@ class ProxiedPool(Pool):
     def __init__(self, proxy: Proxy, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> None:
         super().__init__(policy, tls, lookup, resolver=Unvetted(lookup))  # it resolves the proxy's name alone
         self._through, self._policy = proxy, policy
-        self._vetting = Vetting(policy, lookup)
-        self._to_proxy = Door(f"http://{proxy.name}/")
+        self._vetting = VettedResolver(policy, lookup)
+        self._to_proxy = PreparedTarget(f"http://{proxy.name}/")
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:  # noqa: ANN401, ASYNC109 - as aiohttp has it
         """A connection for a request, whose name was looked up and vetted just now."""
         assert isinstance(req, PostRequest)  # noqa: S101 - the session makes no other
         door = req.post.door
-        assert isinstance(door, ProxiedDoor)  # noqa: S101 - the poster makes no other for this pool
+        assert isinstance(door, ProxiedTarget)  # noqa: S101 - the poster makes no other for this pool
         vetted = False
         try:
             async with asyncio.timeout(timeout.connect):
@@ -94,14 +94,14 @@ class ProxiedPool(Pool):
             if clock is not None:
                 clock.found()
 
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Line:  # noqa: ANN401, ASYNC109 - as aiohttp has it
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> BoundedProtocol:  # noqa: ANN401, ASYNC109 - as aiohttp has it
         try:
             transport, line = await self._create_direct_connection(self._to_proxy, traces, timeout)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
             raise ProxyFailed(self._through.name) from error
-        assert isinstance(line, Line)  # noqa: S101 - the pool's factory makes no other
+        assert isinstance(line, BoundedProtocol)  # noqa: S101 - the pool's factory makes no other
         if not req.is_ssl():
             return line
         try:
@@ -115,10 +115,10 @@ class ProxiedPool(Pool):
             transport.abort()
             raise
         made.connection_made(inner)
-        tunnelled: Line = made
+        tunnelled: BoundedProtocol = made
         return tunnelled
 
-    async def _open_tunnel(self, line: Line, door: ProxiedDoor) -> None:
+    async def _open_tunnel(self, line: BoundedProtocol, door: ProxiedTarget) -> None:
         """Ask the proxy for a connection to the target; it is there when this returns."""
         assert line.transport is not None  # noqa: S101 - it was connected just now
         line.set_response_params(read_until_eof=True, auto_decompress=False)

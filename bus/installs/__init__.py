@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from bus.errors import ConfigError
 from bus.events import source_name
-from bus.installs.base import NAMES, Program, Scope, Where
+from bus.installs.base import NAMES, InstallScope, Program, Scope
 
 _FOLDER_TEXT: Final = "its folder {} is here"
 
@@ -28,14 +28,14 @@ def _program(name: str) -> Program:
     return cast("Program", importlib.import_module(f"bus.installs.{name}").PROGRAM)
 
 
-def here() -> Where:
+def here() -> InstallScope:
     """This user, this folder, this environment."""
     import os
 
-    return Where(Path.home(), Path.cwd(), os.environ)
+    return InstallScope(Path.home(), Path.cwd(), os.environ)
 
 
-def evidence(program: Program, where: Where) -> str:
+def evidence(program: Program, where: InstallScope) -> str:
     """Why this agent seems to be on this machine; empty where nothing says so."""
     for binary in program.binaries:
         found = shutil.which(binary, path=where.environ.get("PATH"))
@@ -45,12 +45,12 @@ def evidence(program: Program, where: Where) -> str:
     return _FOLDER_TEXT.format(folder) if folder.is_dir() else ""
 
 
-def present(where: Where) -> tuple[str, ...]:
+def present(where: InstallScope) -> tuple[str, ...]:
     """The agents that seem to be on this machine."""
     return tuple(name for name in NAMES if evidence(find(name), where))
 
 
-def place(program: Program, scope: Scope, where: Where) -> Path:
+def place(program: Program, scope: Scope, where: InstallScope) -> Path:
     """Where an install of this scope goes; ConfigError where the agent has no such scope."""
     if scope not in program.places:
         has = ", ".join(program.places)

@@ -20,7 +20,7 @@ NAMES: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copi
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class InstallScope:
     """Whose settings: a home, the project's folder, and what moves an agent's folders away from there."""
 
     home: Path
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     closed: bool = False
 
 
-class Trouble(NamedTuple):
+class InstallProblem(NamedTuple):
     """Why hooks that are installed do not run, or may not, and what a person can do about it."""
 
     what: str
@@ -58,7 +58,7 @@ class Trouble(NamedTuple):
     """Whether it is known to be so; else it depends on what cannot be seen from here."""
 
 
-class Ran(NamedTuple):
+class CommandRun(NamedTuple):
     """What an agent sees of a hook command that has ended."""
 
     code: int
@@ -66,7 +66,7 @@ class Ran(NamedTuple):
     stderr: str
 
 
-class Understood(NamedTuple):
+class AgentReading(NamedTuple):
     """What an agent makes of it: `deny`, `ask`, `allow`, or empty where it goes on as if there were no hook."""
 
     decision: str = ""
@@ -81,7 +81,7 @@ class Canary(NamedTuple):
     environ: Mapping[str, str] = {}
 
 
-class Form(Protocol):
+class SettingsFormat(Protocol):
     """How an agent's hooks lie in its files."""
 
     @property
@@ -122,18 +122,18 @@ class Program:
     label: str
     binaries: tuple[str, ...]
     """By which it is on PATH."""
-    form: Form
-    places: Mapping[Scope, Callable[[Where], Path]]
+    form: SettingsFormat
+    places: Mapping[Scope, Callable[[InstallScope], Path]]
     """Where its hooks go, by scope."""
     canary: Callable[[Path, str, str], Canary]
     """A call of its shell: working directory, a token of this call, the command line."""
-    understood: Callable[[Ran], Understood]
+    understood: Callable[[CommandRun], AgentReading]
     """What it makes of an answer to that call, as observed or documented."""
-    folder: Callable[[Where], Path]
+    folder: Callable[[InstallScope], Path]
     """Its own folder of the user, whose existence says that it has been here."""
-    troubles: Callable[[Where, Scope], Iterable[Trouble]] = lambda _where, _scope: ()
+    troubles: Callable[[InstallScope, Scope], Iterable[InstallProblem]] = lambda _where, _scope: ()
     """What in its settings keeps hooks of this scope from running."""
-    trust: Callable[[Where, Scope, Path], Iterable[Trouble]] = lambda _where, _scope, _path: ()
+    trust: Callable[[InstallScope, Scope, Path], Iterable[InstallProblem]] = lambda _where, _scope, _path: ()
     """Whether the person has approved of what stands in this file, where the agent asks for that."""
     asks_trust: bool = False
     """It does."""

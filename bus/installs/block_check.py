@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bus.installs.base import Ran, Understood
+from bus.installs.base import AgentReading, CommandRun
 
 _CODEX_TOP: Final = frozenset({"hookSpecificOutput", "systemMessage"})
 _CODEX_INNER: Final = frozenset(
@@ -17,7 +17,7 @@ _CODEX_INNER: Final = frozenset(
 )
 
 
-def said(ran: Ran) -> dict[str, Any]:
+def said(ran: CommandRun) -> dict[str, Any]:
     """The JSON object that is the whole of stdout, at exit code 0; else nothing."""
     try:
         found = json.loads(ran.stdout) if ran.code == 0 else {}
@@ -26,73 +26,73 @@ def said(ran: Ran) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def claude(ran: Ran) -> Understood:
+def claude(ran: CommandRun) -> AgentReading:
     """Exit code 2, or the decision beside the event's own name."""
     if ran.code == 2:
-        return Understood("deny", ran.stderr.strip())
+        return AgentReading("deny", ran.stderr.strip())
     specific = _map(said(ran), "hookSpecificOutput")
     if specific.get("hookEventName") != "PreToolUse":
-        return Understood()
-    return Understood(_text(specific, "permissionDecision"), _text(specific, "permissionDecisionReason"))
+        return AgentReading()
+    return AgentReading(_text(specific, "permissionDecision"), _text(specific, "permissionDecisionReason"))
 
 
-def codex(ran: Ran) -> Understood:
+def codex(ran: CommandRun) -> AgentReading:
     """As Claude Code, but the reason must say something, and one key that it does not know voids the answer."""
     if ran.code == 2:
-        return Understood("deny", ran.stderr.strip()) if ran.stderr.strip() else Understood()
+        return AgentReading("deny", ran.stderr.strip()) if ran.stderr.strip() else AgentReading()
     answer = said(ran)
     if set(answer) - _CODEX_TOP or set(_map(answer, "hookSpecificOutput")) - _CODEX_INNER:
-        return Understood()
+        return AgentReading()
     found = claude(ran)
-    return found if found.decision == "deny" and found.reason else Understood()
+    return found if found.decision == "deny" and found.reason else AgentReading()
 
 
-def qwen(ran: Ran) -> Understood:
+def qwen(ran: CommandRun) -> AgentReading:
     """As Claude Code; exit code 2 needs its reason on stderr."""
     if ran.code == 2:
-        return Understood("deny", ran.stderr.strip()) if ran.stderr.strip() else Understood()
+        return AgentReading("deny", ran.stderr.strip()) if ran.stderr.strip() else AgentReading()
     return claude(ran)
 
 
-def gemini(ran: Ran) -> Understood:
+def gemini(ran: CommandRun) -> AgentReading:
     """`decision` at the top; exit code 2 with some text."""
     if ran.code == 2:
         text = ran.stderr.strip() or ran.stdout.strip()
-        return Understood("deny", text) if text else Understood()
+        return AgentReading("deny", text) if text else AgentReading()
     return flat("decision", "reason")(ran)
 
 
-def flat(decision: str, *reasons: str) -> Callable[[Ran], Understood]:
+def flat(decision: str, *reasons: str) -> Callable[[CommandRun], AgentReading]:
     """Exit code 2, or a decision under this name at the top with its reason under one of those."""
 
-    def understood(ran: Ran) -> Understood:
+    def understood(ran: CommandRun) -> AgentReading:
         if ran.code == 2:
-            return Understood("deny", ran.stderr.strip())
+            return AgentReading("deny", ran.stderr.strip())
         answer = said(ran)
         word = _text(answer, decision)
         reason = next((_text(answer, name) for name in reasons if _text(answer, name)), "")
-        return Understood("deny" if word == "block" else word, reason)
+        return AgentReading("deny" if word == "block" else word, reason)
 
     return understood
 
 
-def by_exit_code(ran: Ran) -> Understood:
+def by_exit_code(ran: CommandRun) -> AgentReading:
     """Exit code 2 alone, with its reason on stderr."""
-    return Understood("deny", ran.stderr.strip()) if ran.code == 2 else Understood()
+    return AgentReading("deny", ran.stderr.strip()) if ran.code == 2 else AgentReading()
 
 
-def cancelling(ran: Ran) -> Understood:
+def cancelling(ran: CommandRun) -> AgentReading:
     """`cancel` in its JSON; exit codes say nothing."""
     answer = said(ran)
-    return Understood("deny", _text(answer, "errorMessage")) if answer.get("cancel") is True else Understood()
+    return AgentReading("deny", _text(answer, "errorMessage")) if answer.get("cancel") is True else AgentReading()
 
 
-def denying(ran: Ran) -> Understood:
+def denying(ran: CommandRun) -> AgentReading:
     """What our own plugin throws: its `deny`, or exit code 2."""
     if ran.code == 2:
-        return Understood("deny", ran.stderr.strip())
+        return AgentReading("deny", ran.stderr.strip())
     text = _text(said(ran), "deny")
-    return Understood("deny", text) if text else Understood()
+    return AgentReading("deny", text) if text else AgentReading()
 
 
 def _map(given: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.installs import block_check
-from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.json_settings import Hook, JsonHooks
 from bus.installs.settings_layers import Layer, json_layers, switched, unreadable
 
@@ -24,11 +24,11 @@ def _entry(hook: Hook) -> dict[str, Any]:
     return {"matcher": "*", "hooks": [handler]} if hook.event in _WITH_TOOL else {"hooks": [handler]}
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("CLAUDE_CONFIG_DIR", ".claude")
 
 
-def _managed(where: Where) -> tuple[Layer, ...]:
+def _managed(where: InstallScope) -> tuple[Layer, ...]:
     first = where.machine(
         "/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"
     )
@@ -36,7 +36,7 @@ def _managed(where: Where) -> tuple[Layer, ...]:
     return json_layers([*more, first])
 
 
-def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
     managed = _managed(where)
     mine = json_layers([
         where.project / ".claude/settings.local.json", where.project / ".claude/settings.json",
@@ -47,7 +47,7 @@ def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
     for layer in managed:
         if layer.at("allowManagedHooksOnly") is True:
             what = f"{layer.path}: `allowManagedHooksOnly` is true, so only hooks of the policy run"
-            yield Trouble(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+            yield InstallProblem(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:

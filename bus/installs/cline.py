@@ -10,7 +10,7 @@ from typing import Final
 from bus.agents import find
 from bus.errors import ConfigError
 from bus.installs import block_check
-from bus.installs.base import Call, Canary, Program, Scope, Trouble, Where, never_events
+from bus.installs.base import Call, Canary, InstallProblem, InstallScope, Program, Scope, never_events
 from bus.installs.command import Setup, hook_command, is_closed, is_ours
 
 _HEAD: Final = "#!/bin/sh\n# Written by `fleethook install`, removed by `fleethook uninstall`.\n"
@@ -47,7 +47,7 @@ class Scripts:
         return (Call(path.name, str(path), closed=is_closed(text.removeprefix(_HEAD))),) if is_ours(text) else ()
 
 
-def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     """Cline switches a hook off by taking its right to be run."""
     for path in PROGRAM.form.files(PROGRAM.places[scope](where)):
         try:
@@ -55,7 +55,9 @@ def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
         except OSError:
             continue
         if ours and not path.stat().st_mode & 0o100:
-            yield Trouble(f"{path} may not be run, which is how Cline switches a hook off", "switch it on in Cline")
+            yield InstallProblem(
+                f"{path} may not be run, which is how Cline switches a hook off", "switch it on in Cline"
+            )
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:

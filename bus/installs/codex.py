@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.installs import block_check, hook_entries
-from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.json_settings import Hook, JsonHooks
 from bus.installs.settings_layers import Layer, json_layers, switched, toml_layers, unreadable
 
@@ -30,11 +30,11 @@ def _entry(hook: Hook) -> dict[str, Any]:
     return {"hooks": [{"type": "command", "command": hook.command, "timeout": hook.timeout}]}
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("CODEX_HOME", ".codex")
 
 
-def _config(where: Where, *, project: bool = True) -> tuple[Layer, ...]:
+def _config(where: InstallScope, *, project: bool = True) -> tuple[Layer, ...]:
     """The layers of config.toml, the strongest first."""
     own = [where.project / ".codex/config.toml"] if project else []
     return toml_layers(
@@ -42,7 +42,7 @@ def _config(where: Where, *, project: bool = True) -> tuple[Layer, ...]:
     )
 
 
-def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     rules = toml_layers([where.machine("/etc/codex/requirements.toml", "/etc/codex/requirements.toml")])
     layers = _config(where)
     yield from unreadable([*rules, *layers])
@@ -51,29 +51,29 @@ def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
     for layer in rules:
         if layer.at("allow_managed_hooks_only") is True:
             what = f"{layer.path}: `allow_managed_hooks_only` is true, so only hooks of the policy run"
-            yield Trouble(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+            yield InstallProblem(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
     yield from _refused(PROGRAM.places[scope](where))
     if scope == "project":
         trusted = (
             layer.at("projects", str(where.project.resolve()), "trust_level") for layer in _config(where, project=False)
         )
         if "trusted" not in trusted:
-            yield Trouble(
+            yield InstallProblem(
                 f"Codex CLI does not trust the folder {where.project}, and reads no hooks there",
                 "start codex in it and trust the folder",
             )
 
 
-def _refused(path: Path) -> Iterator[Trouble]:
+def _refused(path: Path) -> Iterator[InstallProblem]:
     """What makes Codex refuse the whole file; all it says is one line in its output."""
     for layer in json_layers([path]):
         for name in sorted(set(layer.settings) - PROGRAM_KEYS):
-            yield Trouble(f"{path}: the name {name!r} makes Codex CLI refuse the whole file", "take it out")
+            yield InstallProblem(f"{path}: the name {name!r} makes Codex CLI refuse the whole file", "take it out")
         for event, _, _, handler in hook_entries.handlers(layer.settings):
             kind = handler.get("type")
             if kind not in TYPES:
                 what = f"{path}: a hook of {event} has the type {kind!r}, which makes Codex CLI refuse the whole file"
-                yield Trouble(what, "take that hook out, or make it a command")
+                yield InstallProblem(what, "take that hook out, or make it a command")
 
 
 PROGRAM_KEYS: Final = frozenset({"hooks", "description"})
@@ -95,7 +95,7 @@ def trusted_hash(event: str, matcher: object, handler: Mapping[str, Any]) -> str
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def _trust(where: Where, _scope: Scope, path: Path) -> Iterator[Trouble]:
+def _trust(where: InstallScope, _scope: Scope, path: Path) -> Iterator[InstallProblem]:
     """What the user's config.toml says of each hook of ours; the place of a hook in the file is part of its name."""
     states: dict[str, Any] = {}
     for layer in reversed(_config(where, project=False)):
@@ -116,11 +116,11 @@ def _trust(where: Where, _scope: Scope, path: Path) -> Iterator[Trouble]:
             changed += bool(state.get("trusted_hash")) and state["trusted_hash"] != wanted
             off += state.get("enabled") is False
     if pending:
-        yield Trouble(f"Codex CLI: {pending} of {count} hooks are not trusted yet, so they do not run", _TRUST)
+        yield InstallProblem(f"Codex CLI: {pending} of {count} hooks are not trusted yet, so they do not run", _TRUST)
     if changed:
-        yield Trouble(f"Codex CLI: {changed} of {count} hooks have changed since they were trusted", _TRUST)
+        yield InstallProblem(f"Codex CLI: {changed} of {count} hooks have changed since they were trusted", _TRUST)
     if off:
-        yield Trouble(
+        yield InstallProblem(
             f"Codex CLI: {off} of {count} hooks are switched off in /hooks", "start codex, and switch them on in /hooks"
         )
 

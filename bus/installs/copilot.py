@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.installs import block_check
-from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.json_settings import Hook, JsonHooks
 from bus.installs.settings_layers import json_layers, switched, unreadable
 
@@ -20,11 +20,11 @@ def _entry(hook: Hook) -> dict[str, Any]:
     return {"type": "command", "bash": hook.command, "timeoutSec": hook.timeout}
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("COPILOT_HOME", ".copilot")
 
 
-def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     layers = json_layers([
         PROGRAM.places[scope](where), where.project / ".github/copilot/settings.local.json",
         where.project / ".github/copilot/settings.json", _folder(where) / "settings.json",

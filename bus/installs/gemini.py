@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.installs import block_check
-from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.json_settings import Hook, JsonHooks
 from bus.installs.settings_layers import Layer, folder_trust, json_layers, switched, unreadable
 
@@ -20,11 +20,11 @@ def _entry(hook: Hook) -> dict[str, Any]:
     return {"hooks": [{"name": HOOK, "type": "command", "command": hook.command, "timeout": hook.timeout}]}
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("GEMINI_CLI_HOME", ".") / ".gemini"
 
 
-def _layers(where: Where) -> tuple[Layer, ...]:
+def _layers(where: InstallScope) -> tuple[Layer, ...]:
     """Every settings file, the strongest first."""
     named = where.environ.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "")
     machine = Path(named) if named else where.machine(
@@ -34,7 +34,7 @@ def _layers(where: Where) -> tuple[Layer, ...]:
     return json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
 
 
-def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
     layers = _layers(where)
     yield from unreadable(layers)
     # `hooks.enabled` and `tools.enableHooks` are what older versions read.
@@ -45,11 +45,11 @@ def _troubles(where: Where, _scope: Scope) -> Iterator[Trouble]:
             listed = layer.at(*names)
             if isinstance(listed, list) and HOOK in listed:
                 what = f"{layer.path}: `{'.'.join(names)}` names {HOOK!r}, so ours do not run"
-                yield Trouble(what, "`/hooks enable fleethook` in gemini")
+                yield InstallProblem(what, "`/hooks enable fleethook` in gemini")
     yield from _folder_trouble(where, layers)
 
 
-def _folder_trouble(where: Where, layers: tuple[Layer, ...]) -> Iterator[Trouble]:
+def _folder_trouble(where: InstallScope, layers: tuple[Layer, ...]) -> Iterator[InstallProblem]:
     """In a folder that is not trusted no hook runs, the user's own not either (observed)."""
     said = where.environ.get("GEMINI_CLI_TRUST_WORKSPACE", "")
     off = next(
@@ -61,7 +61,7 @@ def _folder_trouble(where: Where, layers: tuple[Layer, ...]) -> Iterator[Trouble
     if trusted:
         return
     what = "is not trusted by Gemini CLI" if trusted is False else "has not been shown to Gemini CLI yet"
-    yield Trouble(
+    yield InstallProblem(
         f"the folder {where.project} {what}, and without its trust no hook runs there",
         "start gemini in it and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true", sure=trusted is False,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bus.agents.opencode import plugin_text
 from bus.errors import ConfigError
 from bus.installs import block_check
-from bus.installs.base import Call, Canary, Program, Scope, Trouble, Where, never_events
+from bus.installs.base import Call, Canary, InstallProblem, InstallScope, Program, Scope, never_events
 from bus.installs.command import CLOSED, Setup
 
 FILE: Final = "fleethook.js"
@@ -108,15 +108,17 @@ def _setup(raw: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
-def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     if where.environ.get("OPENCODE_PURE", "") in {"1", "true"}:
-        yield Trouble("OPENCODE_PURE is set, so OpenCode loads no plugin", "unset OPENCODE_PURE")
+        yield InstallProblem("OPENCODE_PURE is set, so OpenCode loads no plugin", "unset OPENCODE_PURE")
     if scope == "project" and where.environ.get("OPENCODE_DISABLE_PROJECT_CONFIG", "") in {"1", "true"}:
-        yield Trouble("OPENCODE_DISABLE_PROJECT_CONFIG is set, so OpenCode reads nothing of the project", "unset it")
+        yield InstallProblem(
+            "OPENCODE_DISABLE_PROJECT_CONFIG is set, so OpenCode reads nothing of the project", "unset it"
+        )
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bus import installs
 from bus.agents import find
 from bus.installs import base
-from bus.installs.base import Call, Program, Scope, Trouble, Where
+from bus.installs.base import Call, InstallProblem, InstallScope, Program, Scope
 from bus.installs.command import Setup, chosen_events, default_events
 from bus.installs.manifest import Change, Plan, read, real, records
 from bus.secrets.redaction import redact_text
@@ -28,7 +28,7 @@ def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...
     return tuple(chosen)
 
 
-def plan_install(agent: str, scope: Scope, where: Where, setup: Setup) -> Plan:
+def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> Plan:
     """What `install` would change; ConfigError with the place where a file cannot be read. Hooks of others stay."""
     program = installs.find(agent)
     changes = []
@@ -48,7 +48,7 @@ def plan_install(agent: str, scope: Scope, where: Where, setup: Setup) -> Plan:
     return Plan(program.name, tuple(changes), tuple(troubles), program.steps)
 
 
-def plan_uninstall(agent: str, state: Path, *, where: Where) -> Plan:
+def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> Plan:
     """What `uninstall` would change, in every file that an install has written, and in those of this place.
 
     A file that is as we wrote it gets back its old bytes, or goes where we made it. From one that was changed since,
@@ -78,7 +78,7 @@ def plan_uninstall(agent: str, state: Path, *, where: Where) -> Plan:
     return Plan(program.name, tuple(changes), tuple(warnings))
 
 
-def installed(agent: str, where: Where) -> Iterator[tuple[Scope, Path, tuple[Call, ...]]]:
+def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tuple[Call, ...]]]:
     """Where our commands stand among an agent's files here; a file that cannot be read holds none."""
     program = installs.find(agent)
     seen = set()
@@ -90,13 +90,17 @@ def installed(agent: str, where: Where) -> Iterator[tuple[Scope, Path, tuple[Cal
             yield scope, path, calls
 
 
-def troubles(agent: str, scope: Scope, where: Where, path: Path) -> tuple[tuple[Trouble, ...], tuple[Trouble, ...]]:
+def troubles(
+    agent: str, scope: Scope, where: InstallScope, path: Path
+) -> tuple[tuple[InstallProblem, ...], tuple[InstallProblem, ...]]:
     """What keeps hooks of this scope from running, and what a person has not approved of in this file."""
     program = installs.find(agent)
     return tuple(program.troubles(where, scope)), tuple(program.trust(where, scope, path))
 
 
-def other_readers(agent: str, scope: Scope, where: Where, *, everybody: bool = False) -> Iterator[Trouble]:
+def other_readers(
+    agent: str, scope: Scope, where: InstallScope, *, everybody: bool = False
+) -> Iterator[InstallProblem]:
     """The other agents on this machine (or `everybody`) that run our commands in this agent's file, in its name."""
     program = installs.find(agent)
     for name, when in program.readers.get(scope, {}).items():
@@ -107,7 +111,7 @@ def other_readers(agent: str, scope: Scope, where: Where, *, everybody: bool = F
             what = f"{also} then count as {program.label}'s, and come twice where Fleethook is installed for both"
             wide = f"use `fleethook install {program.name} --scope user` and `fleethook install {name}`"
             fix = f"leave that off in {other.label}" if when else wide
-            yield Trouble(what, fix, sure=not when)
+            yield InstallProblem(what, fix, sure=not when)
 
 
 def diff(plan: Plan) -> str:
@@ -120,7 +124,7 @@ def diff(plan: Plan) -> str:
     return redact_text("\n".join(lines) + "\n") if lines else ""
 
 
-def _files(program: Program, where: Where) -> Iterator[tuple[Scope, Path]]:
+def _files(program: Program, where: InstallScope) -> Iterator[tuple[Scope, Path]]:
     for scope, place in program.places.items():
         for path in program.form.files(place(where)):
             yield scope, real(path)

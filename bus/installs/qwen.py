@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.installs import block_check
-from bus.installs.base import Canary, Program, Scope, Trouble, Where
+from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.command import is_ours
 from bus.installs.json_settings import Hook, JsonHooks
 from bus.installs.settings_layers import folder_trust, json_layers, switched, unreadable
@@ -29,11 +29,11 @@ def _same_named(hooks: object) -> Iterator[str]:
             yield str(name)
 
 
-def _folder(where: Where) -> Path:
+def _folder(where: InstallScope) -> Path:
     return where.moved("QWEN_HOME", ".qwen")
 
 
-def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     named = where.environ.get("QWEN_CODE_SYSTEM_SETTINGS_PATH", "")
     machine = Path(named) if named else where.machine(
         "/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"
@@ -48,11 +48,13 @@ def _troubles(where: Where, scope: Scope) -> Iterator[Trouble]:
             what = (
                 f"{layer.path}: a hook for {name} that is not Fleethook's is called `{OUR_NAME}`: of hooks of one name "
             )
-            yield Trouble(f"{what}Qwen Code runs one, so it may run in the place of ours", f"rename it in {layer.path}")
+            yield InstallProblem(
+                f"{what}Qwen Code runs one, so it may run in the place of ours", f"rename it in {layer.path}"
+            )
     if scope == "project" and asks:
         trusted = folder_trust(_folder(where) / "trustedFolders.json", where.project)
         if not trusted:
-            yield Trouble(
+            yield InstallProblem(
                 f"the folder {where.project} is not trusted by Qwen Code, which then reads no hooks there",
                 "start qwen in it and trust the folder", sure=trusted is False,
             )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bus.config.edit_json import read_text
 from bus.errors import ConfigError
-from bus.installs.base import Trouble
+from bus.installs.base import InstallProblem
 
 
 class Layer(NamedTuple):
@@ -45,17 +45,17 @@ def toml_layers(paths: Iterable[Path]) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def unreadable(layers: Iterable[Layer]) -> Iterator[Trouble]:
+def unreadable(layers: Iterable[Layer]) -> Iterator[InstallProblem]:
     """One trouble for each file that could not be read: it may switch hooks off."""
     for layer in layers:
         if layer.trouble:
             what = f"{layer.path} cannot be read, so it may switch hooks off: {layer.trouble}"
-            yield Trouble(what, f"mend {layer.path}")
+            yield InstallProblem(what, f"mend {layer.path}")
 
 
 def switched(
     layers: Iterable[Layer], names: tuple[str, ...], *, off: object = True, fix: str = ""
-) -> Iterator[Trouble]:
+) -> Iterator[InstallProblem]:
     """A trouble where the strongest layer (the first) that says something under these names says `off`."""
     for layer in layers:
         value = layer.at(*names)
@@ -63,7 +63,7 @@ def switched(
             continue
         if value is off:
             what = f"{layer.path}: `{'.'.join(names)}` is {str(value).lower()}, so no hook runs"
-            yield Trouble(what, fix or f"take `{'.'.join(names)}` out of {layer.path}, or ask who set it")
+            yield InstallProblem(what, fix or f"take `{'.'.join(names)}` out of {layer.path}, or ask who set it")
         return
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet, Watcher
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.outcomes import Outcome
 from bus.runners import Runner
 from bus.runners.command import CommandRunner
@@ -24,7 +24,7 @@ class Runners:
     """The runners of one process; http hooks go out under the address policy of the set in force."""
 
     def __init__(
-        self, watcher: Watcher, posters: Posters, later: Callable[[Event, str], Awaitable[None]] | None = None
+        self, watcher: Watcher, posters: ClientPool, later: Callable[[Event, str], Awaitable[None]] | None = None
     ) -> None:
         self._watcher, self._posters = watcher, posters
         self.rules: Runner = RuleRunner()

@@ -17,7 +17,7 @@ from bus.hookfiles.command_results import log_failure
 from bus.hookfiles.json_replies import read_reply
 from bus.hooks import NATIVE, Hook, HttpCall
 from bus.http import signing
-from bus.http.client import Poster, Reply
+from bus.http.client import Reply, WebhookClient
 from bus.ids import delivery_id, webhook_id
 from bus.outcomes import Outcome
 from bus.runners.per_file import one_by_one
@@ -35,7 +35,7 @@ _UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (sig
 class HttpRunner:
     """Runs hooks of kind `http` over a poster, which brings the address policy with it."""
 
-    def __init__(self, poster: Poster, secret: Callable[[str], str] = resolve_secret) -> None:
+    def __init__(self, poster: WebhookClient, secret: Callable[[str], str] = resolve_secret) -> None:
         self._poster, self._secret = poster, secret
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:

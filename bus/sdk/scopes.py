@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 import msgspec
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, Case, settle
+from bus.agents.degrade import Agent, CarriedVerdict, degrade
 from bus.errors import Denied, FleethookError
 from bus.events import OWN, STOPS, Event, EventType, source_name
 from bus.sdk.plain_values import plain
@@ -140,13 +140,13 @@ class Scope:
             data=plain(data),
         )  # fmt: skip
 
-    async def _asked(self, event: Event) -> Case:
+    async def _asked(self, event: Event) -> CarriedVerdict:
         """The verdict on `event`, settled: a person asked where hooks want one, and what may not be raised as Denied."""
         budget = self._inner.budget
         said = await (self._bus.request(event) if budget is None else self._bus.request(event, budget=budget))
         known = msgspec.structs.replace(event, native_tool=event.native_tool or event.tool)
         agent = Agent(event.source, "this program", _LIMIT)
-        case = settle(agent, event.type, _CAN[EventType(event.type)], said, known, event.input)
+        case = degrade(agent, event.type, _CAN[EventType(event.type)], said, known, event.input)
         self.verdict, self.event = said, self.event or said.event
         self.context = "\n\n".join(text for text in (self.context, case.context) if text)
         if case.notes:
@@ -157,7 +157,7 @@ class Scope:
             raise Denied(case.reason, said)
         return case
 
-    async def _ask_a_person(self, event: Event, case: Case) -> None:
+    async def _ask_a_person(self, event: Event, case: CarriedVerdict) -> None:
         ask = self._inner.ask
         answer: bool | Awaitable[bool] = ask(self) if ask is not None else False
         granted = await answer if inspect.isawaitable(answer) else answer

@@ -10,12 +10,14 @@ from typing import Any
 from bus.events import Event
 from bus.ids import event_id
 from bus.wire.codec import encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, Keys
 from bus.wire.streams import call
 
 
-async def announce(links: Links, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str) -> bool:
+async def announce(
+    links: Connections, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str
+) -> bool:
     """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
     name = event_id()
     event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))

@@ -47,7 +47,7 @@ def _options(seconds: float | None, connect: float) -> dict[str, Any]:
     }
 
 
-class Link:
+class Connection:
     """One connection, used by one caller at a time: sends several commands in one write and reads their replies."""
 
     def __init__(self, connection: redis_async.Connection) -> None:
@@ -106,15 +106,15 @@ class Link:
         await self._connection.disconnect(nowait=True)
 
 
-class Lent:
+class LeasedConnection:
     """A link while its caller has it (written out: as a generator it took a tenth of an exchange, measured)."""
 
     __slots__ = ("_link", "_links")
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Connections) -> None:
         self._links = links
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Connection:
         self._link = self._links.take()
         return self._link
 
@@ -122,32 +122,32 @@ class Lent:
         self._links.give_back(self._link)
 
 
-class Links:
+class Connections:
     """A set of links to one server: taken by one caller, handed back, opened when there is none free."""
 
     def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
         self.url = url
         self._connect = connect
-        self._free: list[Link] = []
-        self._all: list[Link] = []
+        self._free: list[Connection] = []
+        self._all: list[Connection] = []
         self._pool: redis_async.ConnectionPool | None = None
 
-    def link(self) -> Lent:
+    def link(self) -> LeasedConnection:
         """A link for the caller alone: `with links.link() as link`."""
-        return Lent(self)
+        return LeasedConnection(self)
 
-    def take(self) -> Link:
+    def take(self) -> Connection:
         """A link out of the set; whoever takes it gives it back."""
         return self._free.pop() if self._free else self._open()
 
-    def give_back(self, link: Link) -> None:
+    def give_back(self, link: Connection) -> None:
         """Put a link back for the next caller."""
         self._free.append(link)
 
-    def _open(self) -> Link:
+    def _open(self) -> Connection:
         if self._pool is None:
             self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
-        link = Link(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        link = Connection(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
         self._all.append(link)
         return link
 

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from bus.errors import FleethookError, Unreachable
-from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Link, Links
+from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.scripts import every_script, script
 
@@ -71,7 +71,7 @@ class Call(NamedTuple):
         return ("EVAL", script(self.name).text, len(self.keys), *self.keys, *self.args)
 
 
-async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
+async def call_all(links: Connections, calls: Sequence[Call]) -> list[Any]:
     """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
 
     An error reply stands in the list as an exception.
@@ -82,7 +82,7 @@ async def call_all(links: Links, calls: Sequence[Call]) -> list[Any]:
     return replies
 
 
-async def _mend(links: Links, calls: Sequence[Call], replies: list[Any]) -> None:
+async def _mend(links: Connections, calls: Sequence[Call], replies: list[Any]) -> None:
     """Load the scripts that the server did not know, and put the results of calling them again among `replies`.
 
     Safe to repeat: after NOSCRIPT nothing of a call has run.
@@ -102,7 +102,7 @@ async def _mend(links: Links, calls: Sequence[Call], replies: list[Any]) -> None
             log.error("script %s: %s; its entry stays pending", one.name, reply)
 
 
-async def call(links: Links, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:  # noqa: ANN401 - replies
+async def call(links: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:  # noqa: ANN401 - replies
     """The result of one script; raises FleethookError where the server answers with an error."""
     (reply,) = await call_all(links, [Call(name, keys, args)])
     return checked(reply, f"script {name}")
@@ -133,7 +133,15 @@ class Consumer:
     """
 
     def __init__(
-        self, links: Links, keys: Keys, *, group: str, name: str, streams: Sequence[str], role: str, about: str = ""
+        self,
+        links: Connections,
+        keys: Keys,
+        *,
+        group: str,
+        name: str,
+        streams: Sequence[str],
+        role: str,
+        about: str = "",
     ) -> None:
         self.links, self.keys, self.group, self.name = links, keys, group, name
         self.streams = tuple(streams)
@@ -175,7 +183,7 @@ class Consumer:
                     checked(reply, f"making the group {self.group}")
 
     async def read(
-        self, link: Link, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
+        self, link: Connection, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
     ) -> list[Entry]:
         """Up to `count` new entries a stream, waiting up to `block` seconds; beats on the way.
 
@@ -203,7 +211,7 @@ class Consumer:
             return await self._exchange(link, calls, [], COMMAND_SECONDS)
 
     async def _exchange(
-        self, link: Link, calls: Sequence[Call], more: Sequence[Command], seconds: float
+        self, link: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
     ) -> list[Any]:  # fmt: skip
         """The replies to the calls and to what comes with them; the heartbeat goes with them where it is due."""
         commands, beaten = [one.command() for one in calls], self._beaten
@@ -251,7 +259,7 @@ class Consumer:
         return found
 
     async def _not_moved(
-        self, link: Link, stream: str, ids: list[str], held: Container[tuple[str, str]]
+        self, link: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
     ) -> list[str]:  # fmt: skip
         """The ids without those that a repair gave to entries which are under way by the id that they had."""
         if not ids:
@@ -328,7 +336,7 @@ def _entries(reply: Any) -> list[Entry]:  # noqa: ANN401 - a reply of any type
     return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]
 
 
-async def server_now(links: Links) -> int:
+async def server_now(links: Connections) -> int:
     """Milliseconds since 1970 by the server's clock: deadlines never depend on an agent's or a worker's own."""
     with links.link() as link:
         (reply,) = await link.exchange([("TIME",)])

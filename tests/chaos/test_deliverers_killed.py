@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
 from bus.ids import delivery_id, event_id, webhook_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet
@@ -117,7 +117,7 @@ async def havoc(
 async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carriers_are_killed(
     server: Server,
     keys: Keys,
-    links: Links,
+    links: Connections,
     fleet: Fleet,
     counts: Counts,
     total: int,

@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import Counts, tell
 from tests.chaos.fleet import Fleet
@@ -61,7 +61,14 @@ async def asked(
     ("total", "rounds"), [(240, 2), pytest.param(6_000, 30, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_every_request_is_answered_and_on_record_though_evaluators_are_killed(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, rounds: int
+    server: Server,
+    keys: Keys,
+    links: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    tmp_path: Path,
+    total: int,
+    rounds: int,
 ) -> None:
     effects = tmp_path / "effects"
     effects.touch()

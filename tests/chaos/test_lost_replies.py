@@ -21,7 +21,7 @@ from bus.shim.answer_file import Server as Address
 from bus.shim.answer_file import compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import Counts
 from tests.chaos.fleet import Fleet
@@ -69,7 +69,7 @@ def write_call(tool: str) -> Event:
 @LOSSES
 @pytest.mark.req("B-01", "B-05")
 async def test_a_request_has_its_verdict_whichever_reply_is_lost(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
 ) -> None:
     effects = tmp_path / "effects"
     await apply(links, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
@@ -139,7 +139,14 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
 @pytest.mark.req("B-05", "X-06")
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
 async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, event: str, several: Losses
+    server: Server,
+    keys: Keys,
+    links: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    tmp_path: Path,
+    event: str,
+    several: Losses,
 ) -> None:
     compile_shim()
     await apply(links, keys, parse_hook_file(HOOKS.format(effects=tmp_path / "effects"), "fleet"))
@@ -194,7 +201,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
 @pytest.mark.req("B-05")
 async def test_a_reply_that_comes_too_late_is_taken_by_nobody_else(server: Server) -> None:
     async with Proxy(server.url) as proxy:
-        slow = Links(proxy.url, connect=2.0)
+        slow = Connections(proxy.url, connect=2.0)
         with slow.link() as link:
             assert await link.exchange([("ECHO", "first")]) == [b"first"]
             proxy.freeze()

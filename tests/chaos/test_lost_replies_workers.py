@@ -15,7 +15,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import Counts, tell
 from tests.chaos.fleet import Fleet
@@ -55,7 +55,7 @@ def steps(names: tuple[str, ...], rounds: int) -> list[tuple[str, int]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.slow, id="full")], ids=["small", None])
 async def test_an_evaluator_that_loses_replies_answers_every_request_once(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, rounds: int
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, rounds: int
 ) -> None:
     effects = tmp_path / "effects"
     await apply(links, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
@@ -91,7 +91,7 @@ async def test_an_evaluator_that_loses_replies_answers_every_request_once(
 @pytest.mark.parametrize("kind", ["carrier", "dispatcher"])
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.slow, id="full")], ids=["small", None])
 async def test_a_deliverer_that_loses_replies_delivers_every_event_once(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, kind: str, rounds: int
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, kind: str, rounds: int
 ) -> None:
     names: list[str] = []
     async with (

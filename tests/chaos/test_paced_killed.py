@@ -17,7 +17,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
 from bus.ids import delivery_id, event_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import Counts, tell
 from tests.chaos.fleet import Fleet
@@ -93,7 +93,7 @@ def _to_kill(counts: Counts) -> bool:
     ids=["small", None],
 )
 async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_are_killed(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, total: int, sessions: int, kills: int,
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, total: int, sessions: int, kills: int,
     pause: tuple[float, float], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     secret, chance = generate_secret(), random.Random(3)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Poster
+from bus.http.client import WebhookClient
 
 PRIVATE_V4: Final = [IPv4Network(text) for text in (
     "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "0.0.0.0/8",
@@ -186,7 +186,7 @@ class Hosts:
 async def test_no_connection_to_a_private_address_is_even_attempted(many: int) -> None:
     hosts, outcomes = Hosts(seed=many), Counter[str]()
     with watching() as seen:
-        async with Poster(policy([]), lookup=hosts.lookup) as poster:
+        async with WebhookClient(policy([]), lookup=hosts.lookup) as poster:
             for _ in range(many):
                 url = hosts.url()
                 for _ in range(2):  # what a name answers changes after the first look

@@ -17,7 +17,7 @@ from bus.shim.answer import Answer
 from bus.shim.answer_file import compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body, decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.conftest import Owned
 from tests.chaos.counting import Counts, tell, when
@@ -75,7 +75,7 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
 ) -> None:
     compile_shim()
     server, keys, fleet, counts = own(fsync="always")
-    links = Links(server.url, connect=2.0)
+    links = Connections(server.url, connect=2.0)
     await apply(links, keys, parse_hook_file(HOOKS, "fleet"))
     await links.close()
     fleet.start("evaluator")
@@ -120,7 +120,7 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
 
 @pytest.mark.req("B-05", "F-03", "X-06")
 async def test_an_evaluator_that_stands_still_costs_the_deadline_and_the_record_shows_both(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     compile_shim()
     await apply(links, keys, parse_hook_file(HOOKS, "fleet"))

@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.conftest import Owned
 from tests.chaos.counting import tell, when
@@ -106,7 +106,7 @@ class Traffic:
 @asynccontextmanager
 async def running(server: Server, keys: Keys, fleet: Fleet) -> AsyncIterator[tuple[Traffic, Receiver]]:
     """Hooks in force, a fleet, a receiver, and agents at work."""
-    links = Links(server.url, connect=2.0)
+    links = Connections(server.url, connect=2.0)
     async with Receiver() as receiver:
         await put_in_force(links, keys, receiver)
         for kind, count in (("evaluator", 2), ("dispatcher", 2), ("carrier", 2), ("chores", 1)):
@@ -121,7 +121,7 @@ async def running(server: Server, keys: Keys, fleet: Fleet) -> AsyncIterator[tup
             await links.close()
 
 
-async def put_in_force(links: Links, keys: Keys, receiver: Receiver) -> None:
+async def put_in_force(links: Connections, keys: Keys, receiver: Receiver) -> None:
     """Publishes the hooks."""
     await apply(links, keys, parse_hook_file(HOOKS.format(port=receiver.port), "fleet"))
 
@@ -198,7 +198,7 @@ async def test_a_server_that_comes_back_empty_gets_its_groups_again(own: Callabl
         await traffic.flows(20)
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
-        links = Links(server.url, connect=2.0)
+        links = Connections(server.url, connect=2.0)
         await put_in_force(links, keys, receiver)
         await links.close()
         taken = len(receiver.taken)

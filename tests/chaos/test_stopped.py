@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import delivery_id, event_id, webhook_id
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet, Worker
@@ -65,7 +65,7 @@ async def pause(seconds: float) -> None:
     ("total", "stops"), [(160, 1), pytest.param(5_000, 20, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_an_evaluator_that_was_stopped_says_nothing_twice(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, stops: int
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, stops: int
 ) -> None:
     effects = tmp_path / "effects"
     effects.touch()
@@ -100,7 +100,7 @@ async def test_an_evaluator_that_was_stopped_says_nothing_twice(
 
 @pytest.mark.req("B-05", "F-03")
 async def test_a_hook_that_ran_again_after_a_stop_is_told_whoever_answers_first(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     effects, go = tmp_path / "effects", tmp_path / "go"
     hook = f"""
@@ -138,7 +138,7 @@ hooks:
 
 @pytest.mark.req("B-05", "F-03")
 async def test_a_hook_that_ran_again_where_it_had_been_stopped_is_told(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     effects, go = tmp_path / "effects", tmp_path / "go"
     hooks = f"""
@@ -186,7 +186,7 @@ def _ids(counts: Counts, stream: str) -> set[str]:
     return {fields[b"id"].decode() for _, fields in rows}
 
 
-async def _get(links: Links, name: str) -> list[bytes]:
+async def _get(links: Connections, name: str) -> list[bytes]:
     with links.link() as link:
         return await link.exchange([("GET", name)])
 
@@ -198,7 +198,7 @@ async def _get(links: Links, name: str) -> list[bytes]:
     ("total", "stops"), [(80, 1), pytest.param(2_000, 12, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_taken_over(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, kind: str, total: int, stops: int
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, kind: str, total: int, stops: int
 ) -> None:
     chance = random.Random(4)
     names = [event_id() for _ in range(total)]
@@ -239,7 +239,7 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
 @pytest.mark.req("B-02", "G-20")
 @pytest.mark.parametrize("seconds", [BRIEF, pytest.param(3.0, marks=pytest.mark.slow)])
 async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
-    server: Server, keys: Keys, links: Links, fleet: Fleet, counts: Counts, seconds: float
+    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, seconds: float
 ) -> None:
     names = [event_id() for _ in range(60)]
     async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:

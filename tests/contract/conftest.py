@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from fakeredis import TcpFakeServer
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.places import Place
 from tests.support.running import do
@@ -32,7 +32,7 @@ def fake() -> Iterator[str]:
 async def place(request: pytest.FixtureRequest, fake: str, server: Server, keys: Keys) -> AsyncIterator[Place]:
     """Both servers in turn."""
     real = request.param == "real"
-    links = Links(server.url if real else fake, connect=2.0)
+    links = Connections(server.url if real else fake, connect=2.0)
     made = Place(links, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
     await made.member().create()
     await do(links, "DEL", made.keys("beat", "one"))

@@ -9,8 +9,8 @@ import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from bus.http.address_policy import policy
-from bus.http.connector import Line, Pool
-from bus.http.exchange import Door
+from bus.http.connector import BoundedProtocol, Pool
+from bus.http.exchange import PreparedTarget
 
 
 async def nowhere(host: str, port: int) -> list[str]:
@@ -20,7 +20,7 @@ async def nowhere(host: str, port: int) -> list[str]:
 
 async def test_a_pool_makes_lines() -> None:
     async with Pool(policy([]), None, nowhere) as pool:
-        assert isinstance(pool._factory(), Line)
+        assert isinstance(pool._factory(), BoundedProtocol)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ async def test_a_line_has_what_its_answer_is_told_by() -> None:
 
 
 async def test_a_door_is_known_by_scheme_host_and_port() -> None:
-    keys = [Door(f"{url}/a?b=%2F").connection_key for url in
+    keys = [PreparedTarget(f"{url}/a?b=%2F").connection_key for url in
             ("https://a.test", "https://a.test:443", "http://a.test", "https://b.test", "https://a.test:8443")]  # fmt: skip
     assert keys[0] == keys[1]
     assert len(set(keys)) == 4
-    assert [Door(url).host_line for url in ("https://a.test/", "http://a.test:81/", "http://[::1]/")] == [
+    assert [PreparedTarget(url).host_line for url in ("https://a.test/", "http://a.test:81/", "http://[::1]/")] == [
         "Host: a.test\r\n", "Host: a.test:81\r\n", "Host: [::1]\r\n",
     ]  # fmt: skip
-    assert Door("https://a.test/a?b=%2F").request_line == "POST /a?b=%2F HTTP/1.1\r\n"
+    assert PreparedTarget("https://a.test/a?b=%2F").request_line == "POST /a?b=%2F HTTP/1.1\r\n"

@@ -10,7 +10,7 @@ import pytest
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import directories
 from bus.wire.acl import roles
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.running import publish_hooks
@@ -53,7 +53,7 @@ def checks(*args: str) -> dict[str, tuple[str, str]]:
 def test_doctor_and_install_leave_an_agent_only_machine_connected(
     shim_url: str, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
-    async def guard(links: Links) -> None:
+    async def guard(links: Connections) -> None:
         await publish_hooks(links, keys, GUARD)
 
     run(server.url, guard)

@@ -13,11 +13,11 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.http.signing import generate_secret
 from bus.ids import event_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from tests.support.beside import beside
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Answer, Receiver, receiving
-from workers.records.replay import Past, chunks
+from workers.records.replay import ReplaySpec, chunks
 
 SECRET, OLD = generate_secret(), generate_secret()
 HOOKS = """
@@ -86,8 +86,8 @@ def test_it_is_asked_where_an_agent_waits_and_told_where_none_does(made: Fleet, 
     until = made.events()[0].ms + 1
     file = parse_hook_file(HOOKS.format(port=receiver.port, secret=SECRET, old=OLD), "fleet")
 
-    async def replayed(links: Links) -> list[str]:
-        past = Past(since=0, until=until, endpoint="policy")
+    async def replayed(links: Connections) -> list[str]:
+        past = ReplaySpec(since=0, until=until, endpoint="policy")
         found = chunks(links, made.keys, past, "j", lambda _: HookSet([Layered("fleet", "1", file)]))
         return [one.event.id async for chunk in found for one in chunk.again]
 

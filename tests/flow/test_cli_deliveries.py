@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Entry, call_all
 from tests.cli_kit import fleethook, namespace, run, workers
@@ -198,7 +198,7 @@ def test_an_entry_that_nobody_could_read_is_shown_and_dropped_but_not_retried(
 ) -> None:
     entry = Entry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
 
-    async def bury(links: Links) -> None:
+    async def bury(links: Connections) -> None:
         await call_all(links, [poison_call(keys, entry, "undecodable event: no msgpack", acknowledge="")])
 
     run(server.url, bury)
@@ -248,7 +248,7 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
     many = 600
     stream, names = keys("deliveries"), [f"e{number}.log" for number in range(600)]
 
-    async def bury(links: Links) -> None:
+    async def bury(links: Connections) -> None:
         with links.link() as link:
             for name in names:
                 fields = (
@@ -265,7 +265,7 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
                 )
                 await link.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), 1, name)])
 
-    async def redriven(links: Links) -> int:
+    async def redriven(links: Connections) -> int:
         with links.link() as link:
             (length,) = await link.exchange([("XLEN", stream)])
         return int(length)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.ids import host_name
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.delivering import dispatching, publish, turn_end
@@ -52,7 +52,7 @@ def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_
 
     here = host_name()
 
-    async def ask(links: Links) -> str:
+    async def ask(links: Connections) -> str:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOST", HOST)
             async with evaluating(server.url, keys):
@@ -79,7 +79,7 @@ def test_what_waits_for_a_host_is_shown_and_given_up_when_the_host_is_forgotten(
     fleethook("hooks", "trust", "--yes")
     here = host_name()
 
-    async def end_turn(links: Links) -> None:
+    async def end_turn(links: Connections) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOST", HOST)
             async with dispatching(server.url, keys):
@@ -106,6 +106,6 @@ def test_a_host_whose_worker_runs_is_not_forgotten(project: Path, server: Server
     assert len(fleethook("hosts", "list", "--json").json) == 1
 
 
-async def _beat(links: Links, keys: Keys) -> None:
+async def _beat(links: Connections, keys: Keys) -> None:
     with links.link() as link:
         await link.exchange([("SET", keys("alive", f"host-{host_name()}"), "1", "PX", "60000")])

@@ -13,7 +13,7 @@ import pytest
 
 from bus.events import Event
 from bus.ids import host_name
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import Result, fleethook, namespace, run
 from tests.support.delivering import publish
@@ -194,7 +194,7 @@ def test_imported_hooks_are_tried_published_and_list_their_last_run(home: Path, 
 
 @pytest.mark.req("X-05")
 async def test_the_last_run_is_what_the_record_says(
-    home: Path, server: Server, keys: Keys, links: Links, user_file: Path
+    home: Path, server: Server, keys: Keys, links: Connections, user_file: Path
 ) -> None:
     rules = ("hooks:\n  - {id: ran, on: 'tool:*', rule: {decision: ask}}\n"
              "  - {id: idle, on: 'session:end', rule: {decision: ask}}\n"
@@ -227,7 +227,7 @@ def test_untrusted_projects_that_were_seen_are_listed(home: Path, server: Server
         put(folder / "fleethook.yaml", "hooks: [{on: '*', command: x}]")
     assert fleethook("hooks", "trust", str(fine), "--yes").code == 0
 
-    async def agents(links: Links) -> None:
+    async def agents(links: Connections) -> None:
         for number, folder in enumerate((other, fine, home / "gone")):
             event = Event(type="session:start", id=f"e{number:032x}", host=host_name(), cwd=str(folder))
             await publish(links, keys, event)

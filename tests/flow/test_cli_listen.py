@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Poster, Reply
+from bus.http.client import Reply, WebhookClient
 from bus.http.signing import generate_secret, headers
 from tests.cli_kit import fleethook
 from tests.support.beside import beside
@@ -45,7 +45,7 @@ def post(url: str, body: bytes = BODY, secret: str = SECRET, message: str = "msg
     """One signed webhook, and what was answered."""
 
     async def whole() -> Reply:
-        async with Poster(policy(["localhost"])) as poster:
+        async with WebhookClient(policy(["localhost"])) as poster:
             return await poster.post(url, body, headers([secret], message, int(time.time()), body), seconds=20)
 
     return asyncio.run(whole())

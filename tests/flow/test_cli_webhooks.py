@@ -16,7 +16,7 @@ from bus.hooksets.published import apply
 from bus.http.signing import headers as signed
 from bus.ids import host_name
 from bus.secrets.references import resolve_secret
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
@@ -139,7 +139,7 @@ def test_the_published_set_is_changed_as_a_new_version_and_keeps_no_secret_in_th
 ) -> None:
     run(server.url, lambda links: apply(links, keys, parse_hook_file("endpoints: []", "fleet")))
 
-    async def raw(links: Links) -> str:
+    async def raw(links: Connections) -> str:
         with links.link() as link:
             (reply,) = await link.exchange([("GET", keys("hookset", "3"))])
         return bytes(reply).decode()

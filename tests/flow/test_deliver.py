@@ -15,7 +15,7 @@ from bus.config.settings import Settings
 from bus.events import Event
 from bus.http.signing import generate_secret
 from bus.ids import event_id
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from tests.support.beside import beside
 from tests.support.delivering import left
 from tests.support.fleet import HOST, Fleet, fleet
@@ -104,7 +104,7 @@ def test_a_carrier_killed_in_the_middle_is_carried_on_within_five_seconds(
 def busy(made: Fleet, pid: int) -> bool:
     """Whether the process with this pid is a carrier with something under way."""
 
-    async def ask(links: Links) -> bool:
+    async def ask(links: Connections) -> bool:
         rows = await do(links, "XPENDING", made.keys("deliveries"), "carriers", "-", "+", 10)
         return any(f"-{pid}-".encode() in row[1] for row in rows)
 

@@ -10,7 +10,7 @@ import pytest
 from bus.hooksets.guarded import FLEET_WITHOUT, NO_GUARD, has_guard
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, workers
 from tests.support.running import bash, evaluating, publish_hooks, put, verdict
@@ -70,7 +70,7 @@ def test_a_users_own_guard_does_not_guard_other_hosts(home: Path, monkeypatch: p
 
 
 async def test_a_session_is_told_once_and_only_where_nothing_guards_it(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async def notes(session: str) -> list[str]:
         _, reply = await put(links, keys, bash(session=session))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from tests.cli_kit import Result, fleethook, namespace, run, workers
@@ -60,7 +60,7 @@ def state_of(name: str) -> str:
     return str(shown.json["state"]) if shown.code == 0 else ""
 
 
-async def everything(links: Links, keys: Keys) -> str:
+async def everything(links: Connections, keys: Keys) -> str:
     """All that Redis keeps of the hook sets."""
     with links.link() as link:
         replies = await link.exchange([("GET", keys("hookset", "1")), ("XRANGE", keys("hookset", "log"), "-", "+")])

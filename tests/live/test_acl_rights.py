@@ -19,7 +19,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
 from bus.wire.acl import ROLES, Role, acl_file, roles, user_name
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.embedded_server import bus_url, find_binary, start, stop
 from bus.wire.keys import DECLARED, Keys
 from bus.wire.scripts import script
@@ -186,7 +186,7 @@ async def test_every_other_command_of_the_server_is_refused(role: Role, more: se
     """Each command that this server knows, on each of the keys that the role may name."""
     one = Server()
     one.start()
-    links = Links(one.url)
+    links = Connections(one.url)
     names = (KEYS("requests"), KEYS("events"), MINE, KEYS("alive", "evaluator"), KEYS("sent"), "x")
     try:
         with links.link() as link:

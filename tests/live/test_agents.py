@@ -14,7 +14,7 @@ from bus import Bus, Denied, Event
 from bus.sdk.scopes import MOST_GOES, Scope, here
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body, decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
@@ -36,14 +36,14 @@ hooks:
 
 
 @pytest.fixture
-async def bus(server: Server, keys: Keys, links: Links) -> AsyncIterator[Bus]:
+async def bus(server: Server, keys: Keys, links: Connections) -> AsyncIterator[Bus]:
     """A bus with these hooks and an evaluator."""
     await publish_hooks(links, keys, HOOKS)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as one:
         yield one
 
 
-async def recorded(links: Links, keys: Keys) -> list[Event]:
+async def recorded(links: Connections, keys: Keys) -> list[Event]:
     """The events that stand in the record, in order."""
     events = []
     for entry in await stream(links, keys):
@@ -54,7 +54,7 @@ async def recorded(links: Links, keys: Keys) -> list[Event]:
 
 
 @pytest.mark.req("B-02", "B-08")
-async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links: Links) -> None:
+async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links: Connections) -> None:
     ran = False
     with pytest.raises(Denied, match="no rm") as caught:
         async with bus.tool("bash", {"command": "rm -rf x"}):
@@ -90,7 +90,7 @@ async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links
 
 
 @pytest.mark.req("B-02", "B-08")
-async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, links: Links) -> None:
+async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, links: Connections) -> None:
     with pytest.raises(Denied, match="this program asks nobody"):
         async with bus.tool("deploy"):
             raise AssertionError("it must not run")
@@ -114,7 +114,7 @@ async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, links: Link
 
 
 @pytest.mark.req("B-08", "P-04", "P-08")
-async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, links: Links) -> None:
+async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, links: Connections) -> None:
     async with bus.session("outer", source="acme", model="small", cwd="/w", parent="e1") as session:
         assert session.context == "be kind"
         with pytest.raises(Denied, match="no secrets"):
@@ -165,7 +165,7 @@ async def _bash(bus: Bus, command: str) -> None:
 
 
 @pytest.mark.req("B-08")
-async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, links: Links) -> None:
+async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, links: Connections) -> None:
     async with bus.session(), bus.prompt("go"):
         assert await bus.stop("not yet") == ""
         for _ in range(MOST_GOES):
@@ -177,7 +177,7 @@ async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, link
 
 
 @pytest.mark.req("B-02")
-async def test_functions_as_tools(bus: Bus, keys: Keys, links: Links) -> None:
+async def test_functions_as_tools(bus: Bus, keys: Keys, links: Connections) -> None:
     class Shell:
         @bus.tool_call("bash")
         async def run(self, command: str, *words: str, timeout: float = 5.0, **env: str) -> str:
@@ -212,7 +212,7 @@ async def test_functions_as_tools(bus: Bus, keys: Keys, links: Links) -> None:
 @pytest.mark.req("B-02", "G-20", "X-06")
 @pytest.mark.parametrize("policy", ["allow", "deny"])
 async def test_when_nobody_answers_the_policy_does_and_says_so(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, policy: Any, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, policy: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No evaluator, then no server: gates follow the policy, what has happened is spooled or said to be lost."""
     spool = tmp_path / "spool"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.secrets.redaction import REDACTED
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_isolation import TARGET, are, running
 from tests.support.delivering import publish, turn_end
@@ -19,13 +19,13 @@ from workers.records.endpoint_health import MARKS, EndpointState, endpoint_state
 OTHER = "endpoint:mine@elsewhere"
 
 
-async def one(links: Links, keys: Keys, target: str = TARGET) -> EndpointState:
+async def one(links: Connections, keys: Keys, target: str = TARGET) -> EndpointState:
     """The state of an endpoint that somebody knows."""
     return next(state for state in await endpoint_states(links, keys, [target]) if state.target == target)
 
 
 @pytest.mark.req("X-05", "G-09")
-async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys: Keys, links: Connections) -> None:
     async with running(server, keys, links, "retry: [0.05, 0.05, 60]") as receiver:
         await publish(links, keys, turn_end())
         await until(are(links, keys, delivered=1), "it answers")
@@ -71,7 +71,9 @@ async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys
 
 
 @pytest.mark.req("X-05")
-async def test_what_is_halted_anywhere_is_found_among_other_keys(server: Server, keys: Keys, links: Links) -> None:
+async def test_what_is_halted_anywhere_is_found_among_other_keys(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     for name in ("failingly", "body:e1", "flight:endpoint:x", "beat:carrier-1", "hookset:1", "halter:x", "breaker:"):
         await do(links, "SET", keys(name), "x")
     assert await endpoint_states(links, keys, []) == []

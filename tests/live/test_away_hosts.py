@@ -13,7 +13,7 @@ from bus.config.settings import Settings
 from bus.events import Event
 from bus.hooksets.host_hooks import forget_host
 from bus.ids import event_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_host import LAPTOP, hooks, hosting, rule
 from tests.support.delivering import dispatching, publish
@@ -34,7 +34,7 @@ def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_requests, "_KNOWN_SECONDS", 0.0)
 
 
-async def waiting(links: Links, keys: Keys) -> list[tuple[str, int]]:
+async def waiting(links: Connections, keys: Keys) -> list[tuple[str, int]]:
     """For which hosts that are away how many events wait."""
     return [(one.host, one.events) for one in await kept_events(links, keys)]
 
@@ -44,7 +44,7 @@ def laptop_event(kind: str = "turn:end", **more: Any) -> Event:
     return Event(id=event_id(), type=kind, source="generic", host=LAPTOP, **more)
 
 
-async def dispatched(links: Links, keys: Keys, *events: Event) -> list[str]:
+async def dispatched(links: Connections, keys: Keys, *events: Event) -> list[str]:
     """Publish events, and return their ids when the dispatcher has let go of them all."""
     names = [await publish(links, keys, event) for event in events]
 
@@ -62,7 +62,7 @@ BACKGROUND = {"hooks": [{"id": "logs", "on": "turn:end", "command": "true", "blo
 
 
 async def test_events_of_a_host_that_is_away_wait_for_its_background_hooks(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     rules = [rule("mine", "make") | {"on": "tool:*"}, {"id": "asked", "on": "user:prompt_submit", "command": "true"}]
@@ -97,7 +97,7 @@ async def test_events_of_a_host_that_is_away_wait_for_its_background_hooks(
 
 
 async def test_what_waited_too_long_for_a_host_becomes_a_dead_letter_that_says_why(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     endpoint = {"id": "told", "url": "https://a.example", "events": "turn:*"}

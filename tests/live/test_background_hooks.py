@@ -11,7 +11,7 @@ import pytest
 
 from bus.events import Event
 from bus.ids import event_id, host_name
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, receiving
@@ -32,7 +32,7 @@ def claude(command: str) -> tuple[str, Any]:
 @pytest.mark.req("F-16", "P-11", "B-03")
 @pytest.mark.parametrize("made", [pigo, claude])
 async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
-    made: Any, server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Any, server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     gate, began, ended = tmp_path / "gate", tmp_path / "began", tmp_path / "ended"
@@ -62,7 +62,7 @@ async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
 
 @pytest.mark.req("P-09", "P-11", "B-03")
 async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     gate, ran = tmp_path / "gate", tmp_path / "ran"
@@ -94,7 +94,7 @@ async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
 
 @pytest.mark.req("F-06", "F-11", "I-03")
 async def test_a_failure_for_which_nobody_waits_is_in_the_carriers_log_once(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     retry: dict[str, Any] = {"on": "turn:end", "blocking": False, "retry": [0]}
     async with receiving() as receiver:

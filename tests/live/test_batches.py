@@ -8,7 +8,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from bus.http.signing import generate_secret
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_isolation import are, hook_one, running, states
 from tests.support.delivering import carrying, dispatching, left, publish, turn_end
@@ -25,7 +25,7 @@ TARGET = "endpoint:one"
 
 @pytest.mark.req("G-22")
 async def test_a_batch_goes_out_when_it_is_full_and_when_its_first_has_waited(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     secret = generate_secret()
     more = f'events: "turn:*", batch: {{max_events: 5, max_wait: 2}}, secret: {secret}'
@@ -48,7 +48,7 @@ async def test_a_batch_goes_out_when_it_is_full_and_when_its_first_has_waited(
 
 
 @pytest.mark.req("G-22")
-async def test_a_batch_of_cloudevents_is_their_own_list(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_batch_of_cloudevents_is_their_own_list(server: Server, keys: Keys, links: Connections) -> None:
     more = 'events: "turn:*", format: cloudevents, batch: {max_events: 3, max_wait: 0.2}'
     async with running(server, keys, links, more) as receiver:
         names = [await publish(links, keys, turn_end()) for _ in range(3)]
@@ -60,7 +60,7 @@ async def test_a_batch_of_cloudevents_is_their_own_list(server: Server, keys: Ke
 
 @pytest.mark.req("G-22")
 async def test_a_batch_that_fails_is_tried_again_as_it_was_and_dies_as_deliveries_of_their_own(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     more = 'events: "turn:*", batch: {max_events: 3, max_wait: 0.2}, retry: [0.05, 0.05]'
     async with running(server, keys, links, more) as receiver:
@@ -86,7 +86,7 @@ async def test_a_batch_that_fails_is_tried_again_as_it_was_and_dies_as_deliverie
 
 @pytest.mark.req("G-22")
 async def test_a_paused_endpoints_batches_wait_and_a_disabled_ones_die(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 3, max_wait: 0.2}') as receiver:
         await pause(links, keys, TARGET)
@@ -112,7 +112,9 @@ async def test_a_paused_endpoints_batches_wait_and_a_disabled_ones_die(
 
 
 @pytest.mark.req("G-22")
-async def test_a_batch_whose_carrier_dies_goes_out_again_under_its_id(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_batch_whose_carrier_dies_goes_out_again_under_its_id(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 3}', carriers=0) as receiver:
         receiver.hold()
         async with carrying(server.url, keys, drain=0.05):
@@ -128,7 +130,7 @@ async def test_a_batch_whose_carrier_dies_goes_out_again_under_its_id(server: Se
 
 @pytest.mark.req("G-22")
 async def test_a_batch_that_waits_for_others_dies_with_its_endpoint_and_not_an_hour_later(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 9, max_wait: 3600}'):
         for _ in range(2):
@@ -144,7 +146,7 @@ async def test_a_batch_that_waits_for_others_dies_with_its_endpoint_and_not_an_h
 
 
 @pytest.mark.req("G-22")
-async def test_one_of_a_batch_is_tried_now_with_the_others(server: Server, keys: Keys, links: Links) -> None:
+async def test_one_of_a_batch_is_tried_now_with_the_others(server: Server, keys: Keys, links: Connections) -> None:
     more = 'events: "turn:*", batch: {max_events: 3}, retry: [600]'
     async with running(server, keys, links, more) as receiver:
         receiver.fail(1)
@@ -161,7 +163,7 @@ async def test_one_of_a_batch_is_tried_now_with_the_others(server: Server, keys:
 
 @pytest.mark.req("G-22")
 async def test_a_batch_whose_endpoint_has_another_format_by_now_says_so(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 2}', carriers=0) as receiver:
         for _ in range(2):
@@ -174,7 +176,9 @@ async def test_a_batch_whose_endpoint_has_another_format_by_now_says_so(
         assert receiver.got == []
 
 
-async def test_a_dispatcher_that_starts_later_forms_what_has_waited(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_dispatcher_that_starts_later_forms_what_has_waited(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with running(server, keys, links, 'events: "turn:*", batch: {max_events: 50, max_wait: 0.05}', carriers=0):
         await publish(links, keys, turn_end())
         await until(lambda: _any(links, keys), "it is owed")
@@ -182,9 +186,9 @@ async def test_a_dispatcher_that_starts_later_forms_what_has_waited(server: Serv
         await until(lambda: _tried(links, keys), "it was tried: its receiver is gone by now")
 
 
-async def _any(links: Links, keys: Keys) -> Any:
+async def _any(links: Connections, keys: Keys) -> Any:
     return await states(links, keys)
 
 
-async def _tried(links: Links, keys: Keys) -> bool:
+async def _tried(links: Connections, keys: Keys) -> bool:
     return any(one.attempts for one in await deliveries(links, keys))

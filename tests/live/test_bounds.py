@@ -13,7 +13,7 @@ import pytest
 from bus.client import Bus
 from bus.config.settings import Settings
 from bus.ids import event_id
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.shim_kit import World
 from tests.support.delivering import dispatching, owe, publish, settled, turn_end, watcher_of
@@ -32,7 +32,7 @@ ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example", events: "turn:*"}\
 MIB = 1024 * 1024
 
 
-async def records(links: Links, keys: Keys, state: str, count: int, *, size: int = 700) -> list[str]:
+async def records(links: Connections, keys: Keys, state: str, count: int, *, size: int = 700) -> list[str]:
     """Records of deliveries in this state, oldest first, as settle.lua leaves them."""
     names = [f"{event_id()}.a" for _ in range(count)]
     commands = []
@@ -58,14 +58,14 @@ async def records(links: Links, keys: Keys, state: str, count: int, *, size: int
     return names
 
 
-async def left(links: Links, keys: Keys, names: list[str]) -> list[str]:
+async def left(links: Connections, keys: Keys, names: list[str]) -> list[str]:
     """The records that are still there."""
     with links.link() as link:
         there = await link.exchange([("EXISTS", keys("delivery", name)) for name in names])
     return [name for name, exists in zip(names, there, strict=True) if exists]
 
 
-async def test_deliveries_that_are_done_are_bounded_by_number(server: Server, keys: Keys, links: Links) -> None:
+async def test_deliveries_that_are_done_are_bounded_by_number(server: Server, keys: Keys, links: Connections) -> None:
     owed = await records(links, keys, "parked", 30)
     dead = await records(links, keys, "dead", 10)
     done = await records(links, keys, "delivered", 1_200)
@@ -81,7 +81,7 @@ async def test_deliveries_that_are_done_are_bounded_by_number(server: Server, ke
     assert await left(links, keys, done) == []
 
 
-async def test_deliveries_that_are_done_are_bounded_by_bytes(server: Server, keys: Keys, links: Links) -> None:
+async def test_deliveries_that_are_done_are_bounded_by_bytes(server: Server, keys: Keys, links: Connections) -> None:
     done = await records(links, keys, "delivered", 2_000, size=2_000)
     await tidy_all(links, keys, Settings(deliveries_max_count=0, deliveries_max_bytes=MIB))
     stay = await left(links, keys, done)
@@ -91,7 +91,7 @@ async def test_deliveries_that_are_done_are_bounded_by_bytes(server: Server, key
     assert await left(links, keys, done) == stay
 
 
-async def test_dead_letters_are_bounded_by_number_and_bytes(server: Server, keys: Keys, links: Links) -> None:
+async def test_dead_letters_are_bounded_by_number_and_bytes(server: Server, keys: Keys, links: Connections) -> None:
     dead = await records(links, keys, "dead", 900, size=5_000)
     with links.link() as link:  # whose events' bodies are kept for them
         bodies = [("HSET", keys("body", name.partition(".")[0]), "data", "x" * 3_000, "refs", 1) for name in dead]
@@ -111,17 +111,17 @@ async def test_dead_letters_are_bounded_by_number_and_bytes(server: Server, keys
 
 
 @pytest.fixture
-async def small() -> AsyncIterator[tuple[Server, Links]]:
+async def small() -> AsyncIterator[tuple[Server, Connections]]:
     """A server with little memory, which refuses what does not fit."""
     one = Server(maxmemory=12 * MIB)
     one.start()
-    links = Links(one.url, connect=2.0)
+    links = Connections(one.url, connect=2.0)
     yield one, links
     await links.close()
     one.stop()
 
 
-async def fill(links: Links, part: float) -> None:
+async def fill(links: Connections, part: float) -> None:
     """Take up memory with something that nobody may forget, up to this part of the server's limit."""
     number = 0
     while (await _used(links)) < 12 * MIB * part:
@@ -129,11 +129,11 @@ async def fill(links: Links, part: float) -> None:
         number += 1
 
 
-async def _used(links: Links) -> int:
+async def _used(links: Connections) -> int:
     return (await memory_in_use(links))[0]
 
 
-async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Server, Links]) -> None:
+async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Server, Connections]) -> None:
     one, links = small
     keys = Keys("t-small")
     await publish_hooks(links, keys, ENDPOINT)
@@ -155,7 +155,7 @@ async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Ser
     assert len(await left(links, keys, done)) < 3_000
 
 
-async def test_a_full_server_gets_room_though_nobody_can_write(small: tuple[Server, Links]) -> None:
+async def test_a_full_server_gets_room_though_nobody_can_write(small: tuple[Server, Connections]) -> None:
     """The dispatcher cannot take its lease there, and makes room all the same; events that everybody has read go, too."""
     one, links = small
     keys = Keys("t-small")
@@ -190,7 +190,7 @@ async def test_a_full_server_gets_room_though_nobody_can_write(small: tuple[Serv
 
 @pytest.mark.parametrize("hooks", [NO_RM, command_hook("exit 2")])
 async def test_a_verdict_that_can_be_computed_is_given_on_a_full_server(
-    small: tuple[Server, Links], hooks: str
+    small: tuple[Server, Connections], hooks: str
 ) -> None:
     """Its agent waits already; the server takes nothing new from anybody, and answers all the same."""
     one, links = small
@@ -215,7 +215,7 @@ async def test_a_verdict_that_can_be_computed_is_given_on_a_full_server(
 
 
 @pytest.mark.req("X-09")
-async def test_a_hook_call_tries_again_until_there_is_room(small: tuple[Server, Links], tmp_path: Path) -> None:
+async def test_a_hook_call_tries_again_until_there_is_room(small: tuple[Server, Connections], tmp_path: Path) -> None:
     one, links = small
     with sync_client(one.url) as client:
         world = World(tmp_path, one.socket, client)
@@ -246,17 +246,17 @@ RM = {
 }
 
 
-async def _refusals(links: Links) -> int:
+async def _refusals(links: Connections) -> int:
     """How often the server had no room for the addition of an entry."""
     said: bytes = await do(links, "INFO", "commandstats")
     found = re.search(rb"cmdstat_xadd:.*rejected_calls=(\d+)", said)
     return int(found[1]) if found else 0
 
 
-async def _there(links: Links, reply: str) -> bool:
+async def _there(links: Connections, reply: str) -> bool:
     return bool(await do(links, "LLEN", reply))
 
 
-async def _blocked(links: Links) -> bool:
+async def _blocked(links: Connections) -> bool:
     said: bytes = await do(links, "INFO", "clients")
     return bool(b"blocked_clients:1" in said)

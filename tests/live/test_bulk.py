@@ -19,7 +19,7 @@ from rq import Queue
 from bus.config.settings import Settings
 from bus.errors import Unreachable
 from bus.hooksets.in_force import Watcher
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import server_now
 from tests.live.test_jobs import PROGRAM
@@ -33,7 +33,7 @@ from workers.delivery.deliveries import deliveries, retry
 from workers.jobs import CHORES, enqueue, queue
 from workers.records import bulk_jobs
 from workers.records.bulk_jobs import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
-from workers.records.replay import Past
+from workers.records.replay import ReplaySpec
 from workers.records.selection import Wanted, walk
 
 OFFLINE = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
@@ -47,7 +47,7 @@ def endpoints(receiver: Receiver, *names: str, **more: Any) -> str:
     return f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\nendpoints:\n{lines}'
 
 
-async def bury(links: Links, keys: Keys, count: int, reason: str = "for a test", at: int = 1) -> list[str]:
+async def bury(links: Connections, keys: Keys, count: int, reason: str = "for a test", at: int = 1) -> list[str]:
     """So many dead deliveries, all of one millisecond."""
     names = [f"e{at}x{number:05}.a" for number in range(count)]
     with links.link() as link:
@@ -59,7 +59,7 @@ async def bury(links: Links, keys: Keys, count: int, reason: str = "for a test",
     return names
 
 
-async def worked(links: Links, keys: Keys, name: str, **more: Any) -> Job:
+async def worked(links: Connections, keys: Keys, name: str, **more: Any) -> Job:
     """The job after somebody has worked at it."""
     watcher: Watcher = watcher_of(links, keys)
     await watcher.refresh(force=True)
@@ -67,12 +67,12 @@ async def worked(links: Links, keys: Keys, name: str, **more: Any) -> Job:
     return await job(links, keys, name)
 
 
-async def events(links: Links, keys: Keys, count: int, **more: Any) -> list[str]:
+async def events(links: Connections, keys: Keys, count: int, **more: Any) -> list[str]:
     """So many events in the record, which nobody has dispatched."""
     return [await publish(links, keys, turn_end(data={"n": n}, **more)) for n in range(count)]
 
 
-async def ready(links: Links, keys: Keys) -> list[str]:
+async def ready(links: Connections, keys: Keys) -> list[str]:
     """The ids of the deliveries in the stream, in order."""
     rows = await do(links, "XRANGE", keys("deliveries"), "-", "+")
     return [fields[1].decode() for _, fields in rows]
@@ -80,7 +80,7 @@ async def ready(links: Links, keys: Keys) -> list[str]:
 
 @pytest.mark.req("G-10", "G-22")
 async def test_a_walk_comes_past_everything_once_though_pages_leave_and_times_are_alike(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     names = await bury(links, keys, 450)
     names += await bury(links, keys, 3, at=2)
@@ -95,7 +95,7 @@ async def test_a_walk_comes_past_everything_once_though_pages_leave_and_times_ar
 
 @pytest.mark.req("G-10")
 async def test_redriving_takes_each_that_matches_once_though_it_dies_again(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     names = await bury(links, keys, 450)
     other = await bury(links, keys, 5, "another", at=2)
@@ -115,7 +115,7 @@ async def test_redriving_takes_each_that_matches_once_though_it_dies_again(
 
 
 @pytest.mark.req("G-10")
-async def test_what_waits_is_tried_at_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_what_waits_is_tried_at_once(server: Server, keys: Keys, links: Connections) -> None:
     """Due in an hour, parked, dead: all three go; what is under way or delivered stays as it is."""
     async with receiving() as receiver:
         receiver.usual = receiver.usual._replace(status=503)
@@ -143,12 +143,14 @@ async def test_what_waits_is_tried_at_once(server: Server, keys: Keys, links: Li
         assert await left(links, keys) == {}
 
 
-async def _running(links: Links, keys: Keys, name: str) -> bool:
+async def _running(links: Connections, keys: Keys, name: str) -> bool:
     return bool(await do(links, "HGET", keys("delivery", name), "state") == b"running")
 
 
 @pytest.mark.req("G-22")
-async def test_past_events_are_sent_again_under_ids_of_their_own(server: Server, keys: Keys, links: Links) -> None:
+async def test_past_events_are_sent_again_under_ids_of_their_own(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with receiving() as receiver:
         await publish_hooks(links, keys, endpoints(receiver, "a", "b"))
         first = await owe(links, keys, turn_end(data={"n": 1}))
@@ -156,7 +158,7 @@ async def test_past_events_are_sent_again_under_ids_of_their_own(server: Server,
         async with dispatching(server.url, keys), carrying(server.url, keys):
             await settled(links, keys, first, "delivered", "delivered")
             receiver.got.clear()
-            past = Past(since=0, until=0, where="event.data.n == 1", endpoint="b")
+            past = ReplaySpec(since=0, until=0, where="event.data.n == 1", endpoint="b")
             name = await begin(links, keys, "replay", past)
             done = await worked(links, keys, name)
             assert (done.state, done.looked, done.done) == ("done", 2, 1)
@@ -176,10 +178,10 @@ async def _count(receiver: Receiver, count: int) -> bool:
     return len(receiver.got) >= count
 
 
-async def test_a_page_that_is_sent_twice_is_owed_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_page_that_is_sent_twice_is_owed_once(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, OFFLINE)
     names = await events(links, keys, 250)
-    name = await begin(links, keys, "replay", Past(since=0, until=0))
+    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0))
     assert (await worked(links, keys, name)).done == 250
     await do(links, "HSET", keys("job", name), "state", "running", "cursor", "0-1", "done", 0, "looked", 0)
     again = await worked(links, keys, name)
@@ -188,10 +190,10 @@ async def test_a_page_that_is_sent_twice_is_owed_once(server: Server, keys: Keys
     assert await do(links, "HGET", keys("body", names[0]), "refs") == b"1"
 
 
-async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, OFFLINE)
     await events(links, keys, 60)
-    name = await begin(links, keys, "replay", Past(since=0, until=0, rate=40.0))
+    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=40.0))
     start = asyncio.get_running_loop().time()
     working = asyncio.create_task(worked(links, keys, name))
     await until(lambda: _done(links, keys, name, 20), "half a second's worth is sent")
@@ -206,15 +208,15 @@ async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, lin
     assert await waiting(links, keys) == []
 
 
-async def _done(links: Links, keys: Keys, name: str, count: int) -> bool:
+async def _done(links: Connections, keys: Keys, name: str, count: int) -> bool:
     return (await job(links, keys, name)).done >= count
 
 
 async def test_what_cannot_be_done_ends_as_failed_and_is_not_tried_for_ever(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await events(links, keys, 1)
-    name = await begin(links, keys, "replay", Past(since=0, until=0, where="event.nonsense("))
+    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, where="event.nonsense("))
     failed = await worked(links, keys, name)
     assert (failed.state, "bad condition" in failed.error) == ("failed", True)
     await do(links, "HSET", keys("job", name), "state", "running", "spec", '{"since": "x"}')
@@ -223,11 +225,11 @@ async def test_what_cannot_be_done_ends_as_failed_and_is_not_tried_for_ever(
 
 
 async def test_work_is_laid_down_after_its_time_and_two_workers_never_have_the_same(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, OFFLINE)
     await events(links, keys, 30)
-    name = await begin(links, keys, "replay", Past(since=0, until=0, rate=20.0))
+    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=20.0))
     laid = await worked(links, keys, name, seconds=0.0)
     assert (laid.state, laid.done, await waiting(links, keys)) == ("queued", 5, [name])
     both = [asyncio.create_task(work_off(links, keys, watcher_of(links, keys), asyncio.Event())) for _ in range(2)]
@@ -239,7 +241,7 @@ async def test_work_is_laid_down_after_its_time_and_two_workers_never_have_the_s
 
 @pytest.mark.req("G-10", "G-22")
 async def test_a_killed_chores_worker_costs_nothing_and_repeats_nothing(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """kill -9 in the middle of a replay, twice; the dispatcher has the next worker take it up: every event exactly once."""
     asked = Chores(queue(Settings(namespace=namespace(keys)), server.url, CHORES))
@@ -249,7 +251,7 @@ async def test_a_killed_chores_worker_costs_nothing_and_repeats_nothing(
             names = await events(links, keys, 300)
             await until(lambda: _count(receiver, 300), "they are delivered")
             receiver.got.clear()
-            name = await begin(links, keys, "replay", Past(since=0, until=0, rate=120.0))
+            name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=120.0))
             for enough in (60, 150):
                 with chores_process(keys, server.url, tmp_path) as process:
                     await until(partial(_done, links, keys, name, enough), f"{enough} are sent")
@@ -272,7 +274,7 @@ async def test_a_killed_chores_worker_costs_nothing_and_repeats_nothing(
 
 @pytest.mark.req("G-10")
 async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a page was done and before its cursor was written: whoever comes next does it again, to no effect."""
     names = await bury(links, keys, 450)
@@ -325,9 +327,9 @@ def chores_process(keys: Keys, url: str, tmp_path: Path) -> Iterator[subprocess.
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
-async def _over(links: Links, keys: Keys, name: str) -> bool:
+async def _over(links: Connections, keys: Keys, name: str) -> bool:
     return (await job(links, keys, name)).over
 
 
-async def _all_delivered(links: Links, keys: Keys, count: int) -> bool:
+async def _all_delivered(links: Connections, keys: Keys, count: int) -> bool:
     return [one.state for one in await deliveries(links, keys, most=1_000)] == ["delivered"] * count

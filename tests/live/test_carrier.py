@@ -10,7 +10,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from bus.http.signing import generate_secret
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Call, call_all
 from tests.support.delivering import carrying, left, owe, settled, turn_end, watcher_of
@@ -34,7 +34,7 @@ def endpoints(receiver: Receiver, *lines: str, hooks: str = "") -> str:
 
 @pytest.mark.req("B-03", "B-06", "G-10")
 async def test_a_webhook_arrives_signed_and_leaves_nothing_but_its_record(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(202, b"thanks, token=abcdef1234567890abcdef")
@@ -53,7 +53,7 @@ async def test_a_webhook_arrives_signed_and_leaves_nothing_but_its_record(
 
 @pytest.mark.req("B-03", "G-09", "G-10", "X-05")
 async def test_a_failure_is_logged_with_status_and_answer_and_tried_again(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.fail(1, 503, ["Retry-After: 100"])
@@ -68,7 +68,7 @@ async def test_a_failure_is_logged_with_status_and_answer_and_tried_again(
 
 
 @pytest.mark.req("B-03", "P-11", "X-05")
-async def test_a_background_command_logs_exit_code_and_output(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_background_command_logs_exit_code_and_output(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, """
 hooks:
   - {id: fine, on: "turn:end", blocking: false, command: "cat >/dev/null; echo out; echo $FLEETHOOK_EVENT_ID"}
@@ -86,7 +86,7 @@ hooks:
 
 @pytest.mark.req("B-03")
 async def test_the_body_lives_until_the_last_delivery_is_done_or_dropped(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.by_path = {"/gone": Answer(403), "/off": Answer(404)}
@@ -110,7 +110,7 @@ async def test_the_body_lives_until_the_last_delivery_is_done_or_dropped(
 
 @pytest.mark.req("B-06")
 async def test_a_slow_target_has_its_cap_over_all_carriers_and_holds_up_nobody(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys), carrying(server.url, keys, in_flight=7):
         receiver.hold()
@@ -134,7 +134,9 @@ async def test_a_slow_target_has_its_cap_over_all_carriers_and_holds_up_nobody(
 
 
 @pytest.mark.req("B-05")
-async def test_a_dead_carriers_deliveries_and_places_are_carried_on(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_dead_carriers_deliveries_and_places_are_carried_on(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL", max_in_flight: 2'))
@@ -165,7 +167,7 @@ def _held(receiver: Receiver, count: int) -> Any:
 @pytest.mark.req("B-05")
 @pytest.mark.parametrize("script", ["take", "settle", "xreadgroup"])
 async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
-    server: Server, keys: Keys, links: Links, script: str
+    server: Server, keys: Keys, links: Connections, script: str
 ) -> None:
     async with Proxy(server.url) as proxy, receiving() as receiver, carrying(proxy.url, keys, in_flight=4):
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
@@ -183,7 +185,7 @@ async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
 @pytest.mark.req("B-05")
 @pytest.mark.parametrize("beats_first", [False, True])
 async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_over(
-    server: Server, keys: Keys, links: Links, *, beats_first: bool
+    server: Server, keys: Keys, links: Connections, *, beats_first: bool
 ) -> None:
     """SIGSTOP between reading and sending: whoever wakes up asks first whose it is, alive again or not."""
     async with receiving() as receiver:
@@ -201,9 +203,9 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         stopped._consumer._beaten -= 10
         if beats_first:
             await do(links, *stopped._consumer.beat_commands()[0])
-        from bus.http.client_pool import Posters
+        from bus.http.client_pool import ClientPool
 
-        async with Posters() as posters:
+        async with ClientPool() as posters:
             await stopped._attempt(taken, posters, lapses)
         assert receiver.ids == {f"{name}_one": 1}
         assert not stopped._settler
@@ -212,7 +214,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
 
 @pytest.mark.req("B-05")
 async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys) as carrier:
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
@@ -230,7 +232,7 @@ async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
 
 
 @pytest.mark.req("B-05")
-async def test_a_late_failure_does_not_undo_anothers_attempt(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_late_failure_does_not_undo_anothers_attempt(server: Server, keys: Keys, links: Connections) -> None:
     """What was stopped in the middle of an attempt comes back with a timeout while another is succeeding."""
     async with receiving() as receiver:
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL", retry: [60]'))
@@ -254,7 +256,7 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(server: Server, key
 
 @pytest.mark.req("B-03")
 async def test_deleted_and_disabled_meanwhile_is_a_dead_letter_with_that_reason(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver:
         both = endpoints(receiver, 'id: one, url: "URL"', hooks="""
@@ -276,7 +278,7 @@ hooks:
 
 @pytest.mark.req("B-03", "B-04")
 async def test_an_endpoint_newer_than_the_carriers_own_set_is_not_taken_for_deleted(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys) as carrier:
         await until(lambda: do(links, "EXISTS", keys("beat", carrier.name)), "it carries")
@@ -286,7 +288,7 @@ async def test_an_endpoint_newer_than_the_carriers_own_set_is_not_taken_for_dele
 
 
 async def test_a_hook_of_the_users_own_file_is_carried_on_its_host(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     file = tmp_path / "fleethook.yaml"
     file.write_text('hooks:\n  - {id: mine, on: "turn:end", blocking: false, command: "echo mine"}\n')
@@ -299,7 +301,7 @@ async def test_a_hook_of_the_users_own_file_is_carried_on_its_host(
 
 
 async def test_an_http_hook_nobody_waits_for_is_one_attempt_unless_it_says_more(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(500)
@@ -313,7 +315,7 @@ hooks:
 
 
 async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> bytes:
         raise RuntimeError("not today")
@@ -326,7 +328,9 @@ async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
 
 
 @pytest.mark.req("B-05")
-async def test_told_to_stop_it_lets_attempts_end_and_takes_no_more(server: Server, keys: Keys, links: Links) -> None:
+async def test_told_to_stop_it_lets_attempts_end_and_takes_no_more(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL", max_in_flight: 1'))
@@ -347,7 +351,7 @@ async def test_told_to_stop_it_lets_attempts_end_and_takes_no_more(server: Serve
         assert set(receiver.ids.values()) == {1}
 
 
-def _beats(links: Links, keys: Keys, carrier: Carrier, times: int) -> Any:
+def _beats(links: Connections, keys: Keys, carrier: Carrier, times: int) -> Any:
     seen: list[int] = []
 
     async def beaten() -> bool:
@@ -361,7 +365,9 @@ def _beats(links: Links, keys: Keys, carrier: Carrier, times: int) -> Any:
     return beaten
 
 
-async def test_what_does_not_end_in_time_is_broken_off_and_carried_on(server: Server, keys: Keys, links: Links) -> None:
+async def test_what_does_not_end_in_time_is_broken_off_and_carried_on(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
@@ -378,7 +384,7 @@ async def test_what_does_not_end_in_time_is_broken_off_and_carried_on(server: Se
         assert await left(links, keys) == {}
 
 
-async def test_a_surplus_carrier_sees_that_there_is_no_work(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_surplus_carrier_sees_that_there_is_no_work(server: Server, keys: Keys, links: Connections) -> None:
     carrier = Carrier(server.url, keys, links, watcher_of(links, keys))
     assert await carrier.work() == 0
     async with receiving() as receiver:
@@ -387,7 +393,9 @@ async def test_a_surplus_carrier_sees_that_there_is_no_work(server: Server, keys
     assert await carrier.work() == 1
 
 
-async def test_the_server_away_while_attempts_end_loses_no_outcome(server: Server, keys: Keys, links: Links) -> None:
+async def test_the_server_away_while_attempts_end_loses_no_outcome(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with Proxy(server.url) as proxy, receiving() as receiver, carrying(proxy.url, keys):
         receiver.hold()
         await publish_hooks(links, keys, endpoints(receiver, 'id: one, url: "URL"'))
@@ -406,7 +414,7 @@ async def _no_one(receiver: Receiver) -> bool:
 
 
 async def test_an_outcome_that_the_server_refuses_holds_up_no_other_and_is_not_sent_again_at_once(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver:
         receiver.hold()
@@ -424,7 +432,7 @@ async def test_an_outcome_that_the_server_refuses_holds_up_no_other_and_is_not_s
 
 
 async def test_large_bodies_come_a_few_at_a_time(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.carrier.MOST_TAKEN", 1)
     monkeypatch.setattr("bus.wire.streams.ADOPT_SECONDS", 0.05)
@@ -438,7 +446,7 @@ async def test_large_bodies_come_a_few_at_a_time(
         assert await left(links, keys) == {}
 
 
-async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys, links: Links) -> None:
+async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.by_path = {"/gone": Answer(410)}
         await publish_hooks(links, keys, endpoints(receiver, 'id: a, url: "URL"', 'id: b, url: "URLgone"'))
@@ -450,7 +458,7 @@ async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys
 
 @pytest.mark.req("B-03", "G-10")
 @pytest.mark.parametrize("state", ["dead", "delivered"])
-async def test_what_is_over_is_not_taken_again(server: Server, keys: Keys, links: Links, state: str) -> None:
+async def test_what_is_over_is_not_taken_again(server: Server, keys: Keys, links: Connections, state: str) -> None:
     """An entry of it may still be on the stream: its carrier died between the outcome and the acknowledgement."""
     async with receiving() as receiver:
         await publish_hooks(links, keys, endpoints(receiver, 'id: log, url: "URL"'))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.config.settings import MIB, Settings
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import SENT_MS, Keys
 from bus.wire.streams import server_now
 from tests.cli_kit import run
@@ -22,13 +22,15 @@ from workers.housekeeping import tidy_all, trim_events
 GROUP = "dispatchers"
 
 
-async def fill(links: Links, keys: Keys, ids: list[str], size: int = 10) -> None:
+async def fill(links: Connections, keys: Keys, ids: list[str], size: int = 10) -> None:
     """Events with these entry ids."""
     with links.link() as link:
         await link.exchange([("XADD", keys("events"), name, "body", b"x" * size) for name in ids])
 
 
-async def read(links: Links, keys: Keys, count: int, *, group: str = GROUP, acknowledge: int | None = None) -> None:
+async def read(
+    links: Connections, keys: Keys, count: int, *, group: str = GROUP, acknowledge: int | None = None
+) -> None:
     """Let a group read so many events and acknowledge the first of them (all, unless said)."""
     await do(links, "XGROUP", "CREATE", keys("events"), group, "0", "MKSTREAM")
     reply = await do(links, "XREADGROUP", "GROUP", group, "a", "COUNT", count, "STREAMS", keys("events"), ">")
@@ -37,7 +39,7 @@ async def read(links: Links, keys: Keys, count: int, *, group: str = GROUP, ackn
         await do(links, "XACK", keys("events"), group, name)
 
 
-async def trimmed(links: Links, keys: Keys, **limits: Any) -> list[str]:
+async def trimmed(links: Connections, keys: Keys, **limits: Any) -> list[str]:
     """The entry ids that are left after trimming."""
     await trim_events(links, keys, await server_now(links), Settings(**limits))
     return [entry.id for entry in await stream(links, keys)]
@@ -46,20 +48,20 @@ async def trimmed(links: Links, keys: Keys, **limits: Any) -> list[str]:
 NONE = {"events_max_age": 0.0, "events_max_count": 0, "events_max_bytes": 0}
 
 
-async def test_a_limit_of_0_keeps_everything(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_limit_of_0_keeps_everything(server: Server, keys: Keys, links: Connections) -> None:
     ids = [f"{n}-0" for n in range(1, 51)]
     await fill(links, keys, ids)
     await read(links, keys, 100)
     assert await trimmed(links, keys, **NONE) == ids
 
 
-async def test_events_over_their_number_go_oldest_first(server: Server, keys: Keys, links: Links) -> None:
+async def test_events_over_their_number_go_oldest_first(server: Server, keys: Keys, links: Connections) -> None:
     await fill(links, keys, [f"{n}-0" for n in range(1, 2_501)])
     await read(links, keys, 3_000)
     assert await trimmed(links, keys, **{**NONE, "events_max_count": 7}) == [f"{n}-0" for n in range(2_494, 2_501)]
 
 
-async def test_events_over_their_age_go(server: Server, keys: Keys, links: Links) -> None:
+async def test_events_over_their_age_go(server: Server, keys: Keys, links: Connections) -> None:
     now = await server_now(links)
     ids = [f"{now - 100_000 + n}-0" for n in range(5)] + [f"{now - 1_000 + n}-0" for n in range(5)]
     await fill(links, keys, ids)
@@ -67,7 +69,7 @@ async def test_events_over_their_age_go(server: Server, keys: Keys, links: Links
     assert await trimmed(links, keys, **{**NONE, "events_max_age": 50.0}) == ids[5:]
 
 
-async def test_events_over_their_bytes_go(server: Server, keys: Keys, links: Links) -> None:
+async def test_events_over_their_bytes_go(server: Server, keys: Keys, links: Connections) -> None:
     await fill(links, keys, [f"{n}-0" for n in range(1, 401)], size=10_000)
     await read(links, keys, 500)
     left = await trimmed(links, keys, **{**NONE, "events_max_bytes": MIB})
@@ -87,7 +89,7 @@ def test_nothing_goes_that_a_group_has_not_acknowledged(
     """Whatever has been read and acknowledged by whom, and whichever limit is met."""
     keys = Keys("t-trim")
 
-    async def whole(links: Links) -> None:
+    async def whole(links: Connections) -> None:
         await do(links, "DEL", keys("events"))
         ids = [f"{n}-0" for n in range(1, total + 1)]
         await fill(links, keys, ids)
@@ -114,7 +116,7 @@ def test_nothing_goes_that_a_group_has_not_acknowledged(
 
 
 async def test_what_is_over_its_time_is_forgotten_and_what_is_owed_stays_listed(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, 'endpoints:\n  - {id: a, url: "https://a.example"}\n')
     names = [await owe(links, keys, turn_end()) for _ in range(3)]

@@ -19,7 +19,7 @@ from bus.hooks import Endpoint, Layer
 from bus.hooksets.hookfile import load_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.http.address_policy import policy
-from bus.http.client import Poster
+from bus.http.client import WebhookClient
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.verdicts import Verdict
@@ -216,7 +216,7 @@ async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: s
         seen.append(json.loads(request.partition(b"\r\n\r\n")[2]))
         await answer(body=bodies[len(seen) - 1])(request, reader, writer)
 
-    async with receiver(serve) as port, Poster(policy(["127.0.0.1"])) as poster:
+    async with receiver(serve) as port, WebhookClient(policy(["127.0.0.1"])) as poster:
         handler = {"type": "http", "url": f"http://127.0.0.1:{port}/h", "timeout": 20, "onFailure": "block"}
         path = project / "settings.json"
         path.write_text(json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}}))

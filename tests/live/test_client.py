@@ -14,7 +14,7 @@ from bus.events import Event
 from bus.ids import event_id
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.proxy import Proxy
 from tests.support.running import (
@@ -37,7 +37,7 @@ from tests.support.waiting import until
 
 @pytest.mark.req("B-01")
 async def test_an_event_is_published_as_it_is(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEETHOOK_PARENT", "e0")
     async with Bus(server.url, namespace=namespace(keys)) as bus:
@@ -56,7 +56,7 @@ async def test_an_event_is_published_as_it_is(
 @pytest.mark.req("X-06")
 @pytest.mark.parametrize("lost", ["reply", "command"])
 async def test_what_is_lost_costs_no_event_and_repeats_none(
-    server: Server, keys: Keys, links: Links, lost: str
+    server: Server, keys: Keys, links: Connections, lost: str
 ) -> None:
     """Lost before or after the server had it: the event is sent again, with the mark by which the dispatcher finds what
     stands there twice."""
@@ -72,7 +72,7 @@ async def test_what_is_lost_costs_no_event_and_repeats_none(
 
 @pytest.mark.req("X-06")
 async def test_while_redis_is_away_events_go_to_the_spool(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
     async with Proxy(server.url) as proxy:
@@ -100,7 +100,7 @@ async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> N
     server = Server()
     server.start()
     try:
-        links = Links(server.url, connect=2.0)
+        links = Connections(server.url, connect=2.0)
         await do(links, "CONFIG", "SET", "maxmemory", 1)
         async with Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool") as bus:
             await bus.publish(bash())
@@ -123,7 +123,7 @@ LOST = [("reply", "EXISTS"), ("reply", "XADD"), ("reply", "BLMOVE"), ("command",
 @pytest.mark.req("B-02", "X-06")
 @pytest.mark.parametrize(("what", "step"), LOST)
 async def test_a_verdict_survives_whatever_is_lost(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, what: str, step: str
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, what: str, step: str
 ) -> None:
     """The client looks before it asks again: the hook runs once, the event stands once, the verdict is the hook's."""
     ran = tmp_path / "ran"
@@ -140,7 +140,7 @@ async def test_a_verdict_survives_whatever_is_lost(
 
 @pytest.mark.req("B-02", "X-06")
 async def test_a_cut_while_the_hook_runs_joins_it_again(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
@@ -162,7 +162,7 @@ async def test_a_cut_while_the_hook_runs_joins_it_again(
 
 @pytest.mark.req("X-06", "G-20")
 async def test_a_frozen_server_costs_the_budget_and_no_more(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """Falls back in time, says so in the spool; when it thaws the request stands in the record, evaluated or expired."""
     await publish_hooks(links, keys, NO_RM)
@@ -195,7 +195,7 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     assert spool_status(spool).records == 2
 
 
-async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, links: Connections) -> None:
     await do(links, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
     async with Bus(server.url, namespace=namespace(keys), on_failure="deny") as bus:
         start = time.monotonic()
@@ -207,7 +207,7 @@ async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys,
     assert len(await stream(links, keys, "requests")) == 1, "it waits for an evaluator, which records it"
 
 
-async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, links: Links) -> None:
+async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, NO_RM)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
         said = await asyncio.gather(*(bus.request(bash("rm" if n % 2 else "ls", id=f"e{n}")) for n in range(40)))
@@ -220,7 +220,7 @@ async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, l
 
 
 @pytest.mark.req("B-01", "B-02")
-async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, links: Links) -> None:
+async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, NO_RM)
 
     def program() -> tuple[list[str], str]:
@@ -234,6 +234,6 @@ async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, li
     assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)][:3] == names
 
 
-async def _joined(links: Links, keys: Keys) -> bool:
+async def _joined(links: Connections, keys: Keys) -> bool:
     names = await do(links, "KEYS", keys("join", "*").replace("{", "\\{").replace("}", "\\}"))
     return bool(names)

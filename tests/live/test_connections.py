@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from bus.errors import Unreachable
-from bus.wire.connections import Links, sync_client, unreachable_text
+from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.protocol import Wire
 from tests.support.servers import Server
 from tests.support.waiting import until
@@ -56,7 +56,7 @@ def test_a_refusal_is_said_in_words(spoil: Callable[[Any], str], says: str) -> N
 
 
 async def test_wrong_credentials_are_not_a_server_that_is_away(server: Server) -> None:
-    links = Links(server.url.replace("unix://", "unix://nobody:canary1@"))
+    links = Connections(server.url.replace("unix://", "unix://nobody:canary1@"))
     refused = r"^redis refused the credentials .*; see `fleethook acl`$"
     with pytest.raises(Unreachable, match=refused) as refusal, links.link() as link:
         await link.exchange([("PING",)])

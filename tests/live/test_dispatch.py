@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.ids import event_id
 from bus.verdicts import Verdict
 from bus.wire.codec import encode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Call, call_all
 from tests.support.delivering import (
@@ -49,12 +49,12 @@ hooks:
 """
 
 
-async def states(links: Links, keys: Keys, event: str) -> dict[str, str]:
+async def states(links: Connections, keys: Keys, event: str) -> dict[str, str]:
     """The deliveries of an event by hook."""
     return {one.hook: one.state for one in await deliveries(links, keys, event=event)}
 
 
-async def until_owed(links: Links, keys: Keys, event: str, *hooks: str) -> None:
+async def until_owed(links: Connections, keys: Keys, event: str, *hooks: str) -> None:
     """Return when an event has exactly these deliveries."""
 
     async def owed() -> bool:
@@ -63,7 +63,7 @@ async def until_owed(links: Links, keys: Keys, event: str, *hooks: str) -> None:
     await until(owed, f"{event} is owed to {hooks}")
 
 
-async def acknowledged(links: Links, keys: Keys) -> bool:
+async def acknowledged(links: Connections, keys: Keys) -> bool:
     """Whether every event has been read and acknowledged."""
     (group,) = await do(links, "XINFO", "GROUPS", keys("events"))
     facts = dict(zip(group[::2], group[1::2], strict=True))
@@ -73,7 +73,7 @@ async def acknowledged(links: Links, keys: Keys) -> bool:
 
 @pytest.mark.req("B-06")
 async def test_an_event_is_owed_to_every_endpoint_and_background_hook_that_fits(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     async with dispatching(server.url, keys):
@@ -89,7 +89,7 @@ async def test_an_event_is_owed_to_every_endpoint_and_background_hook_that_fits(
 
 
 @pytest.mark.req("B-05")
-async def test_a_repeated_event_and_two_dispatchers_owe_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_repeated_event_and_two_dispatchers_owe_once(server: Server, keys: Keys, links: Connections) -> None:
     """A spool that was drained twice, and two that both take themselves for active."""
     await publish_hooks(links, keys, HOOKS)
     async with dispatching(server.url, keys) as one, dispatching(server.url, keys) as other:
@@ -111,7 +111,7 @@ async def _always() -> bool:
 
 
 async def test_reports_repeated_calls_and_undecodable_requests_owe_nothing(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     verdict = encode_verdict(Verdict(decision="allow"))
@@ -125,7 +125,7 @@ async def test_reports_repeated_calls_and_undecodable_requests_owe_nothing(
 
 
 async def test_what_cannot_be_read_is_a_dead_letter_and_the_next_event_is_not_held_up(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     async with dispatching(server.url, keys):
@@ -146,13 +146,13 @@ async def test_what_cannot_be_read_is_a_dead_letter_and_the_next_event_is_not_he
         await until_owed(links, keys, await publish(links, keys, turn_end()), "a", "b", "c")
 
 
-async def _count(links: Links, keys: Keys, count: int) -> bool:
+async def _count(links: Connections, keys: Keys, count: int) -> bool:
     return len(await dead_letters(links, keys)) == count
 
 
 @pytest.mark.req("F-12")
 async def test_a_hook_does_not_run_below_itself_however_long_after_its_event_it_runs(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -170,14 +170,14 @@ async def test_a_hook_does_not_run_below_itself_however_long_after_its_event_it_
         await until_owed(links, keys, later, "a", "b", "c")
 
 
-async def _is(links: Links, keys: Keys, event: str, hook: str, state: str) -> bool:
+async def _is(links: Connections, keys: Keys, event: str, hook: str, state: str) -> bool:
     return (await states(links, keys, event)).get(hook) == state
 
 
 @pytest.mark.req("B-05")
 @pytest.mark.parametrize("script", ["dispatch", "xreadgroup", "wake", "lease"])
 async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
-    server: Server, keys: Keys, links: Links, script: str
+    server: Server, keys: Keys, links: Connections, script: str
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     async with Proxy(server.url) as proxy, dispatching(proxy.url, keys):
@@ -196,7 +196,9 @@ async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
 
 
 @pytest.mark.req("B-05")
-async def test_events_of_which_nobody_is_told_pass_and_count_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_events_of_which_nobody_is_told_pass_and_count_once(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     await publish_hooks(links, keys, "endpoints: [{id: a, url: 'https://a.example', events: 'turn:*'}]")
     async with Proxy(server.url) as proxy, dispatching(proxy.url, keys):
         proxy.swallow_reply(of="pass")
@@ -213,13 +215,13 @@ async def test_events_of_which_nobody_is_told_pass_and_count_once(server: Server
 
 @pytest.mark.req("B-05")
 async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full or read-only server is as good as away; what waits meanwhile is no poison."""
     await publish_hooks(links, keys, HOOKS)
     refused: list[int] = []
 
-    async def refusing(to: Links, calls: list[Call]) -> list[Any]:
+    async def refusing(to: Connections, calls: list[Call]) -> list[Any]:
         if any(call.name == "dispatch" for call in calls) and len(refused) < 5:
             refused.append(1)
             from redis.exceptions import OutOfMemoryError
@@ -236,7 +238,7 @@ async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
 
 @pytest.mark.req("B-05")
 async def test_a_standby_takes_over_from_a_dead_one_within_five_seconds(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     first = Dispatcher(server.url, keys, watcher_of(links, keys), links, Asked())
@@ -261,7 +263,7 @@ async def test_a_standby_takes_over_from_a_dead_one_within_five_seconds(
 
 
 @pytest.mark.req("B-03", "G-09")
-async def test_what_is_due_is_tried_again_in_time(server: Server, keys: Keys, links: Links) -> None:
+async def test_what_is_due_is_tried_again_in_time(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver:
         receiver.fail(3)
         await publish_hooks(links, keys, f"""
@@ -280,7 +282,7 @@ endpoints:
 
 
 @pytest.mark.req("B-05")
-async def test_parked_ones_that_were_left_behind_are_given_back(server: Server, keys: Keys, links: Links) -> None:
+async def test_parked_ones_that_were_left_behind_are_given_back(server: Server, keys: Keys, links: Connections) -> None:
     """By a dispatcher that never heard of their target, and only as many as the target has places."""
     await publish_hooks(links, keys, HOOKS)
     names = [await owe(links, keys, turn_end()) for _ in range(15)]
@@ -293,12 +295,12 @@ async def test_parked_ones_that_were_left_behind_are_given_back(server: Server, 
     assert await do(links, "LLEN", keys("parked", "endpoint:a")) == 5
 
 
-async def _length(links: Links, keys: Keys, length: int) -> bool:
+async def _length(links: Connections, keys: Keys, length: int) -> bool:
     return bool(await do(links, "XLEN", keys("deliveries")) == length)
 
 
 async def test_carriers_are_asked_for_where_work_is_and_none_is_alive(
-    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     await publish_hooks(links, keys, HOOKS.replace("https://b", "http://b"))
     asked = Asked(workers=0)
@@ -323,7 +325,7 @@ async def _has(asked: Asked, name: str, times: int = 1) -> bool:
 
 
 async def test_rqs_server_away_holds_up_no_event(
-    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     await publish_hooks(links, keys, HOOKS)
     asked = Asked()
@@ -336,7 +338,7 @@ async def test_rqs_server_away_holds_up_no_event(
 
 
 async def test_hooks_of_the_users_own_file_go_to_the_hosts_stream(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     file = tmp_path / "fleethook.yaml"
     file.write_text('hooks:\n  - {id: c, on: "turn:end", blocking: false, command: "echo mine"}\n')
@@ -350,6 +352,6 @@ async def test_hooks_of_the_users_own_file_go_to_the_hosts_stream(
     assert await do(links, "XLEN", keys("deliveries")) == 2
 
 
-async def _names(links: Links, keys: Keys, event: str, *names: str) -> bool:
+async def _names(links: Connections, keys: Keys, event: str, *names: str) -> bool:
     found = await deliveries(links, keys, event=event)
     return sorted(one.id.partition(".")[2] for one in found) == sorted(names)

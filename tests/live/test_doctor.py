@@ -10,7 +10,7 @@ import pytest
 from bus.config.settings import Settings
 from bus.shim.answer_file import server_from_url, write_answer_file
 from bus.system.directories import directories
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.support.servers import Server
 from workers.admin.agent_setup import Installed, answers_for
@@ -40,7 +40,7 @@ def poor() -> Iterator[Server]:
 
 async def statuses(url: str, keys: Keys) -> dict[str, str]:
     """The checks of a server by id."""
-    links = Links(url, connect=1.0)
+    links = Connections(url, connect=1.0)
     try:
         return {one.id: one.status for one in await server_checks(links, links, keys, SETTINGS)}
     finally:
@@ -95,13 +95,13 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
         if default:
             with sync_client(url) as client:
                 client.execute_command("ACL", "SETUSER", "default", *default.split())
-        links = Links(url, connect=1.0)
+        links = Connections(url, connect=1.0)
         found = await default_user_check(links, keys)
         await links.close()
         assert (found.status, bool(found.fix)) == (status, status != "ok"), found.what
         if not listens or default:
             return
-        tcp = Links(f"redis://{'fleethook-admin:p@' if by_name else ''}127.0.0.1:{one.port}/0", connect=1.0)
+        tcp = Connections(f"redis://{'fleethook-admin:p@' if by_name else ''}127.0.0.1:{one.port}/0", connect=1.0)
         assert (await default_user_check(tcp, keys)).status == status
         await tcp.close()
     finally:
@@ -110,7 +110,7 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
 
 @pytest.mark.req("X-09")
 async def test_a_stream_that_was_repaired_is_said(poor: Server) -> None:
-    keys, links = Keys("t-repaired"), Links(poor.url, connect=1.0)
+    keys, links = Keys("t-repaired"), Connections(poor.url, connect=1.0)
     with sync_client(poor.url) as client:
         client.execute_command("XADD", keys("events"), f"{2**64 - 1}-{2**64 - 1}", "id", "x")
     assert await Repairs(links, keys, "tester").keep()
@@ -124,7 +124,7 @@ async def test_a_stream_that_was_repaired_is_said(poor: Server) -> None:
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"version": 1, "hooks": 7}'])
 async def test_a_published_set_that_nobody_can_read_is_said_with_the_way_out(poor: Server, text: str) -> None:
-    keys, links = Keys("t-doctor-set"), Links(poor.url, connect=1.0)
+    keys, links = Keys("t-doctor-set"), Connections(poor.url, connect=1.0)
     with sync_client(poor.url) as client:
         client.mset({keys("hookset", "current"): "4", keys("hookset", "4"): text})
     (found,) = [one for one in await server_checks(links, links, keys, SETTINGS) if one.id == "hooks"]
@@ -170,7 +170,7 @@ async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> 
 
 
 async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) -> None:
-    places, links = directories(), Links("unix:///nowhere/s", connect=0.2)
+    places, links = directories(), Connections("unix:///nowhere/s", connect=0.2)
     assert await canary.expected(links, Keys("main"), Settings(), places, tmp_path) is None
     await links.close()
     assert canary.guard_check(None).status == "unknown"

@@ -15,7 +15,7 @@ from bus.hooksets.in_force import HookSet
 from bus.shim.answer import unpack_answer
 from bus.verdicts import Policy
 from bus.wire.codec import decode_verdict, encode_payload
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import (
     NO_RM,
@@ -43,7 +43,9 @@ from workers.delivery.dead_letters import dead_letters
 
 
 @pytest.mark.req("B-01", "B-02")
-async def test_a_rule_decides_and_the_event_stands_with_its_verdict(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_rule_decides_and_the_event_stands_with_its_verdict(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     await publish_hooks(links, keys, NO_RM)
     async with evaluating(server.url, keys):
         name, reply = await put(links, keys, bash("rm -rf x"))
@@ -60,7 +62,7 @@ async def test_a_rule_decides_and_the_event_stands_with_its_verdict(server: Serv
 
 
 @pytest.mark.req("B-02")
-async def test_a_command_decides(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_a_command_decides(server: Server, keys: Keys, links: Connections, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     await publish_hooks(links, keys, command_hook(f"cat > {seen}; echo nope >&2; exit 2"))
     async with evaluating(server.url, keys):
@@ -69,7 +71,9 @@ async def test_a_command_decides(server: Server, keys: Keys, links: Links, tmp_p
     assert json.loads(seen.read_text())["session"] == "s1"
 
 
-async def test_an_agents_own_payload_is_answered_in_its_own_words(server: Server, keys: Keys, links: Links) -> None:
+async def test_an_agents_own_payload_is_answered_in_its_own_words(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     await publish_hooks(links, keys, NO_RM)
     payload = {
         "hook_event_name": "PreToolUse",
@@ -91,7 +95,7 @@ async def test_an_agents_own_payload_is_answered_in_its_own_words(server: Server
 @pytest.mark.req("G-20")
 @pytest.mark.parametrize(("policy", "decision"), [("allow", "abstain"), ("deny", "deny")])
 async def test_an_expired_request_runs_no_hook_and_is_recorded(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, policy: Policy, decision: str
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, policy: Policy, decision: str
 ) -> None:
     await publish_hooks(links, keys, command_hook(f"touch {tmp_path}/ran"))
     _, reply = await put(links, keys, bash(), budget=1)
@@ -108,7 +112,7 @@ async def test_an_expired_request_runs_no_hook_and_is_recorded(
 
 
 @pytest.mark.req("G-20")
-async def test_a_fail_closed_bus_lets_an_agent_stop(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_fail_closed_bus_lets_an_agent_stop(server: Server, keys: Keys, links: Connections) -> None:
     _, reply = await put(links, keys, Event(type="agent:stop"), budget=1)
     async with evaluating(server.url, keys, policy="deny"):
         said = await verdict(links, reply)
@@ -117,7 +121,7 @@ async def test_a_fail_closed_bus_lets_an_agent_stop(server: Server, keys: Keys, 
 
 @pytest.mark.req("G-20")
 async def test_a_hook_that_hangs_is_answered_for_by_its_own_policy_in_time(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     """The budget covers ending the hook and the reply: else the agent would hear the bus's policy, which lets pass."""
     await publish_hooks(links, keys, command_hook("exec sleep 60", on_failure="deny"))
@@ -132,7 +136,7 @@ async def test_a_hook_that_hangs_is_answered_for_by_its_own_policy_in_time(
 @pytest.mark.req("G-20", "B-02")
 @pytest.mark.parametrize(("policy", "decision"), [("allow", "abstain"), ("deny", "deny"), ("ask", "ask")])
 async def test_nobody_alive_is_said_at_once(
-    server: Server, keys: Keys, links: Links, policy: Policy, decision: str
+    server: Server, keys: Keys, links: Connections, policy: Policy, decision: str
 ) -> None:
     async with evaluating(server.url, keys):
         pass  # it was there, and has left: its heartbeat does not outlive it
@@ -156,7 +160,7 @@ async def test_nobody_alive_is_said_at_once(
      (encode_payload(b"{"), "payload is not JSON"), (b"\x81\xa4type\x01", "not a valid event")],
 )  # fmt: skip
 async def test_what_cannot_be_read_is_answered_and_buried(
-    server: Server, keys: Keys, links: Links, body: bytes, why: str
+    server: Server, keys: Keys, links: Connections, body: bytes, why: str
 ) -> None:
     async with evaluating(server.url, keys, policy="deny"):
         _, reply = await put(links, keys, body)
@@ -172,7 +176,7 @@ async def test_what_cannot_be_read_is_answered_and_buried(
 
 @pytest.mark.req("B-02")
 async def test_a_poison_entry_is_buried_before_it_is_touched(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """Handed out three times to evaluators that died over it; the fourth does not begin."""
     await publish_hooks(links, keys, command_hook(f"touch {tmp_path}/ran"))
@@ -187,7 +191,7 @@ async def test_a_poison_entry_is_buried_before_it_is_touched(
 
 
 async def test_what_breaks_an_evaluator_is_that_requests_alone(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A bug in our own code over one request: it is answered by policy, the loop goes on."""
     await publish_hooks(links, keys, NO_RM)
@@ -210,7 +214,7 @@ async def test_what_breaks_an_evaluator_is_that_requests_alone(
 
 
 @pytest.mark.req("B-02")
-async def test_a_repeated_id_is_evaluated_once(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_a_repeated_id_is_evaluated_once(server: Server, keys: Keys, links: Connections, tmp_path: Path) -> None:
     """While it runs it is joined, afterwards the kept verdict is given; one event stands in the record."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
@@ -231,7 +235,7 @@ async def test_a_repeated_id_is_evaluated_once(server: Server, keys: Keys, links
 
 @pytest.mark.req("B-02")
 async def test_the_same_hook_call_twice_is_one_verdict(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; exit 2"))
@@ -248,7 +252,7 @@ async def test_the_same_hook_call_twice_is_one_verdict(
 
 @pytest.mark.req("B-02")
 async def test_the_same_hook_call_at_the_same_moment_runs_once(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """An agent that fires two events for one call gets one verdict, whichever evaluator has them."""
     ran = tmp_path / "ran"
@@ -262,7 +266,9 @@ async def test_the_same_hook_call_at_the_same_moment_runs_once(
 
 
 @pytest.mark.req("B-02")
-async def test_a_fallback_is_not_kept_as_the_verdict_of_its_call(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_fallback_is_not_kept_as_the_verdict_of_its_call(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     """The same call, asked again, is evaluated: nobody had said anything of it."""
     await publish_hooks(links, keys, "hooks: [{id: no, on: 'tool:*', command: 'echo never >&2; exit 2'}]")
     call = bash("ls", call="toolu_1", session="s1")

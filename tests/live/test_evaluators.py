@@ -11,7 +11,7 @@ import pytest
 
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.proxy import Proxy
 from tests.support.running import (
@@ -40,7 +40,7 @@ from workers.runtime.hook_loops import MOST_STEPS
 
 @pytest.mark.req("B-05")
 async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     await publish_hooks(links, keys, NO_RM)
     slow = member(links, keys, "slow")
@@ -63,7 +63,9 @@ async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
 
 
 @pytest.mark.req("B-05")
-async def test_hooks_that_may_have_begun_are_said_to(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_hooks_that_may_have_begun_are_said_to(
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
+) -> None:
     """An evaluator dies in the middle of a hook: another one runs it again, and the verdict says so."""
     ran = tmp_path / "ran"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; test $(wc -l < {ran}) -gt 1 || sleep 60; exit 2"))
@@ -84,7 +86,7 @@ async def test_hooks_that_may_have_begun_are_said_to(server: Server, keys: Keys,
 
 @pytest.mark.req("B-05")
 async def test_two_evaluators_share_and_one_that_leaves_finishes(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """One slot each: two hooks at once are two evaluators. One is told to end: its request is answered, then it is gone."""
     meet = tmp_path / "meet"
@@ -104,7 +106,7 @@ async def test_two_evaluators_share_and_one_that_leaves_finishes(
 
 @pytest.mark.req("B-05")
 async def test_what_outlasts_the_drain_is_left_to_others(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; test $(wc -l < {ran}) -gt 1 || sleep 60; exit 2"))
@@ -116,7 +118,9 @@ async def test_what_outlasts_the_drain_is_left_to_others(
 
 
 @pytest.mark.req("B-02", "B-05")
-async def test_rules_never_queue_behind_processes(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_rules_never_queue_behind_processes(
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
+) -> None:
     """All slots are taken: what needs a process is put aside, what needs rules only is answered; then the rest runs."""
     go = tmp_path / "go"
     hooks = [{"id": "cmd", "on": "tool:pre_execute:bash", "command": f"until test -e {go}; do sleep 0.01; done; exit 2"},
@@ -137,7 +141,7 @@ async def test_rules_never_queue_behind_processes(server: Server, keys: Keys, li
 # --- A server that forgets
 
 
-async def test_streams_that_vanish_are_made_anew(server: Server, keys: Keys, links: Links) -> None:
+async def test_streams_that_vanish_are_made_anew(server: Server, keys: Keys, links: Connections) -> None:
     async with evaluating(server.url, keys):
         await ask(links, keys)
         await do(links, "DEL", keys("requests"), keys("waiting"), keys("events"))
@@ -150,7 +154,7 @@ async def test_streams_that_vanish_are_made_anew(server: Server, keys: Keys, lin
 
 @pytest.mark.req("F-12")
 async def test_a_hook_that_triggers_itself_is_stopped_and_the_chain_shown(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """While hook a runs it makes an event, whose hook b makes another: there neither runs again, and rules always do."""
     ran, go = tmp_path / "ran", tmp_path / "go"
@@ -187,7 +191,7 @@ async def test_a_hook_that_triggers_itself_is_stopped_and_the_chain_shown(
     assert any("was not run" in note for note in endless.notes), "what is longer than can be followed is refused"
 
 
-async def _long_chain(links: Links, keys: Keys) -> None:
+async def _long_chain(links: Connections, keys: Keys) -> None:
     for n in range(MOST_STEPS + 1):
         name = keys("lineage", f"long{n}")
         await do(links, "HSET", name, "parent", f"long{n + 1}", f"hook:other{n}", "1")
@@ -206,7 +210,7 @@ STEPS = [("XREADGROUP", BOTH), ("ANSWER", ("/rule",)), ("ANSWER", ("/cmd",)), ("
 @pytest.mark.parametrize("lost", ["reply", "command"])
 @pytest.mark.parametrize(("step", "mix"), STEPS)
 async def test_what_is_lost_costs_no_verdict_and_no_second_run(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, step: str, mix: tuple[str, ...], lost: str
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, step: str, mix: tuple[str, ...], lost: str
 ) -> None:
     """Whatever Redis said and nobody heard: every request is answered, once on record, its hook run once."""
     ran = tmp_path / "ran"
@@ -233,7 +237,9 @@ async def test_what_is_lost_costs_no_verdict_and_no_second_run(
 
 
 @pytest.mark.req("B-05")
-async def test_a_server_that_is_silent_for_a_while_loses_nothing(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_server_that_is_silent_for_a_while_loses_nothing(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     """Longer than an evaluator waits for a reply: what it wrote meanwhile is carried out late, and nothing is left lying."""
     await publish_hooks(links, keys, NO_RM)
     async with Proxy(server.url) as proxy, evaluating(proxy.url, keys):
@@ -246,5 +252,5 @@ async def test_a_server_that_is_silent_for_a_while_loses_nothing(server: Server,
     assert len(await stream(links, keys)) == 4
 
 
-async def _gone(links: Links, keys: Keys) -> bool:
+async def _gone(links: Connections, keys: Keys) -> bool:
     return bool(await do(links, "EXISTS", keys("alive", "evaluator")) == 0)

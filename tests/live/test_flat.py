@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.client import Bus
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import tell
 from tests.chaos.fleet import Fleet
@@ -34,7 +34,7 @@ TEXT = "the quick brown fox jumps over the lazy dog " * 20
     ],
 )
 async def test_a_carrier_is_flat_over_many_deliveries(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, total: int, growth: int
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, total: int, growth: int
 ) -> None:
     """Against what it had after the first fifth: by then pools, caches and the allocator have what they keep."""
     async with Receiver() as receiver, Bus(server.url, namespace=namespace(keys)) as bus:

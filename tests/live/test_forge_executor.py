@@ -13,7 +13,7 @@ from bus import Bus
 from bus.events import Event
 from bus.forge import Hook, HookBlockedError, HookConfig, HookEvent, HookExecutor, HookRegistry, HookResult, fire_event
 from bus.wire.codec import decode_body
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
@@ -135,7 +135,7 @@ hooks:
 
 @pytest.mark.req("F-06", "F-10", "B-02", "B-08")
 async def test_with_one_argument_the_hooks_of_the_fleet_run_too(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     await publish_hooks(links, keys, FLEET)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:

@@ -16,7 +16,7 @@ from bus.shim.answer_file import AnswerFile, EventLine, write_answer_file
 from bus.shim.answer_file import Server as Address
 from bus.wire.acl import roles
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from tests.live.test_bounds import MIB, records
 from tests.live.test_host import LAPTOP, hooks, hosting, rule
 from tests.shim_kit import FALLBACK, World
@@ -40,11 +40,11 @@ RM = {
 
 
 @pytest.fixture
-async def small(tmp_path: Path) -> AsyncIterator[tuple[Server, Links, World]]:
+async def small(tmp_path: Path) -> AsyncIterator[tuple[Server, Connections, World]]:
     """A server with little memory, which refuses what does not fit, and an agent."""
     one = Server(maxmemory=12 * MIB)
     one.start()
-    links = Links(one.url, connect=2.0)
+    links = Connections(one.url, connect=2.0)
     with sync_client(one.url) as client:
         world = World(tmp_path, one.socket, client)
         world.install(deadline_ms=2_000)
@@ -53,14 +53,14 @@ async def small(tmp_path: Path) -> AsyncIterator[tuple[Server, Links, World]]:
     one.stop()
 
 
-async def fill(links: Links) -> None:
+async def fill(links: Connections) -> None:
     """Let the server be at its limit."""
     used, _ = await memory_in_use(links)
     await do(links, "CONFIG", "SET", "maxmemory", used // 2)
     assert "maxmemory" in str(await do(links, "SET", "more", "x"))
 
 
-async def waits(links: Links) -> None:
+async def waits(links: Connections) -> None:
     """Return when a client waits on a blocking read of an answer."""
 
     async def blocked() -> bool:
@@ -71,7 +71,7 @@ async def waits(links: Links) -> None:
 
 
 async def test_a_call_that_waits_when_the_server_becomes_full_gets_its_answer(
-    small: tuple[Server, Links, World],
+    small: tuple[Server, Connections, World],
 ) -> None:
     """Also where the evaluator starts only then: its group and its heartbeat are written there all the same."""
     one, links, world = small
@@ -91,7 +91,7 @@ async def test_a_call_that_waits_when_the_server_becomes_full_gets_its_answer(
 
 @pytest.mark.parametrize("selectors", [True, False])
 async def test_whoever_may_send_may_read_the_answer_of_a_full_server(
-    small: tuple[Server, Links, World], selectors: bool
+    small: tuple[Server, Connections, World], selectors: bool
 ) -> None:
     """Hook command and program, each with the rights of its role; one whose rights are older falls back as before."""
     one, links, world = small
@@ -120,17 +120,17 @@ async def test_whoever_may_send_may_read_the_answer_of_a_full_server(
     await bus.close()
 
 
-async def _knows_selectors(links: Links) -> bool:
+async def _knows_selectors(links: Connections) -> bool:
     return not isinstance(await do(links, "ACL", "SETUSER", "probe", "(+get ~x)"), Exception)
 
 
-async def _number_waits(links: Links, count: int) -> bool:
+async def _number_waits(links: Connections, count: int) -> bool:
     said: bytes = await do(links, "INFO", "clients")
     return bool(b"blocked_clients:%d" % count in said)
 
 
 async def test_every_call_that_the_server_took_is_denied_while_it_fills_and_room_is_made_again(
-    small: tuple[Server, Links, World],
+    small: tuple[Server, Connections, World],
 ) -> None:
     """Finished deliveries and events fill it, call by call: no call that it took in passes, and no wait is long."""
     one, links, world = small
@@ -161,7 +161,7 @@ async def test_every_call_that_the_server_took_is_denied_while_it_fills_and_room
 
 
 async def test_where_nothing_can_be_freed_calls_fall_back_and_it_is_said_why(
-    small: tuple[Server, Links, World], caplog: pytest.LogCaptureFixture
+    small: tuple[Server, Connections, World], caplog: pytest.LogCaptureFixture
 ) -> None:
     one, links, world = small
     await publish_hooks(links, world.keys, GUARD)
@@ -188,7 +188,7 @@ async def test_where_nothing_can_be_freed_calls_fall_back_and_it_is_said_why(
 
 
 async def test_a_slow_hook_that_runs_when_the_server_becomes_full_is_waited_for(
-    small: tuple[Server, Links, World], tmp_path: Path
+    small: tuple[Server, Connections, World], tmp_path: Path
 ) -> None:
     one, links, world = small
     began, go = tmp_path / "began", tmp_path / "go"
@@ -211,7 +211,9 @@ async def test_a_slow_hook_that_runs_when_the_server_becomes_full_is_waited_for(
 
 
 @pytest.mark.req("X-02")
-async def test_a_host_answers_its_part_on_a_full_server(small: tuple[Server, Links, World], tmp_path: Path) -> None:
+async def test_a_host_answers_its_part_on_a_full_server(
+    small: tuple[Server, Connections, World], tmp_path: Path
+) -> None:
     one, links, world = small
     user = tmp_path / "fleethook.yaml"
     user.write_text(hooks(rule("mine", "make")))

@@ -9,7 +9,7 @@ import pytest
 
 from bus.events import Event
 from bus.wire.codec import pack
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, Receiver, receiving
@@ -31,7 +31,7 @@ def imported(folder: Path, receiver: Receiver) -> Path:
 
 @pytest.mark.req("G-06", "G-07", "G-08", "G-20", "X-01")
 async def test_a_policy_webhook_blocks_the_call_of_any_agent(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLICY_TOKEN", "t0k")
     async with receiving() as receiver:
@@ -66,7 +66,9 @@ async def test_a_policy_webhook_blocks_the_call_of_any_agent(
 
 
 @pytest.mark.req("G-07", "G-09", "G-10")
-async def test_the_audit_is_told_and_tried_again(server: Server, keys: Keys, links: Links, tmp_path: Path) -> None:
+async def test_the_audit_is_told_and_tried_again(
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
+) -> None:
     async with receiving() as receiver:
         user = imported(tmp_path, receiver)
         receiver.fail(2)
@@ -90,7 +92,7 @@ async def test_the_audit_is_told_and_tried_again(server: Server, keys: Keys, lin
 
 @pytest.mark.req("G-10")
 async def test_bodies_of_both_ways_are_logged_where_gobbys_file_wants_it(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """Redacted, and no more than a beginning of each."""
     async with receiving() as receiver:

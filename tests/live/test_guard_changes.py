@@ -18,7 +18,7 @@ from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.projects import accept, take_back
 from bus.hooksets.published import apply, load_version
 from bus.wire.codec import decode_body
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
@@ -38,7 +38,7 @@ def guards(text: str) -> dict[str, Hook]:
     return HookSet([Layered("fleet", "1", file)]).hooks
 
 
-async def events(links: Links, keys: Keys) -> list[dict[str, Any]]:
+async def events(links: Connections, keys: Keys) -> list[dict[str, Any]]:
     """The data of each `guard:changed` on the stream, in order."""
     with links.link() as link:
         (entries,) = await link.exchange([("XRANGE", keys("events"), "-", "+")])
@@ -79,7 +79,7 @@ def test_a_stricter_or_another_guard_is_no_loss() -> None:
 
 @pytest.mark.req("X-09")
 async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
-    links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    links: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process on its own; the event is there once, and comes again where the file is weakened again."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
@@ -119,7 +119,7 @@ async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
 
 @pytest.mark.req("X-09")
 async def test_a_worker_notices_without_an_event_of_that_folder(
-    links: Links, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    links: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every process sees the same state of the file; one that looked later said the same loss again as another."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)

@@ -14,7 +14,7 @@ from bus.matching.findings import Findings, ask
 from bus.matching.questions import Question
 from bus.matching.rules import TOO_LARGE
 from bus.system.child import Child
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, lines, publish_hooks, put, until_true, verdict
 from tests.support.servers import Server
@@ -56,7 +56,7 @@ def request(agent: str, command: str) -> Event:
 
 @pytest.mark.req("X-09")
 async def test_slow_lines_of_three_agents_hold_up_none_of_four_others(
-    server: Server, keys: Keys, links: Links, gate: Gate
+    server: Server, keys: Keys, links: Connections, gate: Gate
 ) -> None:
     await publish_hooks(links, keys, GUARD)
     async with evaluating(server.url, keys) as evaluator:
@@ -81,7 +81,7 @@ async def test_slow_lines_of_three_agents_hold_up_none_of_four_others(
 
 @pytest.mark.req("X-09")
 async def test_a_long_harmless_line_passes_and_one_of_many_from_one_agent_is_too_much(
-    server: Server, keys: Keys, links: Links, gate: Gate
+    server: Server, keys: Keys, links: Connections, gate: Gate
 ) -> None:
     await publish_hooks(links, keys, GUARD)
     heredoc = "cat > notes.md <<'EOF'\n" + "how to rm a file\n" * 4000 + "EOF\n"
@@ -103,7 +103,7 @@ async def test_a_long_harmless_line_passes_and_one_of_many_from_one_agent_is_too
 
 @pytest.mark.req("X-09")
 async def test_a_line_that_is_read_in_part_and_names_no_program_passes_with_a_note(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, GUARD)
     async with evaluating(server.url, keys):
@@ -116,7 +116,7 @@ async def test_a_line_that_is_read_in_part_and_names_no_program_passes_with_a_no
 
 @pytest.mark.req("X-09")
 async def test_a_heavy_line_still_gets_its_other_hooks(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     hook = {"id": "cmd", "on": "tool:pre_execute:bash", "command": f"echo x >> {ran}"}
@@ -135,7 +135,7 @@ COSTLY = "event.data.l.all(a, event.data.l.all(b, event.data.l.all(c, true)))"
 
 @pytest.mark.req("X-09")
 async def test_a_condition_that_takes_too_long_counts_as_true_for_a_rule_and_as_a_failure_for_others(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
     hooks = [
@@ -167,7 +167,7 @@ async def test_a_condition_that_takes_too_long_counts_as_true_for_a_rule_and_as_
 
 @pytest.mark.req("X-09")
 async def test_an_evaluator_that_ends_leaves_no_checking_process(
-    server: Server, keys: Keys, links: Links, gate: Gate
+    server: Server, keys: Keys, links: Connections, gate: Gate
 ) -> None:
     await publish_hooks(links, keys, GUARD)
     async with evaluating(server.url, keys, drain=0.1) as evaluator:

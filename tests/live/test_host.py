@@ -21,7 +21,7 @@ from bus.hooksets.projects import accept, take_back
 from bus.host_requests import GROUP
 from bus.verdicts import Policy, Verdict
 from bus.wire import streams
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.shim_kit import World
 from tests.support.delivering import dispatching, publish
@@ -49,7 +49,7 @@ def rule(name: str, pattern: str, decision: str = "deny") -> dict[str, Any]:
 @asynccontextmanager
 async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncIterator[HostWorker]:
     """The worker of the laptop, ended as SIGTERM ends it."""
-    links = Links(url, connect=2.0)
+    links = Connections(url, connect=2.0)
     watcher = Watcher(links, keys, host=LAPTOP, user_file=user_file, trust_file=Path("/nonexistent"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLEETHOOK_HOST", LAPTOP)
@@ -68,20 +68,20 @@ async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncI
             await links.close()
 
 
-async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+async def ask(links: Connections, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
     """The verdict on a command of the laptop, asked of an evaluator elsewhere."""
     _, reply = await put(links, keys, bash(command), host=LAPTOP, **more)
     return await verdict(links, reply)
 
 
-async def asked(links: Links, keys: Keys) -> bytes:
+async def asked(links: Connections, keys: Keys) -> bytes:
     """The id of the part that was handed to the laptop last (Redis 6.2 does not count them)."""
     reply = await do(links, "XINFO", "STREAM", keys("requests", LAPTOP))
     return bytes(dict(zip(reply[::2], reply[1::2], strict=True))[b"last-generated-id"])
 
 
 async def test_the_users_hooks_of_another_machine_answer_there(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     user.write_text(hooks(rule("mine", "make"), {"id": "talks", "command": f"echo ran >> {tmp_path}/ran"}))
@@ -103,7 +103,7 @@ async def test_the_users_hooks_of_another_machine_answer_there(
 
 
 async def test_without_a_worker_there_only_the_fleets_layer_is_applied_and_the_verdict_says_so(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     there = {"id": "there", "command": "true", "place": "host", "on_failure": "deny"}
     await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
@@ -119,14 +119,14 @@ async def test_without_a_worker_there_only_the_fleets_layer_is_applied_and_the_v
             await until(_passes(links, keys), "with a worker there it runs")
 
 
-def _denied(links: Links, keys: Keys) -> Any:
+def _denied(links: Connections, keys: Keys) -> Any:
     async def denied() -> bool:
         return (await ask(links, keys)).decision == "deny"
 
     return denied
 
 
-def _passes(links: Links, keys: Keys) -> Any:
+def _passes(links: Connections, keys: Keys) -> Any:
     async def passes() -> bool:
         said = await ask(links, keys)
         return said.decision == "abstain" and [part.hook for part in said.parts] == ["there"]
@@ -135,7 +135,7 @@ def _passes(links: Links, keys: Keys) -> Any:
 
 
 async def test_a_lower_layer_elsewhere_adds_strictness_and_takes_none_away(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     change = """cat > /dev/null; echo '{"updated_input": {"command": "rm -r build"}}'"""
     user = tmp_path / "fleethook.yaml"
@@ -158,7 +158,7 @@ async def test_a_lower_layer_elsewhere_adds_strictness_and_takes_none_away(
 
 @pytest.mark.parametrize(("policy", "decision"), [("allow", "abstain"), ("deny", "deny")])
 async def test_a_host_that_is_silent_is_answered_for_within_the_budget(
-    server: Server, keys: Keys, links: Links, policy: Policy, decision: str
+    server: Server, keys: Keys, links: Connections, policy: Policy, decision: str
 ) -> None:
     await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
     await do(links, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", "2000")
@@ -171,7 +171,7 @@ async def test_a_host_that_is_silent_is_answered_for_within_the_budget(
 
 
 async def test_what_was_handed_out_before_is_not_run_again(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     user.write_text(hooks({"id": "once", "command": f"echo ran >> {tmp_path}/ran"}))
@@ -195,7 +195,7 @@ async def test_what_was_handed_out_before_is_not_run_again(
 
 @pytest.mark.req("P-11")
 async def test_background_hooks_of_another_machines_files_become_deliveries_there(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     user.write_text(json.dumps({"hooks": [{"id": "logs", "on": "turn:end", "command": "true", "blocking": False}]}))
@@ -217,14 +217,14 @@ async def test_background_hooks_of_another_machines_files_become_deliveries_ther
         assert dict(zip(stats[::2], stats[1::2], strict=True))[b"events"] == b"1"
 
 
-async def recorded(links: Links, keys: Keys) -> list[str]:
+async def recorded(links: Connections, keys: Keys) -> list[str]:
     """The hosts that are known to have hooks of their own."""
     return [one.host for one in await known_hosts(links, keys)]
 
 
 @pytest.mark.req("X-10")
 async def test_a_host_whose_worker_is_away_falls_to_its_own_hooks_policies_until_it_has_none(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     closed = {"id": "mine", "on": "tool:pre_execute:bash", "command": "true", "on_failure": "deny"}
@@ -268,7 +268,7 @@ async def test_a_host_whose_worker_is_away_falls_to_its_own_hooks_policies_until
         await until(deploys_pass, "nothing is left that could fail")
 
 
-def _records(links: Links, keys: Keys, hooks_of_it: int) -> Any:
+def _records(links: Connections, keys: Keys, hooks_of_it: int) -> Any:
     async def done() -> bool:
         return sum(one.hooks for one in await known_hosts(links, keys)) == hooks_of_it
 
@@ -277,7 +277,7 @@ def _records(links: Links, keys: Keys, hooks_of_it: int) -> Any:
 
 @pytest.mark.req("X-10")
 async def test_the_record_of_an_emptied_server_comes_back_and_a_forgotten_host_is_gone(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_hooks, "_AGAIN_SECONDS", 0.05)
     user = tmp_path / "fleethook.yaml"
@@ -293,7 +293,7 @@ async def test_the_record_of_an_emptied_server_comes_back_and_a_forgotten_host_i
 
 @pytest.mark.req("X-10")
 async def test_a_trusted_projects_hooks_fall_to_their_policies_in_its_folder_only(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     project = tmp_path / "app"
     (project / "src").mkdir(parents=True)
@@ -315,7 +315,7 @@ async def test_a_trusted_projects_hooks_fall_to_their_policies_in_its_folder_onl
 
 @pytest.mark.req("X-10")
 async def test_an_away_hosts_project_is_known_by_the_folder_that_its_hook_command_found(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a symbolic link it is the same project; a repository of its own within it is another, as on the host itself."""
     app, inner, link = tmp_path / "real" / "app", tmp_path / "real" / "app" / "vendor" / "lib", tmp_path / "link"

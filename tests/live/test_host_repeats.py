@@ -12,7 +12,7 @@ import pytest
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.host_requests import Hosts
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_host import LAPTOP, asked, hooks, hosting, rule
 from tests.support.running import HOST, bash, do, evaluating, lines, publish_hooks, put, stream, until_true, verdict
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.req("X-02", "X-09")]
 
 @pytest.mark.parametrize("slow", [False, True])
 async def test_a_second_evaluator_waits_for_the_run_that_the_first_one_began(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, slow: bool
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, slow: bool
 ) -> None:
     """Two workers of that host share the work. A slow hook takes longer than the agent's deadline."""
     ran, go, user = tmp_path / "ran", tmp_path / "go", tmp_path / "fleethook.yaml"
@@ -70,7 +70,7 @@ async def test_a_second_evaluator_waits_for_the_run_that_the_first_one_began(
         assert (late.decision, lines(ran)) == ("deny", ["x"]), "who asks after its end is told what it said"
 
 
-async def _waits(links: Links) -> int:
+async def _waits(links: Connections) -> int:
     """How many waits for a host's answer have ended."""
     said: bytes = await do(links, "INFO", "commandstats")
     found = re.search(rb"cmdstat_blpop:calls=(\d+)", said)

@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooks import Hook, HttpCall, OldSecret
 from bus.http import signing
 from bus.http.address_policy import policy
-from bus.http.client import Poster
+from bus.http.client import WebhookClient
 from bus.outcomes import Outcome
 from bus.runners.http import HttpRunner
 from bus.secrets.references import fill, resolve_secret
@@ -29,7 +29,7 @@ LOCAL = policy(["127.0.0.1"])
 async def ask(
     serve: Serve, *, seconds: float = 20.0, headers: dict[str, str] | None = None, secret: str = ""
 ) -> Outcome:
-    async with receiver(serve) as port, Poster(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
         call = HttpCall(url=f"http://127.0.0.1:{port}/ask", headers=headers or {}, secret=secret)
         hook = Hook(id="remote", on=("tool:*",), http=call, origin="fleethook.yaml:7")
         return await HttpRunner(poster).run(hook, EVENT, seconds)
@@ -86,7 +86,7 @@ async def asked_with(payload: Literal["full", "raw"], said: bytes) -> tuple[Outc
     event = msgspec.structs.replace(
         EVENT, input={"command": "PGPASSWORD=hunter2 psql"}, raw={"tool_input": {"command": "PGPASSWORD=hunter2 psql"}}
     )
-    async with receiver(serve) as port, Poster(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
         call = HttpCall(url=f"http://127.0.0.1:{port}/ask", payload=payload)
         got = await HttpRunner(poster).run(Hook(id="remote", on=("tool:*",), http=call), event, 20.0)
     return got, seen[0].decode()
@@ -139,7 +139,7 @@ async def test_while_a_secret_is_rotated_both_sign(tmp_path: Path) -> None:
         seen.append(request)
         await answer()(request, reader, writer)
 
-    async with receiver(serve) as port, Poster(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
         call = msgspec.structs.replace(call, url=f"http://127.0.0.1:{port}/")
         got = await HttpRunner(poster).run(Hook(id="remote", on=("*",), http=call), EVENT, 20)
     assert got.failure == ""
@@ -211,9 +211,9 @@ async def test_late_unreachable_and_refused_are_failures() -> None:
     async with receiver(answer()) as port:
         pass
     hook = Hook(id="remote", on=("*",), http=HttpCall(url=f"http://127.0.0.1:{port}/"))
-    async with Poster(LOCAL) as poster:
+    async with WebhookClient(LOCAL) as poster:
         assert "got no answer (connect)" in (await HttpRunner(poster).run(hook, EVENT, 20)).failure
-    async with Poster(policy([])) as poster:
+    async with WebhookClient(policy([])) as poster:
         refused = await HttpRunner(poster).run(hook, EVENT, 20)
     assert refused.failure == "hook 'remote' was not sent: the address policy refuses its target"
     assert "127.0.0.1 (loopback)" in refused.output

@@ -14,7 +14,7 @@ from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import rollback
 from bus.hooksets.trust import trust, untrust
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import (
     NO_RM,
@@ -31,7 +31,9 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 
 
-async def test_no_event_chooses_how_much_is_remembered_of_its_folder(links: Links, keys: Keys, tmp_path: Path) -> None:
+async def test_no_event_chooses_how_much_is_remembered_of_its_folder(
+    links: Connections, keys: Keys, tmp_path: Path
+) -> None:
     watcher = Watcher(links, keys, host="here", user_file=None, trust_file=tmp_path / "trust")
     for number in range(20):
         watcher.for_event(Event(type="turn:end", host="here", cwd=f"/{number}" + "x" * 100_000))
@@ -43,7 +45,7 @@ async def test_no_event_chooses_how_much_is_remembered_of_its_folder(links: Link
 
 @pytest.mark.req("B-04", "X-08")
 async def test_a_new_version_is_in_force_within_a_second(
-    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Published, rolled back, broken: every verdict names the version that it was made with."""
     await publish_hooks(links, keys, NO_RM)
@@ -76,7 +78,7 @@ async def test_a_new_version_is_in_force_within_a_second(
 
 @pytest.mark.req("B-04", "G-20")
 async def test_files_of_this_host_join_the_fleets_hooks(
-    server: Server, keys: Keys, links: Links, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The user's file on its own host only; a project's file only where it is trusted as it is; a broken one changes
     nothing."""
@@ -140,7 +142,7 @@ async def test_files_of_this_host_join_the_fleets_hooks(
 
 @pytest.mark.req("B-04")
 async def test_an_imported_file_is_in_force_within_a_second(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """As the file that imports it, which nobody touches."""
     user, shared = tmp_path / "fleethook.yaml", tmp_path / "shared.yaml"
@@ -163,14 +165,14 @@ async def test_an_imported_file_is_in_force_within_a_second(
         assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
 
 
-async def _version(links: Links, keys: Keys, version: str) -> bool:
+async def _version(links: Connections, keys: Keys, version: str) -> bool:
     """Whether every one of several verdicts, which different evaluators give, is of this version."""
     return {(await ask(links, keys)).version for _ in range(4)} == {version}
 
 
 @pytest.mark.req("B-04", "X-06")
 async def test_a_worker_that_starts_on_a_broken_set_takes_an_earlier_one_and_never_none(
-    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has no older set of its own to keep, and without any it would let through what the fleet's hooks stop."""
     broken = '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}'

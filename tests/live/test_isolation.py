@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_carrier import endpoints
 from tests.support.delivering import carrying, dispatching, left, owe, publish, settled, turn_end
@@ -39,14 +39,20 @@ RETRIES = ", ".join(["0.05"] * 20)
 FAST = Limits(first_probe=0.2, most_probe=0.8)
 
 
-async def hook_one(links: Links, keys: Keys, receiver: Receiver, more: str = "retry: [5]") -> None:
+async def hook_one(links: Connections, keys: Keys, receiver: Receiver, more: str = "retry: [5]") -> None:
     """One endpoint at the receiver."""
     await publish_hooks(links, keys, endpoints(receiver, f'id: one, url: "URL", {more}'))
 
 
 @asynccontextmanager
 async def running(
-    server: Server, keys: Keys, links: Links, more: str = "retry: [5]", *, carriers: int = 1, limits: Limits = FAST
+    server: Server,
+    keys: Keys,
+    links: Connections,
+    more: str = "retry: [5]",
+    *,
+    carriers: int = 1,
+    limits: Limits = FAST,
 ) -> AsyncIterator[Receiver]:
     """A receiver, its endpoint, a dispatcher that knows it, and carriers."""
     async with AsyncExitStack() as fleet:
@@ -58,7 +64,7 @@ async def running(
         yield receiver
 
 
-async def states(links: Links, keys: Keys) -> dict[str, int]:
+async def states(links: Connections, keys: Keys) -> dict[str, int]:
     """How many deliveries are in each state."""
     found: dict[str, int] = {}
     for one in await deliveries(links, keys, most=10_000):
@@ -66,7 +72,7 @@ async def states(links: Links, keys: Keys) -> dict[str, int]:
     return found
 
 
-def are(links: Links, keys: Keys, **wanted: int) -> Any:
+def are(links: Connections, keys: Keys, **wanted: int) -> Any:
     """Whether the deliveries are in these states."""
 
     async def holds() -> bool:
@@ -75,7 +81,7 @@ def are(links: Links, keys: Keys, **wanted: int) -> Any:
     return holds
 
 
-async def events(links: Links, keys: Keys, kind: str) -> list[dict[str, Any]]:
+async def events(links: Connections, keys: Keys, kind: str) -> list[dict[str, Any]]:
     """The data of our own events of one type."""
     from bus.requests import read_event, read_request
 
@@ -90,7 +96,7 @@ async def events(links: Links, keys: Keys, kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.req("G-09", "B-06")
 async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_carried(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, f"retry: [{RETRIES}]", limits=Limits(60)) as receiver:
         receiver.usual = Answer(503)
@@ -117,7 +123,7 @@ async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_car
 
 @pytest.mark.req("G-09")
 async def test_an_endpoint_that_is_gone_lets_what_waits_for_its_breaker_go_at_once(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     """Each is a probe, which is dropped as soon as it is looked at; the next does not wait for another interval."""
     async with running(server, keys, links, f"retry: [{RETRIES}]", limits=Limits(2, 3600)) as receiver:
@@ -134,7 +140,7 @@ async def test_an_endpoint_that_is_gone_lets_what_waits_for_its_breaker_go_at_on
 
 @pytest.mark.req("G-09")
 async def test_one_probe_an_interval_over_the_whole_fleet_and_a_success_lets_all_go(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, f"retry: [{RETRIES}], max_in_flight: 3", carriers=3) as receiver:
         receiver.usual = Answer(503)
@@ -162,7 +168,7 @@ async def test_one_probe_an_interval_over_the_whole_fleet_and_a_success_lets_all
 
 
 @pytest.mark.req("G-09")
-async def test_a_probe_whose_carrier_dies_is_made_again(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_probe_whose_carrier_dies_is_made_again(server: Server, keys: Keys, links: Connections) -> None:
     async with running(server, keys, links, f"retry: [{RETRIES}]", carriers=0) as receiver:
         async with carrying(server.url, keys, drain=0.1, limits=FAST):
             receiver.usual = Answer(503)
@@ -196,7 +202,9 @@ async def _nothing_more(receiver: Receiver) -> None:
 
 
 @pytest.mark.req("G-09")
-async def test_a_receiver_that_wants_to_rest_gets_no_earlier_probe(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_receiver_that_wants_to_rest_gets_no_earlier_probe(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     async with running(server, keys, links, f"retry: [{RETRIES}], max_in_flight: 1") as receiver:
         receiver.usual = Answer(429, headers=["Retry-After: 120"])
         for _ in range(8):
@@ -207,7 +215,7 @@ async def test_a_receiver_that_wants_to_rest_gets_no_earlier_probe(server: Serve
 
 
 @pytest.mark.req("G-09")
-async def test_refusals_of_single_deliveries_open_no_breaker(server: Server, keys: Keys, links: Links) -> None:
+async def test_refusals_of_single_deliveries_open_no_breaker(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(404)
         await hook_one(links, keys, receiver)
@@ -220,7 +228,7 @@ async def test_refusals_of_single_deliveries_open_no_breaker(server: Server, key
 
 @pytest.mark.req("G-09")
 async def test_410_disables_the_endpoint_and_enabling_recovers_what_waited(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, "max_in_flight: 1") as receiver:
         receiver.hold()
@@ -261,7 +269,7 @@ async def test_410_disables_the_endpoint_and_enabling_recovers_what_waited(
 
 @pytest.mark.req("G-09")
 async def test_a_disabled_endpoints_due_deliveries_become_dead_letters_when_they_are_due(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, "retry: [1]") as receiver:
         receiver.usual = Answer(503)
@@ -274,7 +282,7 @@ async def test_a_disabled_endpoints_due_deliveries_become_dead_letters_when_they
 
 @pytest.mark.req("G-09", "B-06")
 async def test_a_paused_endpoint_gets_nothing_and_everything_when_it_goes_on(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, "max_in_flight: 4") as receiver:
         early = await publish(links, keys, turn_end())
@@ -301,7 +309,7 @@ async def _at_least(count: Callable[[], Awaitable[int]], least: int) -> bool:
 
 @pytest.mark.req("G-09")
 async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
-    server: Server, keys: Keys, links: Links, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = ", ".join(["0.02"] * 50)
     async with running(
@@ -340,7 +348,7 @@ async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
 
 
 @pytest.mark.req("G-09")
-async def test_a_success_makes_the_time_of_failures_begin_anew(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_success_makes_the_time_of_failures_begin_anew(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver, carrying(server.url, keys, limits=Limits(disable_after=0.001)):
         await hook_one(links, keys, receiver, "retry: [60]")
         for status in [503, 503, 503, 503, 200] * 4:
@@ -351,7 +359,7 @@ async def test_a_success_makes_the_time_of_failures_begin_anew(server: Server, k
 
 
 @pytest.mark.req("G-09")
-async def test_a_receiver_ends_the_retries_with_a_header(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_receiver_ends_the_retries_with_a_header(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(503, headers=["Webhook-Delivery: abort"])
         await hook_one(links, keys, receiver)
@@ -361,7 +369,7 @@ async def test_a_receiver_ends_the_retries_with_a_header(server: Server, keys: K
 
 
 async def test_what_was_in_the_stream_when_its_endpoint_was_paused_waits_too(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver:
         await hook_one(links, keys, receiver)

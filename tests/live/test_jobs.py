@@ -18,7 +18,7 @@ from rq.serializers import JSONSerializer
 
 from bus.config.settings import Settings
 from bus.errors import Unreachable
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import namespace
 from tests.support.delivering import owe, settled, turn_end
@@ -74,7 +74,7 @@ def on(server: Server, keys: Keys) -> Iterator[Callable[[str], Queue]]:
 @pytest.mark.req("B-03", "B-05")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_nothing_but_our_own_functions_is_ever_called(
-    server: Server, keys: Keys, links: Links, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     chores, touch = on(CHORES), "tests.support.canary.touch"
     ours = "workers.jobs.tidy"
@@ -114,7 +114,7 @@ async def _gone(jobs: list[Job]) -> bool:
 
 
 async def test_a_worker_that_is_idle_says_that_it_lives_and_still_works(
-    server: Server, keys: Keys, links: Links, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     chores = on(CHORES)
     with rq_process(CHORES, keys, server.url, tmp_path):
@@ -138,7 +138,7 @@ async def _empty(one: Queue) -> bool:
 
 
 async def test_a_worker_is_found_again_on_a_server_that_lost_its_data(
-    server: Server, links: Links, keys: Keys, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, links: Connections, keys: Keys, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     """B12: it was missing in `status` until its next start."""
     name = f"rq:workers:{on(CHORES).name}"
@@ -154,7 +154,7 @@ async def test_a_worker_is_found_again_on_a_server_that_lost_its_data(
 
 @pytest.mark.req("B-05")
 async def test_a_carrier_job_beats_drains_at_sigterm_and_ends_its_job(
-    server: Server, keys: Keys, links: Links, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     carrier = on(CARRIER)
     async with receiving() as receiver:
@@ -191,13 +191,13 @@ async def _flying(in_flight: Any) -> bool:
     return bool(sum(in_flight.values()))
 
 
-async def _draining(links: Links, keys: Keys, name: str) -> bool:
+async def _draining(links: Connections, keys: Keys, name: str) -> bool:
     return bool(await do(links, "HGET", keys("delivery", f"{name}.one"), "state") == b"running")
 
 
 @pytest.mark.req("B-05")
 async def test_rqs_server_may_go_away_at_any_time(
-    server: Server, keys: Keys, links: Links, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     """While the worker waits, and while a job is under way: it comes back by itself and goes on."""
     carrier = on(CARRIER)
@@ -233,7 +233,7 @@ endpoints:
             assert "redis.exceptions.ConnectionError" in (result.exc_string or ""), "only RQ's own note may have failed"
 
 
-async def _absent(links: Links, keys: Keys) -> bool:
+async def _absent(links: Connections, keys: Keys) -> bool:
     return not await do(links, "EXISTS", keys("alive", "carrier"))
 
 

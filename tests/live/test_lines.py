@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Poster
+from bus.http.client import WebhookClient
 from tests.live.receivers import answer, receiver
 
 LOCAL = policy(["127.0.0.1"])
@@ -31,7 +31,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
             assert await reader.read() == b"", "it hangs up and asks nothing more"
             said.clear()
 
-    async with receiver(serve) as port, Poster(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
         url = f"http://127.0.0.1:{port}/"
         assert (await poster.post(url, b"", {}, seconds=20)).status == 200
         said.set()
@@ -46,7 +46,7 @@ async def test_a_receiver_that_takes_nothing_holds_no_connection_beyond_the_dead
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with Poster(LOCAL) as poster:
+        async with WebhookClient(LOCAL) as poster:
             url = f"http://127.0.0.1:{door.getsockname()[1]}/"
             sending = asyncio.create_task(poster.post(url, MUCH, {}, seconds=0.3))
             taken, _ = await loop.sock_accept(door)
@@ -62,7 +62,7 @@ async def test_an_answer_before_the_request_was_taken_is_one_but_the_connection_
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with Poster(LOCAL) as poster:
+        async with WebhookClient(LOCAL) as poster:
             url = f"http://127.0.0.1:{door.getsockname()[1]}/"
             sending = asyncio.create_task(poster.post(url, MUCH, {}, seconds=20))
             taken, _ = await loop.sock_accept(door)
@@ -92,7 +92,7 @@ async def test_a_gigabyte_costs_the_receiver_more_than_us() -> None:
         finally:
             ended.set()
 
-    async with receiver(pour) as port, Poster(LOCAL) as poster:
+    async with receiver(pour) as port, WebhookClient(LOCAL) as poster:
         reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20)
         await asyncio.wait_for(ended.wait(), 10)
     assert (reply.status, reply.error, len(reply.body)) == (200, "", 65_536)
@@ -104,7 +104,7 @@ async def test_many_small_headers_are_no_way_around_the_cap() -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 10_000 + OK)
         await reader.read()
 
-    async with receiver(pour) as port, Poster(LOCAL) as poster:
+    async with receiver(pour) as port, WebhookClient(LOCAL) as poster:
         reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20, cap=1024)
     assert (reply.status, reply.error) == (0, "protocol")
     assert reply.detail == "the answer is without end: 65 KiB came, and the answer was not whole"
@@ -125,7 +125,7 @@ async def test_their_headers_replace_ours_but_never_say_where_the_body_ends() ->
         "Transfer-Encoding": "chunked",
         "Expect": "no",
     }
-    async with receiver(serve) as port, Poster(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
         url = f"http://127.0.0.1:{port}/a?b=%2F"
         for headers in ({}, theirs, {"Host": "other.test"}):
             assert (await poster.post(url, b"{}", headers, seconds=20)).status == 200

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Poster, Reply
+from bus.http.client import Reply, WebhookClient
 from bus.http.resolver import MOST, Lookups
 from tests.live.receivers import answer, receiver
 
@@ -37,7 +37,7 @@ async def test_names_that_hang_hold_up_no_other_name_however_often_they_are_aske
     resolver = Hanging()
     lookups = Lookups(resolver)
     closing = answer(headers=["Connection: close"])
-    async with receiver(closing) as port, Poster(policy(["127.0.0.1"]), lookup=lookups) as poster:
+    async with receiver(closing) as port, WebhookClient(policy(["127.0.0.1"]), lookup=lookups) as poster:
 
         async def post(name: str, seconds: float) -> Reply:
             return await poster.post(f"http://{name}:{port}/", b"", {}, seconds=seconds)

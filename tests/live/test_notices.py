@@ -10,7 +10,7 @@ import pytest
 
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, put, stream, verdict
 from tests.support.servers import Server
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.req("X-10")
 RULE = "hooks: [{id: no-rm, on: tool:pre_execute, when: 'event.input.command == \"rm x\"', rule: {reason: no rm}}]\n"
 
 
-async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+async def ask(links: Connections, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
     """The verdict on a command."""
     _, reply = await put(links, keys, bash(command, **more))
     return await verdict(links, reply)
 
 
 async def test_the_last_good_hooks_hold_over_a_restart_and_every_gap_is_said(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """Two evaluators agree; a session is told once, at an event that can carry it; the event comes once."""
     user, kept = tmp_path / "fleethook.yaml", tmp_path / "last-good"
@@ -65,14 +65,14 @@ async def test_the_last_good_hooks_hold_over_a_restart_and_every_gap_is_said(
     assert len(await rejections(links, keys)) == 1
 
 
-async def _tells(links: Links, keys: Keys, native: str) -> bool:
+async def _tells(links: Connections, keys: Keys, native: str) -> bool:
     payload = {"hook_event_name": native, "session_id": "c1", "tool_name": "Bash", "tool_input": {"command": "ls"}}
     body = b"\xc5" + len(raw := json.dumps(payload).encode()).to_bytes(2, "big") + raw
     _, reply = await put(links, keys, body, source="claude", event=native)
     return b"the last good content stays in force" in (await answer(links, reply) or b"")
 
 
-async def rejections(links: Links, keys: Keys) -> list[dict[str, Any]]:
+async def rejections(links: Connections, keys: Keys) -> list[dict[str, Any]]:
     """The data of every `hooks:rejected`."""
     return [
         read_event(read_request(one, keys)).data

@@ -11,7 +11,7 @@ import pytest
 
 from bus.events import Event
 from bus.ids import event_id
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.test_isolation import are, hook_one, running
 from tests.support.delivering import carrying, dispatching, left, publish, turn_end
@@ -87,7 +87,7 @@ def use(monkeypatch: pytest.MonkeyPatch, kind: type[Receiver]) -> None:
 
 @pytest.mark.req("B-06")
 async def test_a_rate_holds_over_all_carriers_and_what_is_over_it_waits(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Timed)
     async with running(server, keys, links, "rate: 20/s, max_in_flight: 50", carriers=3) as receiver:
@@ -107,7 +107,7 @@ async def test_a_rate_holds_over_all_carriers_and_what_is_over_it_waits(
 
 
 @pytest.mark.req("B-06")
-async def test_a_slow_rate_is_kept_without_looking_all_the_time(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_slow_rate_is_kept_without_looking_all_the_time(server: Server, keys: Keys, links: Connections) -> None:
     async with running(server, keys, links, "rate: 1/h", carriers=1) as receiver:
         for _ in range(5):
             await publish(links, keys, turn_end())
@@ -121,7 +121,7 @@ async def test_a_slow_rate_is_kept_without_looking_all_the_time(server: Server, 
         assert int(await _calls(links, "evalsha")) - before < 100
 
 
-async def _calls(links: Links, command: str) -> str:
+async def _calls(links: Connections, command: str) -> str:
     info = await do(links, "INFO", "commandstats")
     fields = info if isinstance(info, dict) else {}
     if not fields:
@@ -134,7 +134,7 @@ async def _calls(links: Links, command: str) -> str:
 @pytest.mark.req("B-06")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch, seed: int
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     use(monkeypatch, Sessions)
     chance = random.Random(seed)
@@ -163,13 +163,13 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
         assert await _lines(links, keys) == []
 
 
-async def _lines(links: Links, keys: Keys) -> list[bytes]:
+async def _lines(links: Connections, keys: Keys) -> list[bytes]:
     _, found = await do(links, "SCAN", 0, "MATCH", keys("line", "*"), "COUNT", 10_000)
     return list(found)
 
 
 @pytest.mark.req("B-06")
-async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, keys: Keys, links: Connections) -> None:
     async with running(server, keys, links, "order: fifo, retry: [60]") as receiver:
         receiver.fail(1)
         first = await publish(links, keys, of_session("ill"))
@@ -191,7 +191,7 @@ async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, key
 
 @pytest.mark.req("B-06")
 async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_again(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, "order: fifo") as receiver:
         receiver.next_answers.append(Answer(422))
@@ -214,7 +214,7 @@ async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_
 
 @pytest.mark.req("B-06")
 async def test_a_disabled_endpoints_lines_become_dead_letters_and_go_on_in_order(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with running(server, keys, links, 'events: "turn:*", order: fifo, max_in_flight: 1') as receiver:
         await pause(links, keys, TARGET)
@@ -231,7 +231,7 @@ async def test_a_disabled_endpoints_lines_become_dead_letters_and_go_on_in_order
 
 @pytest.mark.req("B-06")
 async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Sessions)
     async with running(server, keys, links, "order: fifo, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0) as receiver:
@@ -250,7 +250,7 @@ async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
 
 @pytest.mark.req("B-06", "X-05")
 async def test_what_a_dead_dispatcher_held_goes_out_before_what_came_after_it(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver:
         await hook_one(links, keys, receiver, "order: fifo")

@@ -9,7 +9,7 @@ import pytest
 
 from bus.ids import host_name
 from bus.probe import answering_evaluator, is_process
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, publish_hooks, stream
 from tests.support.servers import Server
@@ -17,7 +17,7 @@ from workers.runtime.readiness import until_answered
 
 
 @pytest.mark.req("X-10")
-async def test_a_probe_names_who_answered_and_leaves_nothing(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_probe_names_who_answered_and_leaves_nothing(server: Server, keys: Keys, links: Connections) -> None:
     await publish_hooks(links, keys, "hooks: [{id: all, on: '*', rule: {decision: deny, reason: never}}]")
     async with evaluating(server.url, keys):
         who = await answering_evaluator(links, keys)
@@ -29,7 +29,7 @@ async def test_a_probe_names_who_answered_and_leaves_nothing(server: Server, key
 
 
 @pytest.mark.req("X-10")
-async def test_ready_is_an_answer_of_this_start(server: Server, keys: Keys, links: Links) -> None:
+async def test_ready_is_an_answer_of_this_start(server: Server, keys: Keys, links: Connections) -> None:
     """Evaluators of another start answer too, and prove nothing."""
     pids: list[int] = [0]
     waiting = asyncio.create_task(until_answered(server.url, keys, lambda: pids, lambda _text: None))

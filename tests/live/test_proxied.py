@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Poster, Reply
+from bus.http.client import Reply, WebhookClient
 from tests.live.receivers import PEM, answer, receiver
 from tests.support.doors import Full
 from tests.support.forward import ForwardProxy, forwarding
@@ -31,8 +31,8 @@ async def lookup(host: str, port: int) -> list[str]:
     return KNOWN[host]
 
 
-def through(proxy: str, allow: tuple[str, ...] = (), tls: ssl.SSLContext | None = None) -> Poster:
-    return Poster(policy(allow), proxy=proxy, tls=tls, lookup=lookup)
+def through(proxy: str, allow: tuple[str, ...] = (), tls: ssl.SSLContext | None = None) -> WebhookClient:
+    return WebhookClient(policy(allow), proxy=proxy, tls=tls, lookup=lookup)
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -42,7 +42,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return theirs, ssl.create_default_context(cafile=str(PEM))
 
 
-async def send(poster: Poster, url: str, seconds: float = 20.0) -> Reply:
+async def send(poster: WebhookClient, url: str, seconds: float = 20.0) -> Reply:
     return await poster.post(url, b"{}", {"content-type": "application/json"}, seconds=seconds)
 
 
@@ -151,7 +151,7 @@ async def test_a_name_that_only_the_proxy_knows_has_to_be_listed() -> None:
 
 async def test_this_machine_is_never_reached_through_a_proxy() -> None:
     async with receiver(answer()) as port, forwarding() as proxy:
-        poster = Poster(policy(["localhost"]), proxy=proxy.url())
+        poster = WebhookClient(policy(["localhost"]), proxy=proxy.url())
         for host in ("127.0.0.1", "localhost"):
             assert (await send(poster, f"http://{host}:{port}/")).status == 200
         await poster.close()

@@ -12,7 +12,7 @@ import pytest
 
 from bus.ids import event_id
 from bus.requests import defer_call, read_request, sent_by_now
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from bus.wire.streams import Consumer, Entry, server_now
 from tests.support.delivering import Asked, dispatching, publish, settled, turn_end, watcher_of
@@ -45,7 +45,7 @@ MADE_UP = [f"{LAST}-{LAST}", f"{LAST}-1", f"{LAST[:-1]}0-7", "in an hour", "MAXL
 ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example", events: "turn:*"}\n'
 
 
-async def poison(links: Links, keys: Keys, how: str, name: str = "requests") -> None:
+async def poison(links: Connections, keys: Keys, how: str, name: str = "requests") -> None:
     """Add an entry with an id of somebody's own choice, as the role `shim` may."""
     entry = f"{await server_now(links) + 3_600_000}-5" if how == "in an hour" else how
     entry = f"{LAST}-{LAST}" if how == "MAXLEN 0" else entry
@@ -54,26 +54,26 @@ async def poison(links: Links, keys: Keys, how: str, name: str = "requests") -> 
     assert isinstance(added, bytes), added
 
 
-async def sane(links: Links, keys: Keys, name: str = "requests") -> bool:
+async def sane(links: Connections, keys: Keys, name: str = "requests") -> bool:
     """Whether anybody can add to the stream, and gets an id of today."""
     facts = await do(links, "XINFO", "STREAM", keys(name))
     last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
     return int(last.split(b"-")[0]) <= await server_now(links) + AHEAD_MS
 
 
-def repairs_of(links: Links, keys: Keys) -> Repairs:
+def repairs_of(links: Connections, keys: Keys) -> Repairs:
     return Repairs(links, keys, "tester")
 
 
 @asynccontextmanager
-async def reader(links: Links, keys: Keys, name: str = "one") -> AsyncIterator[Consumer]:
+async def reader(links: Connections, keys: Keys, name: str = "one") -> AsyncIterator[Consumer]:
     made = member(links, keys, name)
     await made.create()
     yield made
 
 
 @pytest.mark.parametrize("how", MADE_UP)
-async def test_verdicts_go_on_within_two_seconds(server: Server, keys: Keys, links: Links, how: str) -> None:
+async def test_verdicts_go_on_within_two_seconds(server: Server, keys: Keys, links: Connections, how: str) -> None:
     await publish_hooks(links, keys, NO_RM)
     async with evaluating(server.url, keys):
         await poison(links, keys, how)
@@ -91,7 +91,7 @@ async def test_verdicts_go_on_within_two_seconds(server: Server, keys: Keys, lin
 
 @pytest.mark.parametrize("name", ["requests", "events"])
 async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
-    server: Server, keys: Keys, links: Links, name: str
+    server: Server, keys: Keys, links: Connections, name: str
 ) -> None:
     """Order, ids of before, fields, who has what how often, up to where each group has read."""
     stream_name = keys(name)
@@ -128,7 +128,7 @@ async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
 
 
 async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     """The stream is repaired while a hook runs for an entry that gets another id."""
     ran, go = tmp_path / "ran", tmp_path / "go"
@@ -147,7 +147,7 @@ async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
 
 
 @pytest.mark.parametrize("looked", [True, False])
-async def test_no_request_gets_a_new_life(server: Server, keys: Keys, links: Links, looked: bool) -> None:
+async def test_no_request_gets_a_new_life(server: Server, keys: Keys, links: Connections, looked: bool) -> None:
     """What was sent while nobody looked says itself when: its hooks do not run an hour later."""
     await publish_hooks(links, keys, NO_RM)
     worker = repairs_of(links, keys)
@@ -172,13 +172,13 @@ async def test_no_request_gets_a_new_life(server: Server, keys: Keys, links: Lin
     assert ("budget was used up" in seen.fell_back) is not looked
 
 
-async def _recorded(links: Links, keys: Keys, name: str) -> bool:
+async def _recorded(links: Connections, keys: Keys, name: str) -> bool:
     return any(one.fields.get(b"id") == name.encode() for one in await stream(links, keys))
 
 
 @pytest.mark.parametrize("how", MADE_UP)
 async def test_events_go_on_and_verdicts_are_given_meanwhile(
-    server: Server, keys: Keys, links: Links, how: str
+    server: Server, keys: Keys, links: Connections, how: str
 ) -> None:
     await publish_hooks(links, keys, NO_RM + ENDPOINT)
     before = turn_end()
@@ -201,7 +201,7 @@ async def test_events_go_on_and_verdicts_are_given_meanwhile(
 
 
 async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
     (seen,) = await recent(links, keys, Filters())
@@ -212,14 +212,18 @@ async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
 
 
 @pytest.mark.parametrize("seconds", [-30, -5, 30])
-async def test_a_clock_set_by_seconds_is_no_such_case(server: Server, keys: Keys, links: Links, seconds: int) -> None:
+async def test_a_clock_set_by_seconds_is_no_such_case(
+    server: Server, keys: Keys, links: Connections, seconds: int
+) -> None:
     for name in ("requests", "events"):
         await do(links, "XADD", keys(name), f"{await server_now(links) + seconds * 1000}-0", "id", "x")
     assert not await repairs_of(links, keys).keep()
     assert await read_repairs(links, keys) == []
 
 
-async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     with links.link() as link:
         for start in range(0, 6_000, 500):
             await link.exchange(
@@ -234,7 +238,7 @@ async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(server: Se
 
 
 async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     """An event that is owed and one of which nobody is told; an evaluator puts a request aside by the id that it had."""
     await publish_hooks(links, keys, ENDPOINT)
@@ -257,7 +261,7 @@ async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
 
 
 async def test_a_request_that_is_put_aside_meanwhile_is_answered(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     await publish_hooks(links, keys, command_hook("exit 2"))
     async with reader(links, keys) as one:
@@ -276,7 +280,7 @@ async def test_a_request_that_is_put_aside_meanwhile_is_answered(
         assert (await verdict(links, reply)).decision == "deny"
 
 
-async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, links: Links) -> None:
+async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, links: Connections) -> None:
     await publish(links, keys, turn_end())
     following = follow(links, keys)
     first = asyncio.ensure_future(anext(following))

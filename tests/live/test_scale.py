@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.counting import tell
 from tests.chaos.fleet import Fleet
@@ -33,7 +33,9 @@ def endpoints(port: int, count: int, more: str) -> str:
 
 @pytest.mark.req("B-03", "G-09")
 @pytest.mark.parametrize("waiting", [5_000, pytest.param(100_000, marks=pytest.mark.slow, id="full")])
-async def test_due_ones_start_in_time_however_many_wait(server: Server, keys: Keys, links: Links, waiting: int) -> None:
+async def test_due_ones_start_in_time_however_many_wait(
+    server: Server, keys: Keys, links: Connections, waiting: int
+) -> None:
     """Four failures an endpoint: its breaker stays closed."""
     later = int(time.time() * 1000) + 86_400_000
     for start in range(0, waiting, 5_000):
@@ -60,7 +62,7 @@ async def test_due_ones_start_in_time_however_many_wait(server: Server, keys: Ke
 
 @pytest.mark.req("B-06")
 async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     async with Counting() as receiver:
         receiver.gate.clear()
@@ -90,7 +92,7 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
 
 @pytest.mark.req("B-06", "G-09")
 async def test_more_silent_endpoints_than_a_carrier_has_places_hold_up_no_other(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     """Twelve that accept and never answer, ten attempts each, and 20 places: the healthy one is told at once."""
     async with receiving() as receiver, Counting() as silent:

@@ -10,7 +10,7 @@ import pytest
 from bus.events import Event
 from bus.ids import event_id
 from bus.wire.codec import encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.delivering import dispatching, publish, settled, turn_end
 from tests.support.running import HOST, NO_RM, bash, do, evaluating, publish_hooks, put, stream, verdict
@@ -26,11 +26,11 @@ ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
 LONG_AGO = "e0190000000000123456789abcdef0123"
 
 
-async def shown(links: Links, keys: Keys) -> list[Seen]:
+async def shown(links: Connections, keys: Keys) -> list[Seen]:
     return await recent(links, keys, Filters(), most=1_000)
 
 
-async def acknowledged(links: Links, keys: Keys) -> bool:
+async def acknowledged(links: Connections, keys: Keys) -> bool:
     """Whether every event has been read and acknowledged."""
     (group,) = await do(links, "XINFO", "GROUPS", keys("events"))
     facts = dict(zip(group[::2], group[1::2], strict=True))
@@ -38,14 +38,14 @@ async def acknowledged(links: Links, keys: Keys) -> bool:
     return bool(facts[b"pending"] == 0 and facts[b"last-delivered-id"] == last)
 
 
-async def fell_back(links: Links, keys: Keys, name: str, command: str = "rm x") -> None:
+async def fell_back(links: Connections, keys: Keys, name: str, command: str = "rm x") -> None:
     """A request that fell back as the drainer sends it: an event with its fallback."""
     event = bash(command, id=name, source="generic", host=HOST)
     await publish(links, keys, event, policy="allow", fallback="redis away", spooled="1")
 
 
 async def test_a_record_that_is_drained_twice_is_matched_and_shown_once(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     """Its first arrival may be days after its making, and its second while nobody has handled the first."""
     await publish_hooks(links, keys, ENDPOINT)
@@ -67,7 +67,9 @@ async def test_a_record_that_is_drained_twice_is_matched_and_shown_once(
     assert await do(links, "PTTL", keys("first", one.id)) > 0
 
 
-async def test_what_had_arrived_before_it_was_spooled_counts_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_what_had_arrived_before_it_was_spooled_counts_once(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     await publish_hooks(links, keys, ENDPOINT)
     event = turn_end()
     await publish(links, keys, event)
@@ -80,7 +82,7 @@ async def test_what_had_arrived_before_it_was_spooled_counts_once(server: Server
     assert b"spooled" not in left.fields
 
 
-async def test_somebody_who_follows_sees_it_once(server: Server, keys: Keys, links: Links) -> None:
+async def test_somebody_who_follows_sees_it_once(server: Server, keys: Keys, links: Connections) -> None:
     await publish(links, keys, turn_end())
     following = follow(links, keys)
     first = asyncio.ensure_future(anext(following))
@@ -97,7 +99,7 @@ async def test_somebody_who_follows_sees_it_once(server: Server, keys: Keys, lin
 
 
 async def test_an_answered_request_whose_agent_fell_back_is_one_event_and_a_report(
-    server: Server, keys: Keys, links: Links
+    server: Server, keys: Keys, links: Connections
 ) -> None:
     await publish_hooks(links, keys, NO_RM + ENDPOINT)
     async with evaluating(server.url, keys), dispatching(server.url, keys):
@@ -113,7 +115,9 @@ async def test_an_answered_request_whose_agent_fell_back_is_one_event_and_a_repo
     assert [report.why for report in found.reports] == ["redis away"]
 
 
-async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     """Redis had the request, and its agent did not know: it is dispatched once, and shows what both sides did."""
     await publish_hooks(links, keys, NO_RM + ENDPOINT)
     name = event_id()
@@ -134,7 +138,9 @@ async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(server: Ser
     assert (seen.decision, seen.fallback, seen.of) == ("deny", "redis away", "")
 
 
-async def test_reports_and_requests_of_older_drainers_count_once_too(server: Server, keys: Keys, links: Links) -> None:
+async def test_reports_and_requests_of_older_drainers_count_once_too(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     report: dict[str, Any] = {"of": event_id(), "fallback": "no evaluator", "spooled": "1"}
     name, event = event_id(), turn_end(id=LONG_AGO)
     async with evaluating(server.url, keys), dispatching(server.url, keys):
@@ -149,11 +155,13 @@ async def test_reports_and_requests_of_older_drainers_count_once_too(server: Ser
     )
 
 
-async def _recorded(links: Links, keys: Keys, name: str) -> bool:
+async def _recorded(links: Connections, keys: Keys, name: str) -> bool:
     return any(seen.id == name for seen in await shown(links, keys)) and not await do(links, "XLEN", keys("requests"))
 
 
-async def test_many_records_keep_their_order_with_several_evaluators(server: Server, keys: Keys, links: Links) -> None:
+async def test_many_records_keep_their_order_with_several_evaluators(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     names = [event_id() for _ in range(60)]
     async with evaluating(server.url, keys), evaluating(server.url, keys), dispatching(server.url, keys):
         for number, name in enumerate(names):
@@ -165,7 +173,9 @@ async def test_many_records_keep_their_order_with_several_evaluators(server: Ser
     assert [seen.id for seen in await shown(links, keys)][::-1] == names
 
 
-async def test_a_mark_that_is_forged_takes_nothing_from_a_request(server: Server, keys: Keys, links: Links) -> None:
+async def test_a_mark_that_is_forged_takes_nothing_from_a_request(
+    server: Server, keys: Keys, links: Connections
+) -> None:
     await publish_hooks(links, keys, NO_RM)
     event: Event = bash("rm x")
     name = event_id()

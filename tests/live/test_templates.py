@@ -13,7 +13,7 @@ from bus.hooks import Format
 from bus.http.signing import generate_secret
 from bus.verdicts import Part, Verdict
 from bus.wire.codec import encode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.delivering import carrying, dispatching, publish, settled, turn_end
 from tests.support.receivers import Answer, receiving
@@ -27,7 +27,7 @@ DENIED = Verdict(decision="deny", reason="no <!channel>", parts=(Part(hook="guar
 
 @pytest.mark.req("G-22", "G-09", "B-03")
 async def test_each_service_gets_its_own_message_signed_and_its_answer_is_understood(
-    server: Server, keys: Keys, links: Links, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PD_KEY", KEY)
     formats: dict[Format, Answer] = {
@@ -72,7 +72,7 @@ async def test_each_service_gets_its_own_message_signed_and_its_answer_is_unders
 
 @pytest.mark.req("G-22")
 async def test_a_key_that_is_missing_is_said_and_one_that_changes_is_used(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     file = tmp_path / "pd"
     async with receiving() as receiver, AsyncExitStack() as running:

@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
 from bus.wire.codec import encode_payload
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from tests.cli_kit import namespace, workers
@@ -61,7 +61,7 @@ def call(command: str = "ls") -> Event:
 
 @pytest.mark.req("X-05", "F-15")
 async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
-    server: Server, keys: Keys, links: Links, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(receiver(answer()))
@@ -98,7 +98,7 @@ async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
 
 
 @pytest.mark.req("X-05")
-async def test_relatives_stand_in_their_order(links: Links, keys: Keys, bus: Bus) -> None:
+async def test_relatives_stand_in_their_order(links: Connections, keys: Keys, bus: Bus) -> None:
     top, middle, other = call(), call(), call()
     middle = msgspec.structs.replace(middle, parent=top.id)
     below = [msgspec.structs.replace(call(), parent=middle.id) for _ in range(2)]
@@ -114,7 +114,7 @@ async def test_relatives_stand_in_their_order(links: Links, keys: Keys, bus: Bus
 
 
 async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
-    server: Server, keys: Keys, links: Links, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     event, report = call(), event_id()
     fields = ("id", report, "of", event.id, "fallback", "no verdict in time", "source", "claude",
@@ -132,7 +132,7 @@ async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
 
 
 async def test_a_request_that_waits_and_one_that_cannot_be_read(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     name = event_id()
     fields = ("id", name, "reply", keys("reply", "0" * 32), "budget", 60_000, "source", "claude", "event", "PreToolUse",
@@ -152,7 +152,7 @@ async def test_a_request_that_waits_and_one_that_cannot_be_read(
 
 
 async def test_what_retention_took_is_shown_from_what_its_deliveries_keep(
-    server: Server, keys: Keys, links: Links, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     async with receiver(answer("500 Oh")) as port:
         target = f"127.0.0.1:{port}"
@@ -168,7 +168,7 @@ async def test_what_retention_took_is_shown_from_what_its_deliveries_keep(
     assert [one.hook for one in found.deliveries] == ["ill"]
 
 
-async def settled(links: Links, keys: Keys, name: str, holds: Callable[[Trace], bool]) -> Trace:
+async def settled(links: Connections, keys: Keys, name: str, holds: Callable[[Trace], bool]) -> Trace:
     """The trace, as soon as it looks as it should."""
     last: list[Trace] = []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.events import Event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.chaos.fleet import Fleet
 from tests.support.delivering import publish, turn_end
@@ -33,7 +33,7 @@ def hooks(kept: Zoo) -> str:
     return f"network: {{allow: [{ports}]}}\nendpoints:\n{lines}\n"
 
 
-async def tried(links: Links, keys: Keys, event: Event, most: int) -> dict[str, Delivery]:
+async def tried(links: Connections, keys: Keys, event: Event, most: int) -> dict[str, Delivery]:
     """The deliveries of an event by endpoint, as soon as each was tried once."""
     await publish(links, keys, event)
     found: dict[str, Delivery] = {}
@@ -48,7 +48,7 @@ async def tried(links: Links, keys: Keys, event: Event, most: int) -> dict[str, 
 
 @pytest.mark.req("B-06", "G-09", "G-10", "X-05")
 async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memory(
-    server: Server, keys: Keys, links: Links, tmp_path: Path
+    server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     async with zoo() as kept:
         await publish_hooks(links, keys, hooks(kept))

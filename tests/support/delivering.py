@@ -12,17 +12,17 @@ from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.ids import event_id
 from bus.wire.codec import encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call_all
 from tests.support.running import HOST, do
 from tests.support.waiting import until
 from workers.carrier import Carrier
-from workers.delivery.deliveries import Delivery, deliveries, dispatch_call, now_ms, owed, pack_fields
+from workers.delivery.deliveries import Delivery, deliveries, deliveries_of, dispatch_call, now_ms, pack_fields
 from workers.dispatcher import GROUP, Dispatcher
 
 
-def watcher_of(links: Links, keys: Keys, user_file: Path | None = None) -> Watcher:
+def watcher_of(links: Connections, keys: Keys, user_file: Path | None = None) -> Watcher:
     """The hooks in force on this host."""
     return Watcher(links, keys, host=HOST, user_file=user_file, trust_file=Path("/nonexistent"))
 
@@ -37,7 +37,7 @@ async def carrying(
     url: str, keys: Keys, *, user_file: Path | None = None, idle: float = 60.0, **more: Any
 ) -> AsyncIterator[Carrier]:
     """A running carrier, ended as SIGTERM ends it."""
-    links, stop = Links(url, connect=2.0), asyncio.Event()
+    links, stop = Connections(url, connect=2.0), asyncio.Event()
     carrier = Carrier(url, keys, links, watcher_of(links, keys, user_file), **more)
     running = asyncio.create_task(carrier.run(stop, idle=idle))
     try:
@@ -69,7 +69,7 @@ async def dispatching(
     url: str, keys: Keys, *, user_file: Path | None = None, asked: Asked | None = None
 ) -> AsyncIterator[Dispatcher]:
     """A running dispatcher, ended as SIGTERM ends it."""
-    links, stop = Links(url, connect=2.0), asyncio.Event()
+    links, stop = Connections(url, connect=2.0), asyncio.Event()
     dispatcher = Dispatcher(url, keys, watcher_of(links, keys, user_file), links, asked or Asked())
     await dispatcher.prepare()
     running = asyncio.create_task(dispatcher.run(stop))
@@ -82,14 +82,14 @@ async def dispatching(
         await links.close()
 
 
-async def killed(links: Links, keys: Keys, name: str, running: asyncio.Task[Any]) -> None:
+async def killed(links: Connections, keys: Keys, name: str, running: asyncio.Task[Any]) -> None:
     """End a worker as kill -9 does, and let its heartbeat run out at once."""
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await do(links, "DEL", keys("beat", name))
 
 
-async def publish(links: Links, keys: Keys, event: Event, **more: str | bytes) -> str:
+async def publish(links: Connections, keys: Keys, event: Event, **more: str | bytes) -> str:
     """Put an event on the stream as a program does; its id."""
     flattened = [part for pair in more.items() for part in pair]
     fields = (
@@ -111,7 +111,7 @@ async def publish(links: Links, keys: Keys, event: Event, **more: str | bytes) -
     return event.id
 
 
-async def owe(links: Links, keys: Keys, event: Event, user_file: Path | None = None) -> str:
+async def owe(links: Connections, keys: Keys, event: Event, user_file: Path | None = None) -> str:
     """Publish an event and dispatch it at once, without a dispatcher; its id."""
     await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
     watcher = watcher_of(links, keys, user_file)
@@ -119,7 +119,7 @@ async def owe(links: Links, keys: Keys, event: Event, user_file: Path | None = N
     await publish(links, keys, event)
     reply = await do(links, "XREADGROUP", "GROUP", GROUP, "by-hand", "COUNT", 1, "STREAMS", keys("events"), ">")
     entry = _entry(keys("events"), reply)
-    found = owed(event, None, watcher.for_event(event), keys)
+    found = deliveries_of(event, None, watcher.for_event(event), keys)
     (added,) = await call_all(links, [dispatch_call(entry, event, found, keys, GROUP, pack_fields(entry), now_ms())])
     assert added == len(found), added
     return event.id
@@ -132,7 +132,7 @@ def _entry(stream: str, reply: Any) -> Any:
     return Entry(stream, name.decode(), flat(fields))
 
 
-async def settled(links: Links, keys: Keys, event: str, *states: str) -> list[Delivery]:
+async def settled(links: Connections, keys: Keys, event: str, *states: str) -> list[Delivery]:
     """The deliveries of an event, by hook, as soon as their states are these."""
     found: list[Delivery] = []
 
@@ -147,7 +147,7 @@ async def settled(links: Links, keys: Keys, event: str, *states: str) -> list[De
     return found
 
 
-async def left(links: Links, keys: Keys) -> dict[str, int]:
+async def left(links: Connections, keys: Keys) -> dict[str, int]:
     """What still lies about: entries, bodies, places, parked and due ones; all empty when everything is done."""
     counts = {name: await do(links, kind, keys(name)) for name, kind in
               (("deliveries", "XLEN"), ("due", "ZCARD"), ("dead", "ZCARD"))}  # fmt: skip

@@ -27,7 +27,7 @@ from bus.hooksets.published import apply, current_version
 from bus.shim.answer import Answer
 from bus.system.directories import Directories, directories
 from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
-from bus.wire.connections import Links, sync_client
+from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import run
 from tests.support.servers import Server
@@ -177,7 +177,7 @@ class Fleet:
         (found,) = installed("claude", home=home, project=home)
         return Agent(found.commands, places)
 
-    def ask(self, work: Callable[[Links], Awaitable[T]]) -> T:
+    def ask(self, work: Callable[[Connections], Awaitable[T]]) -> T:
         """The result of `work` with an administrator's links."""
         return run(self.url("admin"), work)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.requests import Request, answer_call, claim_call, read_request
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Call, Consumer, call_all, checked
 from tests.support.running import bash, do, put
@@ -20,7 +20,7 @@ GROUP = "g"
 class Place:
     """A namespace on one of the two servers, and members of the group there."""
 
-    links: Links
+    links: Connections
     keys: Keys
     real: bool
     members: dict[str, Consumer] = field(default_factory=dict)

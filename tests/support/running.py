@@ -19,7 +19,7 @@ from bus.ids import event_id, reply_token
 from bus.verdicts import Policy, Verdict
 from bus.wire import streams
 from bus.wire.codec import decode_verdict, encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Consumer, Entry, flat
 from tests.support.waiting import until
@@ -40,7 +40,7 @@ def bash(command: str = "ls", **more: Any) -> Event:
     return Event(type="tool:pre_execute", tool="bash", input={"command": command}, **more)
 
 
-async def publish_hooks(links: Links, keys: Keys, hooks: str, **more: Any) -> int:
+async def publish_hooks(links: Connections, keys: Keys, hooks: str, **more: Any) -> int:
     """Publish the hooks in the text of a hook file."""
     file = parse_hook_file(hooks, "fleet")
     assert not file.problems, file.problems
@@ -68,7 +68,7 @@ async def evaluating(
     trust_file: Path = Path("/nonexistent"), drain: float = 10.0, last_good: Path | None = None,
 ) -> AsyncIterator[Evaluator]:  # fmt: skip
     """A running evaluator, ended as SIGTERM ends it; its reads wait for a twentieth of a second, so that it ends soon."""
-    links = Links(url, connect=2.0)
+    links = Connections(url, connect=2.0)
     watcher = Watcher(links, keys, host=HOST, user_file=user_file, trust_file=trust_file, last_good=last_good)
     evaluator = Evaluator(url, keys, watcher, links, slots=slots, policy=policy, drain=drain)
     stop = asyncio.Event()
@@ -85,12 +85,12 @@ async def evaluating(
             await links.close()
 
 
-def member(links: Links, keys: Keys, name: str) -> Consumer:
+def member(links: Connections, keys: Keys, name: str) -> Consumer:
     """A member of the evaluators' group that does what the test tells it."""
     return Consumer(links, keys, group=GROUP, name=name, role="evaluator", streams=(keys("requests"), keys("waiting")))
 
 
-async def take_and_die(links: Links, keys: Keys, name: str, count: int = 10) -> None:
+async def take_and_die(links: Connections, keys: Keys, name: str, count: int = 10) -> None:
     """Be a member that takes what there is, also from the dead, and dies of it."""
     made = member(links, keys, name)
     await made.create()
@@ -102,7 +102,7 @@ async def take_and_die(links: Links, keys: Keys, name: str, count: int = 10) -> 
 
 
 async def put(
-    links: Links, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
+    links: Connections, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
 ) -> tuple[str, str]:
     """Add one request as an agent does; its id and the name of its reply key."""
     name = fields.pop("id", "") or event_id()
@@ -118,7 +118,7 @@ async def put(
     return name, reply
 
 
-async def answer(links: Links, reply: str, seconds: float = 10.0) -> bytes | None:
+async def answer(links: Connections, reply: str, seconds: float = 10.0) -> bytes | None:
     """The answer on a reply key, when it comes; None where it does not."""
     with links.link() as link:
         (raw,) = await link.exchange([("BLMOVE", reply, reply, "LEFT", "LEFT", seconds)], seconds=seconds + 2)
@@ -126,20 +126,20 @@ async def answer(links: Links, reply: str, seconds: float = 10.0) -> bytes | Non
     return raw
 
 
-async def verdict(links: Links, reply: str, seconds: float = 10.0) -> Verdict:
+async def verdict(links: Connections, reply: str, seconds: float = 10.0) -> Verdict:
     """The verdict on a reply key."""
     raw = await answer(links, reply, seconds)
     assert raw is not None, "no answer came"
     return decode_verdict(raw)
 
 
-async def ask(links: Links, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+async def ask(links: Connections, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
     """The verdict on a bash command."""
     _, reply = await put(links, keys, bash(command, **more))
     return await verdict(links, reply)
 
 
-async def stream(links: Links, keys: Keys, name: str = "events") -> list[Entry]:
+async def stream(links: Connections, keys: Keys, name: str = "events") -> list[Entry]:
     """All entries of a stream, oldest first."""
     with links.link() as link:
         (rows,) = await link.exchange([("XRANGE", keys(name), "-", "+")])
@@ -155,12 +155,12 @@ async def until_true(holds: Callable[[], object], what: str) -> None:
     await until(looks, what)
 
 
-async def counts(links: Links, keys: Keys, name: str, count: int) -> bool:
+async def counts(links: Connections, keys: Keys, name: str, count: int) -> bool:
     """Whether a stream has so many entries."""
     return len(await stream(links, keys, name)) == count
 
 
-async def do(links: Links, *command: str | bytes | float) -> Any:
+async def do(links: Connections, *command: str | bytes | float) -> Any:
     """The reply to one command."""
     with links.link() as link:
         (reply,) = await link.exchange([command])

@@ -19,7 +19,7 @@ from bus.errors import ConfigError
 from bus.events import GATES
 from bus.ids import host_name
 from bus.installs import find as find_program
-from bus.installs.base import NAMES, Call, Scope, Where
+from bus.installs.base import NAMES, Call, InstallScope, Scope
 from bus.installs.command import BUDGET_S, Setup, answer_events, deadline_ms
 from bus.installs.manifest import Plan, apply, read, records
 from bus.installs.plan import events_for, plan_install
@@ -170,9 +170,9 @@ def plan(
     return plan_install(agent, scope, where_is(home, project), setup)
 
 
-def where_is(home: Path | None = None, project: Path | None = None) -> Where:
+def where_is(home: Path | None = None, project: Path | None = None) -> InstallScope:
     """Whose settings: this user's in this folder, unless others are named."""
-    return Where(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
+    return InstallScope(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
 
 
 def losses(change: Plan, answers: AnswerFile, places: Directories) -> dict[str, str]:

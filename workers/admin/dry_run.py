@@ -18,7 +18,7 @@ from bus.hooksets.guards import load_pack
 from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.ids import event_id, host_name
 from bus.matching.patterns import parse_pattern
 from bus.outcomes import Outcome
@@ -27,7 +27,7 @@ from bus.runners.http import HttpRunner
 from bus.system.directories import Directories
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Policy, Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
@@ -38,12 +38,12 @@ _NESTED: Final = frozenset({"input", "output", "data"})
 _MOST_NESTED: Final = 16
 
 
-async def hooks_here(links: Links | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
+async def hooks_here(links: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
     """The hooks in force for events of this host in `cwd`: the fleet's (where there are links), the user's, the project's.
 
     Raises Unreachable where the server of the links cannot be asked.
     """
-    watcher = Watcher.here(links or Links(""), keys, places)
+    watcher = Watcher.here(links or Connections(""), keys, places)
     if links is not None:
         await watcher.refresh(force=True)
     return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
@@ -155,7 +155,7 @@ async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
 ) -> tuple[list[Hook], Verdict]:  # fmt: skip
     """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
-    async with Posters() as posters, RuleChecks() as checks:
+    async with ClientPool() as posters, RuleChecks() as checks:
         own = RequestHooks(hooks, _runner(posters, hooks, effects=effects))
         own.wait_for(checks, seconds)
         fitting = await own.fitting(event)
@@ -167,7 +167,7 @@ async def try_event(
     return fitting, verdict
 
 
-def _runner(posters: Posters, hooks: HookSet, *, effects: bool) -> Run:
+def _runner(posters: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
     commands = CommandRunner()
 
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:

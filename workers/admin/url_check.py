@@ -11,7 +11,7 @@ from bus.http.address_policy import AddressPolicy, Target, parse_target, vet
 from bus.http.proxies import is_named, proxy_for
 
 
-class Looked(NamedTuple):
+class UrlCheck(NamedTuple):
     """A verdict on a URL; `addresses` are those that would be connected to."""
 
     allowed: bool
@@ -23,7 +23,7 @@ class Looked(NamedTuple):
     """What would open it in the allow list: `host:port`; empty where nothing can be read of it."""
 
 
-def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], proxy: str = "") -> Looked:
+def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], proxy: str = "") -> UrlCheck:
     """Judge a URL as a carrier would; a name in `names` (lower case) has those addresses, any other is looked up.
 
     `proxy` is what `network.proxy` says; ProxyFailed where the environment names one that cannot be used.
@@ -31,17 +31,17 @@ def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], pr
     try:
         target = parse_target(url)
     except TargetRefused as error:
-        return Looked(False, error.reason)
+        return UrlCheck(False, error.reason)
     place = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
     try:
         found = vet(target, _addresses(target, names), policy)
     except TargetRefused as error:
-        return Looked(False, error.reason, place=place)
+        return UrlCheck(False, error.reason, place=place)
     except OSError as error:
         if is_named(target, policy) and proxy_for(proxy, target) is not None:
-            return Looked(True, "the proxy resolves its name, which the allow list has", place=place)
-        return Looked(False, f"the name cannot be resolved: {error.strerror or error}", unresolved=True, place=place)
-    return Looked(True, "every address of it may be connected to", tuple(found), place=place)
+            return UrlCheck(True, "the proxy resolves its name, which the allow list has", place=place)
+        return UrlCheck(False, f"the name cannot be resolved: {error.strerror or error}", unresolved=True, place=place)
+    return UrlCheck(True, "every address of it may be connected to", tuple(found), place=place)
 
 
 def _addresses(target: Target, names: Mapping[str, Sequence[str]]) -> Sequence[str]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from bus.errors import FleethookError, SignatureError
 from bus.http import signing
 from bus.http.address_policy import parse_target, policy
-from bus.http.client import Poster, Reply
+from bus.http.client import Reply, WebhookClient
 
 if TYPE_CHECKING:
     from aiohttp import web  # importing it takes 200 ms, which only those who listen pay
@@ -30,7 +30,7 @@ _OUR_PART: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class ReceivedWebhook:
     """One webhook that came, and what became of it."""
 
     number: int
@@ -64,7 +64,7 @@ class Wanted:
     """The answer where nothing is handed on."""
     count: int = 0
     """Ends after so many; 0 goes on."""
-    told: Callable[[Came], None] = field(default=lambda _: None)
+    told: Callable[[ReceivedWebhook], None] = field(default=lambda _: None)
 
 
 class Listener:
@@ -76,7 +76,7 @@ class Listener:
         self.arrived = self.failed = 0
         self.done = asyncio.Event()
         self._ids: set[str] = set()
-        self._poster = Poster(policy([_place(wanted.forward)])) if wanted.forward else None
+        self._poster = WebhookClient(policy([_place(wanted.forward)])) if wanted.forward else None
         self._runner: web.AppRunner | None = None
 
     @property
@@ -137,7 +137,7 @@ class Listener:
         if len(self._ids) >= _MOST_IDS:
             self._ids.clear()
         self._ids.add(name)
-        self.wanted.told(Came(number, int(time.time() * 1000), request.path_qs, headers, body, response.status, verified,
+        self.wanted.told(ReceivedWebhook(number, int(time.time() * 1000), request.path_qs, headers, body, response.status, verified,
                               reason, repeat, reply))  # fmt: skip
         return response
 

@@ -9,7 +9,7 @@ import msgspec
 from bus.config.settings import Settings
 from bus.host_requests import GROUP as HOSTS
 from bus.ids import host_name
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import flat
 from workers.records.status import registered_workers
@@ -25,7 +25,9 @@ class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
     alive: tuple[str, ...]
 
 
-async def worker_health(links: Links, rq: Links, keys: Keys, settings: Settings) -> tuple[WorkerHealth, ...]:
+async def worker_health(
+    links: Connections, rq: Connections, keys: Keys, settings: Settings
+) -> tuple[WorkerHealth, ...]:
     """The live processes of each type on this machine; `rq` goes to RQ's server. Raises Unreachable.
 
     Reading loops are judged by their heartbeat, which ends 2 s after its loop hangs. RQ's workers are judged by their
@@ -41,7 +43,7 @@ async def worker_health(links: Links, rq: Links, keys: Keys, settings: Settings)
     )
 
 
-async def _beating(links: Links, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
+async def _beating(links: Connections, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
     """The members of a group on this machine whose heartbeat has not ended."""
     with links.link() as link:
         (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
@@ -51,7 +53,7 @@ async def _beating(links: Links, keys: Keys, stream: str, group: str, host: str)
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
-async def _registered(rq: Links, settings: Settings, kind: str, host: str) -> tuple[str, ...]:
+async def _registered(rq: Connections, settings: Settings, kind: str, host: str) -> tuple[str, ...]:
     """RQ's workers of one kind on this machine."""
     return tuple(name for name in await registered_workers(rq, settings, kind) or () if host_of(name) == host)
 

@@ -14,7 +14,7 @@ from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
 from bus.tools import tool_for
 from bus.wire.codec import encode_payload
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.bench.placing import on_one_core, server_pid
@@ -42,7 +42,7 @@ def payload(agent: str, native: str) -> bytes:
 
 async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The p50 of each dialect beside the generic one's, slices taken in turn; the figure is the heaviest."""
-    keys, links = Keys("bench"), Links(url)
+    keys, links = Keys("bench"), Connections(url)
     await apply(links, keys, parse_hook_file(RULE, "fleet"))
     events = {
         agent: next((name for name, can in find(agent).capabilities.items() if can.type in PRE_TOOL), "")
@@ -68,7 +68,7 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                    note=f"{heaviest}; all on one core; the bar is {MOST_MORE_US:.0f} us more")]  # fmt: skip
 
 
-async def _latency(links: Links, keys: Keys, agent: str, native: str, requests: int) -> float:
+async def _latency(links: Connections, keys: Keys, agent: str, native: str, requests: int) -> float:
     took = []
     for _ in range(requests):
         reply, body = keys("reply", reply_token()), encode_payload(payload(agent, native))

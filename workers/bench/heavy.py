@@ -17,7 +17,7 @@ from bus.client import Bus
 from bus.errors import FleethookError
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, figure
@@ -37,7 +37,7 @@ _SLOW: Final = (
 
 async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The others' latency and denials, with and without the slow lines."""
-    keys, links = Keys(_NAMESPACE), Links(url)
+    keys, links = Keys(_NAMESPACE), Connections(url)
     await apply(links, keys, parse_hook_file("guards: {destructive-commands: true}", "fleet"))
     bus = Bus(url, namespace=_NAMESPACE)
     beside: list[float] = []

@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import GROUP, bare_client
 from workers.bench.placing import on_one_core, server_pid
@@ -110,7 +110,7 @@ async def delivering(
     url: str, sink: Sink, namespace: str, urls: Sequence[str], healthy: Sequence[int]
 ) -> AsyncIterator[Send]:
     """A dispatcher and a carrier with an endpoint at each of `urls`; yields what publishes once the healthy ones answer."""
-    keys, links, secret = Keys(namespace), Links(url), generate_secret()
+    keys, links, secret = Keys(namespace), Connections(url), generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, events: ['bench:e{n}'], secret: '{secret}', url: '{one}'}}" for n, one in enumerate(urls)
     )

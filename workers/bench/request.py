@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import ask, bare_client
 from workers.bench.placing import Places, on_one_core, server_pid
@@ -71,7 +71,7 @@ async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool 
 
 async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Latency, throughput, the synchronous face, and 10,000 other hooks; each against its baseline."""
-    keys, links = Keys("bench"), Links(url)
+    keys, links = Keys("bench"), Connections(url)
     await apply(links, keys, parse_hook_file(RULE, "fleet"))
     bare, bus, sync = bare_client(url), Bus(url, namespace="bench"), None
     body, sent = b"b" * 1024, event()

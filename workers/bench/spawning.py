@@ -21,7 +21,7 @@ from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
 from bus.ids import host_name
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
@@ -46,7 +46,7 @@ client.blpop([reply], timeout=10)
 
 async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The shim, spawn to exit with a verdict, against an empty interpreter; and the same through redis-py beside it."""
-    keys, links = Keys("bench"), Links(url)
+    keys, links = Keys("bench"), Connections(url)
     await apply(links, keys, parse_hook_file(RULE, "fleet"))
     compile_shim()
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """What a command hook costs beyond a rule hook, against the same spawn with the same pipes bare."""
-    keys, links = Keys("bench"), Links(url)
+    keys, links = Keys("bench"), Connections(url)
     hooks = f"""
 hooks:
   - {{id: rule, on: tool:pre_execute:bash, rule: {{command: [mkfs], decision: deny, reason: no}}}}

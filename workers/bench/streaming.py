@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
 from bus.wire.codec import encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import bare_client
 from workers.bench.placing import on_one_core, server_pid
@@ -101,10 +101,10 @@ async def _carried(url: str, port: int, most: int) -> float:
     from bus.hooksets.in_force import HookSet, Layered
     from bus.requests import read_event, read_request
     from bus.wire.streams import Entry, call_all
-    from workers.delivery.deliveries import dispatch_call, now_ms, owed, pack_fields
+    from workers.delivery.deliveries import deliveries_of, dispatch_call, now_ms, pack_fields
 
     namespace = "bench-deliver"
-    keys, links = Keys(namespace), Links(url)
+    keys, links = Keys(namespace), Connections(url)
     secret = generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, url: 'http://127.0.0.1:{port}/{n}', secret: '{secret}', max_in_flight: {IN_FLIGHT}}}"
@@ -128,7 +128,13 @@ async def _carried(url: str, port: int, most: int) -> float:
         told: Event = read_event(read_request(entry, keys))
         calls.append(
             dispatch_call(
-                entry, told, owed(told, None, in_force, keys), keys, "dispatchers", pack_fields(entry), now_ms()
+                entry,
+                told,
+                deliveries_of(told, None, in_force, keys),
+                keys,
+                "dispatchers",
+                pack_fields(entry),
+                now_ms(),
             )
         )
     await call_all(links, calls)
@@ -195,17 +201,17 @@ async def _be_carrier(url: str, namespace: str) -> None:
 
     from bus.hooksets.in_force import Watcher
     from bus.http.address_policy import policy
-    from bus.http.client import Poster
+    from bus.http.client import WebhookClient
     from bus.secrets.redaction import redact_text
     from bus.secrets.references import resolve_secret
     from bus.secrets.sealing import seal
     from workers.carrier import Carrier
     from workers.runtime.process import spare_the_collector
 
-    keys, links = Keys(namespace), Links(url)
+    keys, links = Keys(namespace), Connections(url)
     watcher = Watcher(links, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
     await watcher.refresh(force=True)
-    async with Poster(policy([])) as poster:
+    async with WebhookClient(policy([])) as poster:
         poster.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
     redact_text(resolve_secret(seal(generate_secret())))  # nor what the first one loads for secrets (50 ms)
     spare_the_collector()  # as the process does that runs it

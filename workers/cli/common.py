@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none 
     from bus.system.calling_agent import CallingAgent
     from bus.system.directories import Directories
     from bus.wire.acl import Role
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from bus.wire.keys import Keys
 
 T = TypeVar("T")
@@ -177,14 +177,14 @@ class Context:
             text = "this machine has agents only: run this where the fleet's workers are, or set FLEETHOOK_REDIS_URL"
             raise Unreachable(f"{text}; `fleethook doctor` looks at this machine") from None
 
-    def run(self, work: Callable[[Links], Awaitable[T]], role: Role = "admin") -> T:
+    def run(self, work: Callable[[Connections], Awaitable[T]], role: Role = "admin") -> T:
         """The result of `work` on an event loop, with links to the bus that are closed after it."""
         import asyncio
 
-        from bus.wire.connections import Links
+        from bus.wire.connections import Connections
 
         async def whole() -> T:
-            links = Links(self.url(role), connect=1.0)
+            links = Connections(self.url(role), connect=1.0)
             try:
                 return await work(links)
             finally:

@@ -14,7 +14,7 @@ from workers.cli.output import Colour
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.admin.doctor import Check
 
 _MARKS: Final[dict[str, tuple[str, Colour]]] = {
@@ -81,9 +81,9 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         found += _examine_agent_only(fleet, url, checked, cwd, live=live)
         return [*map(adapted, found), *_none_found(agents)]
 
-    async def work(links: Links) -> list[Check]:
+    async def work(links: Connections) -> list[Check]:
         from bus.ids import host_name
-        from bus.wire.connections import Links as Opened
+        from bus.wire.connections import Connections as Opened
         from workers.admin.doctor import canary
         from workers.admin.doctor.server import fleet_guard_check, host_checks, server_checks
 
@@ -123,11 +123,11 @@ def _examine_agent_only(
     """The fleet's server and the agents of a machine that has no bus, with the rights of hook commands."""
     import asyncio
 
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
 
     async def work() -> list[Check]:
-        links, places = Links(url, connect=1.0), fleet.directories()
+        links, places = Connections(url, connect=1.0), fleet.directories()
         try:
             seen = await fleet_checks(links, fleet.keys(), places)
         finally:
@@ -141,7 +141,7 @@ def _examine_agent_only(
     return asyncio.run(work())
 
 
-async def _reached(fleet: Context, links: Links, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:
+async def _reached(fleet: Context, links: Connections, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:
     """What an agent's hook commands may do, and the proof that they do it."""
     from workers.admin.agent_setup import installed
     from workers.admin.doctor import Check, canary

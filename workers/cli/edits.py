@@ -15,7 +15,7 @@ from workers.cli.hooks.sets import redacted, shown_diff
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.hookfile import HookFile
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.admin.endpoint_edit import Edited
 
 
@@ -31,7 +31,7 @@ def published_set(fleet: Context) -> tuple[HookFile, int]:
     """The published set that is in force, and its version."""
     from bus.hooksets.published import current_version, load_version
 
-    async def work(links: Links) -> tuple[HookFile, int]:
+    async def work(links: Connections) -> tuple[HookFile, int]:
         version = await current_version(links, fleet.keys())
         return await load_version(links, fleet.keys(), version), version
 

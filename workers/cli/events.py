@@ -14,7 +14,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.events import Event
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.events import Filters, Seen
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -182,7 +182,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any
 
     filters = _filters(given, since)
 
-    async def work(links: Links) -> list[Seen]:
+    async def work(links: Connections) -> list[Seen]:
         return await recent(links, fleet.keys(), filters, most=limit, say=_progress(fleet))
 
     found = fleet.run(work)
@@ -246,7 +246,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
         fleet.say("nothing was removed")
         return
 
-    async def work(links: Links) -> tuple[int, int]:
+    async def work(links: Connections) -> tuple[int, int]:
         if session is not None:
             return await purge_session(links, fleet.keys(), session, say=_progress(fleet))
         return await purge_older(links, fleet.keys(), older_than or 0.0), 0
@@ -273,7 +273,7 @@ def tail(fleet: Context, /, **given: Any) -> None:  # noqa: ANN401 - the filters
     if filters.words():
         fleet.say(fleet.style(f"filters are active, other events are not shown: {filters.words()}", "yellow", err=True))
 
-    async def work(links: Links) -> None:
+    async def work(links: Connections) -> None:
         async for entry in follow(links, fleet.keys()):
             seen = read_seen(entry, fleet.keys())
             if not fits(seen):

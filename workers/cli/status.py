@@ -15,7 +15,7 @@ from workers.cli.output import Colour
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.endpoint_health import EndpointState
     from workers.records.status import Status
     from workers.runtime.rejected_files import Rejection
@@ -60,13 +60,13 @@ def status(fleet: Context, wait: float | None) -> None:
 
 
 def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.status import status as read_status
 
     settings = fleet.settings()
 
-    async def work(links: Links) -> Status:
-        rq = Links(settings.rq_url, connect=1.0) if settings.rq_url else links
+    async def work(links: Connections) -> Status:
+        rq = Connections(settings.rq_url, connect=1.0) if settings.rq_url else links
         try:
             return await read_status(links, rq, fleet.keys(), settings, fleet.directories())
         finally:
@@ -86,7 +86,7 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
     from workers.delivery.deliveries import endpoint_target
     from workers.records.endpoint_health import endpoint_states
 
-    async def work(links: Links) -> list[EndpointState]:
+    async def work(links: Connections) -> list[EndpointState]:
         here = await hooks_here(links, fleet.keys(), fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
         return await endpoint_states(links, fleet.keys(), known)

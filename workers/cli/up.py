@@ -22,7 +22,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `logs` needs none of them
     from bus.system.directories import Directories
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.supervisor import State
 
 READY_SECONDS: Final = 60.0
@@ -181,7 +181,7 @@ def _config_file(places: Directories) -> tuple[Path, bool]:
     return path, True
 
 
-async def _reach(links: Links) -> None:
+async def _reach(links: Connections) -> None:
     """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
     from bus.wire.streams import checked
 

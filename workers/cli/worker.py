@@ -81,7 +81,7 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
 def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     import asyncio
 
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from bus.wire.embedded_server import bus_url
     from workers.admin.worker_health import SECONDS, worker_health
 
@@ -89,7 +89,7 @@ def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     url = bus_url(settings, "worker", fleet.directories())
 
     async def ask() -> tuple[WorkerHealth, ...]:
-        links, queues = Links(url, connect=1.0), Links(settings.rq_url or url, connect=1.0)
+        links, queues = Connections(url, connect=1.0), Connections(settings.rq_url or url, connect=1.0)
         try:
             async with asyncio.timeout(SECONDS):
                 return await worker_health(links, queues, fleet.keys(), settings)

@@ -17,7 +17,7 @@ from bus.hooks import Endpoint, Hook
 from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
 from bus.hooksets.pins import ScriptChanged
 from bus.http.client import Before, Reply
-from bus.http.client_pool import Posters
+from bus.http.client_pool import ClientPool
 from bus.http.timings import Phases
 from bus.ids import delivery_id
 from bus.pacing import BATCHED
@@ -61,7 +61,7 @@ def members(parts: Sequence[bytes]) -> tuple[Member, ...]:
     return tuple(Member(name.decode(), event.decode(), body) for name, event, body in triples)
 
 
-class Taken(NamedTuple):
+class ClaimedDelivery(NamedTuple):
     """One delivery that this carrier may try now."""
 
     entry: Entry
@@ -84,7 +84,7 @@ class Taken(NamedTuple):
         return self.entry.stream, self.entry.id
 
 
-class Told:
+class DecodedEvent:
     """An event as deliveries need it: decoded once, a webhook body rendered once a form of it and only if one is sent."""
 
     __slots__ = ("_webhook", "event", "in_force", "looked", "size", "verdict")
@@ -127,10 +127,10 @@ class Attempts:
 
     def __init__(self, watcher: Watcher, keys: Keys, afterwords: Afterwords) -> None:
         self._watcher, self._keys, self._afterwords = watcher, keys, afterwords
-        self._told: OrderedDict[str, Told] = OrderedDict()
+        self._told: OrderedDict[str, DecodedEvent] = OrderedDict()
         self._told_bytes = 0
 
-    async def make(self, taken: Taken, posters: Posters, before: Before) -> Result:
+    async def make(self, taken: ClaimedDelivery, posters: ClientPool, before: Before) -> Result:
         """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away.
 
         `before` is awaited at the last moment before something happens outside, and what it raises is raised.
@@ -170,7 +170,9 @@ class Attempts:
         reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
         return _judged(endpoint, body, reply, schedule)
 
-    async def _find(self, taken: Taken, told: Told, look: Callable[[HookSet], _T | None]) -> tuple[_T, HookSet]:
+    async def _find(
+        self, taken: ClaimedDelivery, told: DecodedEvent, look: Callable[[HookSet], _T | None]
+    ) -> tuple[_T, HookSet]:
         """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.
 
         Whoever dispatched it may have seen a newer set than we have: so we look again before we say so.
@@ -192,7 +194,7 @@ class Attempts:
             raise GivenUp(f"{what} {taken.hook!r} was deleted or disabled since {taken.layer}@{taken.version}")
         return found, in_force
 
-    def _tell(self, taken: Taken) -> Told:
+    def _tell(self, taken: ClaimedDelivery) -> DecodedEvent:
         known = self._told.get(taken.event)
         if known is None:
             known = _told(taken, self._keys)
@@ -238,7 +240,7 @@ def _ran(hook: Hook, done: Finished) -> Result:
     return Result(error, hook.retry, status, output(done), later=later_text(hook, done))
 
 
-def _told(taken: Taken, keys: Keys) -> Told:
+def _told(taken: ClaimedDelivery, keys: Keys) -> DecodedEvent:
     """The event of a delivery; raises GivenUp where what was kept of it cannot be read."""
     try:
         fields = unpack_fields(taken.body)
@@ -246,4 +248,4 @@ def _told(taken: Taken, keys: Keys) -> Told:
         verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
     except (DecodeError, KeyError, ValueError) as error:
         raise GivenUp(f"its event cannot be read: {error}") from error
-    return Told(event, verdict, len(taken.body))
+    return DecodedEvent(event, verdict, len(taken.body))

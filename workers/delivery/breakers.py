@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bus.secrets.redaction import redact_text
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
@@ -97,7 +97,7 @@ class Failures:
         self._seen.pop(target, None)
 
 
-async def read_breakers(links: Links, keys: Keys, targets: Iterable[str] | None = None) -> list[Breaker]:
+async def read_breakers(links: Connections, keys: Keys, targets: Iterable[str] | None = None) -> list[Breaker]:
     """The open breakers, of `targets` or of all (then of as many as a bounded scan finds), by target."""
     names = sorted(set(targets)) if targets is not None else await _open(links, keys)
     if not names:
@@ -118,7 +118,7 @@ async def read_breakers(links: Links, keys: Keys, targets: Iterable[str] | None 
     return found
 
 
-async def _open(links: Links, keys: Keys) -> list[str]:
+async def _open(links: Connections, keys: Keys) -> list[str]:
     prefix = keys("breaker", "")
     cursor: bytes = b"0"
     names: set[str] = set()

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from bus.secrets.redaction import redact_text
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DEAD_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked, flat
 
@@ -82,7 +82,7 @@ def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
 
 
 async def dead_letters(
-    links: Links, keys: Keys, *, reason: str = "", target: str = "", most: int = 100, since: int = 0, until: int = 0,
+    links: Connections, keys: Keys, *, reason: str = "", target: str = "", most: int = 100, since: int = 0, until: int = 0,
     fits: Callable[[DeadLetter], bool] | None = None,
 ) -> list[DeadLetter]:  # fmt: skip
     """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
@@ -96,7 +96,7 @@ async def dead_letters(
     return found
 
 
-async def _all(links: Links, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
+async def _all(links: Connections, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
     start, times = 0, (until or "+inf", since or "-inf")
     while True:
         with links.link() as link:
@@ -131,7 +131,7 @@ def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | 
     )  # fmt: skip
 
 
-async def redrive(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def redrive(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
     """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot).
 
     `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
@@ -143,7 +143,7 @@ async def redrive(links: Links, keys: Keys, ids: Sequence[str], *, before: int =
     return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
 
 
-async def drop(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def drop(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
     """Forget dead letters; returns how many there were. `before` and `counted_by` as for `redrive`."""
     more = (counted_by,) if counted_by else ()
     calls = [
@@ -155,7 +155,7 @@ async def drop(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0,
     return sum(int(checked(reply, "drop")) for reply in await call_all(links, calls)) if calls else 0
 
 
-async def sweep(links: Links, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
+async def sweep(links: Connections, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
     """Drop the dead letters that are older than `keep_ms`; returns how many."""
     dropped = 0
     while True:

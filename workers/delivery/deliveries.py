@@ -20,7 +20,7 @@ from bus.pacing import parse_rate
 from bus.secrets.redaction import redact_text, redact_url
 from bus.verdicts import Verdict
 from bus.wire.codec import pack, unpack
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import HOST_EVENTS_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked, flat
 
@@ -87,7 +87,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[Attempt, ...] = ()
 
 
-class Owed(msgspec.Struct, frozen=True, kw_only=True):
+class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """What one event owes to one hook or endpoint, before it is written down."""
 
     id: str
@@ -103,14 +103,14 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
     """What dispatch.lua is told of rate, line and batch, as `name=value` words; empty for what has none of them."""
 
 
-async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
-    """As `owed`; where that may take long, on a thread of its own: the loop goes on meanwhile."""
+async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
+    """As `deliveries_of`; where that may take long, on a thread of its own: the loop goes on meanwhile."""
     if in_force.is_costly(event):
-        return await asyncio.to_thread(owed, event, verdict, in_force, keys)
-    return owed(event, verdict, in_force, keys)
+        return await asyncio.to_thread(deliveries_of, event, verdict, in_force, keys)
+    return deliveries_of(event, verdict, in_force, keys)
 
 
-def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[Owed]:
+def deliveries_of(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
     """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
     result += [
@@ -119,8 +119,8 @@ def owed(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -
     return result
 
 
-def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> Owed:
-    return Owed(
+def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> NewDelivery:
+    return NewDelivery(
         id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys),
         target=endpoint_target(endpoint, event.host),
         cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
@@ -145,11 +145,11 @@ def endpoint_target(endpoint: Endpoint, host: str) -> str:
     return f"endpoint:{endpoint.id}" if endpoint.layer == "fleet" else f"endpoint:{endpoint.id}@{host}"
 
 
-def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> Owed:
+def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> NewDelivery:
     # Hooks that their author knows to run one after the other do so where nobody waits, too (P-09); one that is not
     # waited for even then (P-11) has no place in the line.
     ordered = hook.blocking and hook.dialect in ONE_BY_ONE
-    return Owed(
+    return NewDelivery(
         id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
         cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
         layer=hook.layer, pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
@@ -162,7 +162,7 @@ def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
 
 
 def dispatch_call(
-    entry: Entry, event: Event | None, deliveries: list[Owed], keys: Keys, group: str, body: bytes, now: int,
+    entry: Entry, event: Event | None, deliveries: list[NewDelivery], keys: Keys, group: str, body: bytes, now: int,
     host: str = "",
 ) -> Call:  # fmt: skip
     """The one script call that acknowledges an event and writes down what it owes.
@@ -208,7 +208,7 @@ def dispatch_call(
 
 
 async def deliveries(
-    links: Links, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100, since: int = 0,
+    links: Connections, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100, since: int = 0,
     until: int = 0, fits: Callable[[Delivery], bool] | None = None,
 ) -> list[Delivery]:  # fmt: skip
     """Deliveries, newest first, filtered by state, part of their target, event, time of their making (ms) and `fits`."""
@@ -234,7 +234,7 @@ async def deliveries(
     return found[:most]
 
 
-async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
+async def delivery(links: Connections, keys: Keys, name: str) -> Delivery:
     """One delivery with its attempts; raises NotFound."""
     with links.link() as link:
         (reply,) = await link.exchange([("HGETALL", keys("delivery", name))])
@@ -244,7 +244,7 @@ async def delivery(links: Links, keys: Keys, name: str) -> Delivery:
     return read_delivery(name, fields)
 
 
-async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def retry(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
     """Have deliveries tried at once that are due later, parked or dead; returns how many.
 
     `before` (ms) leaves alone what has changed since then; `counted_by` is the key of a job that counts each.
@@ -257,7 +257,7 @@ async def retry(links: Links, keys: Keys, ids: Sequence[str], *, before: int = 0
     return sum(int(checked(reply, "retry")) for reply in await call_all(links, calls)) if calls else 0
 
 
-async def waits_for(links: Links, keys: Keys, name: str) -> str:
+async def waits_for(links: Connections, keys: Keys, name: str) -> str:
     """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
     asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
     with links.link() as link:

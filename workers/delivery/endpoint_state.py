@@ -14,7 +14,7 @@ import msgspec
 
 from bus.errors import FleethookError
 from bus.secrets.redaction import redact_text
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call, checked, flat
 from workers.delivery.breakers import Breaker, read_breakers
@@ -75,23 +75,23 @@ class NotHalted(FleethookError):
     """An endpoint that is not in the state which is to end."""
 
 
-async def pause(links: Links, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+async def pause(links: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
     """Park an endpoint's deliveries from now on; False where it was paused or disabled already."""
     return await _halt(links, keys, target, "paused", reason or "paused", by) == ""
 
 
-async def resume(links: Links, keys: Keys, target: str) -> None:
+async def resume(links: Connections, keys: Keys, target: str) -> None:
     """Let a paused endpoint's deliveries go on; raises NotHalted where it is not paused."""
     await _resume(links, keys, target, "paused", "resumed")
 
 
-async def disable(links: Links, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+async def disable(links: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
     """Owe an endpoint nothing more, and make dead letters of what waits; False where it was disabled already."""
     why = DISABLED + (reason or f"by {by or 'hand'}")
     return await _halt(links, keys, target, "disabled", why, by) != "disabled"
 
 
-async def enable(links: Links, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
+async def enable(links: Connections, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
     """Enable a disabled endpoint with a clean slate; `recover` also tries its dead letters of that time again.
 
     Raises NotHalted where it is not disabled.
@@ -105,7 +105,7 @@ async def enable(links: Links, keys: Keys, target: str, *, recover: bool = False
     return Enabled(since=since, missed=missed, dead=len(dead), recovered=again)
 
 
-async def forget(links: Links, keys: Keys, target: str) -> None:
+async def forget(links: Connections, keys: Keys, target: str) -> None:
     """Keep nothing of how an endpoint did that was taken out, and let what waits for it go its way: to the dead letters.
 
     To be called when the workers know that it is gone; until then they would send it what waits.
@@ -114,13 +114,13 @@ async def forget(links: Links, keys: Keys, target: str) -> None:
     await _resume(links, keys, target, was or "paused", "forgotten")
 
 
-async def recoverable(links: Links, keys: Keys, target: str) -> list[str]:
+async def recoverable(links: Connections, keys: Keys, target: str) -> list[str]:
     """The ids of an endpoint's dead letters that died of its being disabled, newest first."""
     letters = await dead_letters(links, keys, reason=DISABLED, target=target, most=_ALL)
     return [one.id for one in letters if one.target == target and one.reason.startswith(DISABLED)]
 
 
-async def read_health(links: Links, keys: Keys, targets: Sequence[str]) -> dict[str, Health]:
+async def read_health(links: Connections, keys: Keys, targets: Sequence[str]) -> dict[str, Health]:
     """How each target stands."""
     if not targets:
         return {}
@@ -166,12 +166,12 @@ def _text(reply: object, doing: str) -> dict[str, str]:
     return {name.decode(): value.decode("utf-8", "replace") for name, value in flat(checked(reply, doing)).items()}
 
 
-async def _halt(links: Links, keys: Keys, target: str, state: str, reason: str, by: str) -> str:
+async def _halt(links: Connections, keys: Keys, target: str, state: str, reason: str, by: str) -> str:
     was = await call(links, "halt", (keys("halted", target), keys("openings")), (target, state, reason, by))
     return bytes(was).decode()
 
 
-async def _resume(links: Links, keys: Keys, target: str, state: str, done: str) -> tuple[int, int]:
+async def _resume(links: Connections, keys: Keys, target: str, state: str, done: str) -> tuple[int, int]:
     names = (keys("halted", target), keys("breaker", target), keys("failing", target), keys("openings"))
     was, since, missed = await call(links, "resume", names, (target, state))
     if was.decode() != state:

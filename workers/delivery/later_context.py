@@ -14,7 +14,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.events import Event
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import LATER_MS, Keys
 from bus.wire.streams import Backoff, checked
 
@@ -32,7 +32,7 @@ _CHARACTERS: Final = 4_000
 class Afterwords:
     """Keeps and gives what was said late; which sessions have something is looked up now and then, not at each event."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._sessions: set[bytes] = set()
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
@@ -46,7 +46,7 @@ def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Comm
     ]
 
 
-async def missing_keys(links: Links, keys: Keys) -> list[MissingKeyUse]:
+async def missing_keys(links: Connections, keys: Keys) -> list[MissingKeyUse]:
     """What waits for a key now."""
     since = time.time_ns() // 10**6 - _SHOWN_MS
     with links.link() as link:

@@ -28,7 +28,7 @@ _MOST_DELIVERIES: Final = 1024
 _PLAIN: Final = frozenset({0, 1})
 
 
-class Outcome(NamedTuple):
+class SettledOutcome(NamedTuple):
     """One attempt to be written down."""
 
     key: tuple[str, str]
@@ -50,7 +50,7 @@ class Settler:
     ) -> None:  # fmt: skip
         self._consumer, self._held, self._busy = consumer, held, busy
         self._keep_ms, self._limits = keep_ms, limits
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[SettledOutcome] = []
         self._some = asyncio.Event()
         self._writing = asyncio.Lock()
         self._wrote_at = 0.0
@@ -58,7 +58,7 @@ class Settler:
     def __len__(self) -> int:
         return len(self._outcomes)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SettledOutcome) -> None:
         """One more; it is written down soon."""
         self._outcomes.append(outcome)
         self._some.set()
@@ -107,7 +107,7 @@ class Settler:
                     return
                 await backoff.wait(error)
 
-    async def _written(self, batch: Sequence[Outcome], reply: object) -> None:
+    async def _written(self, batch: Sequence[SettledOutcome], reply: object) -> None:
         """What the reply to a batch says; raises Unreachable where it says that Redis takes no writes."""
         written = batch
         try:
@@ -120,7 +120,7 @@ class Settler:
         self._held.difference_update(one.key for one in written)
         self._wrote_at = time.monotonic()
 
-    async def _singly(self, batch: Sequence[Outcome]) -> list[Outcome]:
+    async def _singly(self, batch: Sequence[SettledOutcome]) -> list[SettledOutcome]:
         """Those that were written: one that the server refuses must not hold up the others.
 
         It stays pending and in our hands, so that it is not tried again at once and for ever, but after our end.
@@ -135,14 +135,14 @@ class Settler:
                 written.append(one)
         return written
 
-    def _call(self, batch: Sequence[Outcome]) -> Call:
+    def _call(self, batch: Sequence[SettledOutcome]) -> Call:
         keys, group = self._consumer.keys, self._consumer.group
         return Call("settle", (keys("deliveries"),),
                     (group, self._consumer.name, self._keep_ms, keys.prefix, KEPT_ATTEMPTS, *self._limits,
                      *(part for one in batch for part in one.args)))  # fmt: skip
 
 
-def _tell(batch: Sequence[Outcome], reply: Sequence[int | bytes]) -> None:
+def _tell(batch: Sequence[SettledOutcome], reply: Sequence[int | bytes]) -> None:
     """Log what changed for targets, where the reply says more than that each outcome was written."""
     if not _PLAIN.issuperset(reply):
         for one, changed in zip(batch, reply, strict=True):
@@ -150,7 +150,7 @@ def _tell(batch: Sequence[Outcome], reply: Sequence[int | bytes]) -> None:
                 log.warning("%s", change_text(one.target, changed.decode(), str(one.args[5])))
 
 
-def _together(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _together(outcomes: Sequence[SettledOutcome]) -> list[SettledOutcome]:
     """The first ones, as many as one call writes down."""
     first, count = [], 0
     for one in outcomes[:_MOST_OUTCOMES]:

@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.hookfiles import find_http
 from bus.hookfiles.base import HttpDialect
 from bus.hooks import Endpoint, Format
-from bus.http.client import Before, Poster, Reply
+from bus.http.client import Before, Reply, WebhookClient
 from bus.http.signing import headers as signed_headers
 from bus.ids import webhook_id
 from bus.secrets.redaction import redact_event, redact_texts
@@ -127,7 +127,7 @@ def _secret(reference: str) -> str:
 
 
 async def post(
-    poster: Poster, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None, *,
+    poster: WebhookClient, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None, *,
     replay_of: str = "", batch: bool = False,
 ) -> Reply:  # fmt: skip
     """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written.

@@ -27,7 +27,7 @@ from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.system.directories import Directories, directories
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url, find_binary
 from bus.wire.keys import Keys
 from workers.demo.agent import Report
@@ -161,7 +161,7 @@ async def _until(holds: Callable[[], T | None], what: str, log: Path | None = No
 
 async def _publish_hooks(stage: Stage, secret: str) -> None:
     file = parse_hook_file(HOOKS.format(port=stage.receiver.port, secret=secret), "fleet", file="demo.yaml")
-    links = Links(bus_url(stage.settings, "admin", stage.places))
+    links = Connections(bus_url(stage.settings, "admin", stage.places))
     try:
         version = await apply(links, stage.keys, file, message="demo")
     finally:

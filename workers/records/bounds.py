@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call, checked
 from workers.delivery.dead_letters import drop
@@ -28,7 +28,7 @@ _SAMPLE: Final = 40
 _NO_LIMIT: Final = 10**15
 
 
-async def bound_deliveries(links: Links, keys: Keys, settings: Settings) -> int:
+async def bound_deliveries(links: Connections, keys: Keys, settings: Settings) -> int:
     """Forget the oldest deliveries that are done, where there are too many or they take too much; returns how many."""
     names = await _sampled(links, keys, "recent")
     return await forget_done(
@@ -38,7 +38,7 @@ async def bound_deliveries(links: Links, keys: Keys, settings: Settings) -> int:
     )
 
 
-async def bound_dead_letters(links: Links, keys: Keys, settings: Settings) -> int:
+async def bound_dead_letters(links: Connections, keys: Keys, settings: Settings) -> int:
     """Drop the oldest dead letters where there are too many or they take too much; returns how many."""
     names = await _sampled(links, keys, "dead")
     excess = await _excess(links, keys, "dead", names, settings.dead_max_count, settings.dead_max_bytes)
@@ -55,7 +55,7 @@ async def bound_dead_letters(links: Links, keys: Keys, settings: Settings) -> in
     return dropped
 
 
-async def forget_done(links: Links, keys: Keys, most: int) -> int:
+async def forget_done(links: Connections, keys: Keys, most: int) -> int:
     """Forget up to so many deliveries that are done, oldest first; returns how many."""
     gone, start = 0, 0
     for _ in range(_ROUNDS):
@@ -73,14 +73,14 @@ async def forget_done(links: Links, keys: Keys, most: int) -> int:
     return gone
 
 
-async def _sampled(links: Links, keys: Keys, name: str) -> list[str]:
+async def _sampled(links: Connections, keys: Keys, name: str) -> list[str]:
     """Some of the records in a list, from all over it."""
     with links.link() as link:
         (reply,) = await link.exchange([("ZRANDMEMBER", keys(name), _SAMPLE)])
     return [one.decode() for one in checked(reply, f"looking at {name}")]
 
 
-async def _excess(links: Links, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int) -> int:
+async def _excess(links: Connections, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int) -> int:
     """How many records are too many, by number or by what they take: as much as the sample does, one with another."""
     if not sample:
         return 0
@@ -101,7 +101,7 @@ async def _excess(links: Links, keys: Keys, name: str, sample: Sequence[str], mo
 class Relief:
     """Makes room on a server that is nearly full: deliveries that are done first, then events that everybody has read."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._said = False
 
@@ -150,7 +150,7 @@ class Relief:
         return int(removed)
 
 
-async def memory_in_use(links: Links) -> tuple[int, int]:
+async def memory_in_use(links: Connections) -> tuple[int, int]:
     """Bytes in use, and the server's limit (0: none); raises FleethookError."""
     with links.link() as link:
         (reply,) = await link.exchange([("INFO", "memory")])

@@ -18,12 +18,12 @@ import msgspec
 from bus.errors import DecodeError, FleethookError, NotFound, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.ids import consumer_name
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, HEARTBEAT_MS, Keys
 from bus.wire.streams import call, checked, flat, server_now
 from workers.delivery.dead_letters import drop, redrive
 from workers.delivery.deliveries import retry
-from workers.records.replay import Past, chunks, send, watched
+from workers.records.replay import ReplaySpec, chunks, send, watched
 from workers.records.selection import START, Place, Wanted, fits, letter_fits, read_deliveries, read_letters, walk
 
 log = logging.getLogger("fleethook.bulk")
@@ -72,7 +72,7 @@ class Step(NamedTuple):
     wait: float = 0.0
 
 
-async def begin(links: Links, keys: Keys, kind: Kind, spec: Wanted | Past) -> str:
+async def begin(links: Connections, keys: Keys, kind: Kind, spec: Wanted | ReplaySpec) -> str:
     """Write a new job down; returns its id. Whatever it is about was there before it: its end of time is now."""
     name, now = os.urandom(4).hex(), await server_now(links)
     if not spec.until:
@@ -90,7 +90,7 @@ async def begin(links: Links, keys: Keys, kind: Kind, spec: Wanted | Past) -> st
     return name
 
 
-async def jobs(links: Links, keys: Keys) -> list[Job]:
+async def jobs(links: Connections, keys: Keys) -> list[Job]:
     """The jobs that are kept, newest first."""
     with links.link() as link:
         (rows,) = await link.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
@@ -103,7 +103,7 @@ async def jobs(links: Links, keys: Keys) -> list[Job]:
     return [_job(name, fields) for name, fields in read if fields]
 
 
-async def job(links: Links, keys: Keys, name: str) -> Job:
+async def job(links: Connections, keys: Keys, name: str) -> Job:
     """One job; raises NotFound."""
     with links.link() as link:
         (reply,) = await link.exchange([("HGETALL", keys("job", name))])
@@ -113,14 +113,14 @@ async def job(links: Links, keys: Keys, name: str) -> Job:
     return _job(name, fields)
 
 
-async def stop_job(links: Links, keys: Keys, name: str) -> bool:
+async def stop_job(links: Connections, keys: Keys, name: str) -> bool:
     """Stop a job after the page that is under way; whether it was queued or running. Raises NotFound."""
     await job(links, keys, name)
     now = await server_now(links)
     return bool(await call(links, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
 
 
-async def waiting(links: Links, keys: Keys) -> list[str]:
+async def waiting(links: Connections, keys: Keys) -> list[str]:
     """The jobs that are not over and that nobody works at."""
     with links.link() as link:
         (rows,) = await link.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
@@ -130,7 +130,7 @@ async def waiting(links: Links, keys: Keys) -> list[str]:
 
 
 async def work_off(
-    links: Links, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
+    links: Connections, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
 ) -> int:
     """Work at the jobs that nobody works at, each in turn, for so long; returns how many deliveries were done."""
     until, done = time.monotonic() + seconds, 0
@@ -146,7 +146,7 @@ async def work_off(
 
 
 async def work_at(
-    links: Links, keys: Keys, watcher: Watcher, name: str, stop: asyncio.Event, *, seconds: float = float("inf")
+    links: Connections, keys: Keys, watcher: Watcher, name: str, stop: asyncio.Event, *, seconds: float = float("inf")
 ) -> int:
     """Work at one job until it is over, `stop`, or its time is up; then it is laid down for the next. How many were done.
 
@@ -188,7 +188,7 @@ async def work_at(
 class _Worker:
     """Whoever works at one job: holds its lease and says how far it is."""
 
-    def __init__(self, links: Links, keys: Keys, name: str) -> None:
+    def __init__(self, links: Connections, keys: Keys, name: str) -> None:
         self._links, self._name, self._who = links, name, consumer_name("job")
         self._keys = (keys("job", name), keys("jobs:open"), keys("alive", f"job-{name}"))
 
@@ -200,16 +200,16 @@ class _Worker:
         return word.decode()
 
 
-def _steps(links: Links, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
+def _steps(links: Connections, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
     try:
         if one.kind == "replay":
-            return _replay(links, keys, watcher, one, msgspec.convert(one.spec, Past))
+            return _replay(links, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
         return _on_deliveries(links, keys, one, msgspec.convert(one.spec, Wanted))
     except msgspec.ValidationError as error:
         raise DecodeError(f"job {one.id}: its filters cannot be read: {error}") from error
 
 
-async def _replay(links: Links, keys: Keys, watcher: Watcher, one: Job, past: Past) -> AsyncIterator[Step]:
+async def _replay(links: Connections, keys: Keys, watcher: Watcher, one: Job, past: ReplaySpec) -> AsyncIterator[Step]:
     async for chunk in chunks(links, keys, past, one.id, watched(watcher), after=one.cursor):
         start = time.monotonic()
         sent = await send(links, keys, chunk)
@@ -217,7 +217,7 @@ async def _replay(links: Links, keys: Keys, watcher: Watcher, one: Job, past: Pa
         yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
 
 
-async def _on_deliveries(links: Links, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
+async def _on_deliveries(links: Connections, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
     """Retry, redrive or drop what is wanted and has not changed since the job began; the scripts count it."""
     index = "recent" if one.kind == "retry" else "dead"
     after: Place = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START

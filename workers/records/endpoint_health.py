@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.delivery.endpoint_state import Health, Standing, read_health
@@ -56,7 +56,7 @@ class EndpointState(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing == "active" and self.breaker == "closed" and not self.failures
 
 
-async def endpoint_states(links: Links, keys: Keys, known: Iterable[str]) -> list[EndpointState]:
+async def endpoint_states(links: Connections, keys: Keys, known: Iterable[str]) -> list[EndpointState]:
     """The state of these targets and of all others that something is wrong with, by target.
 
     `known` holds every endpoint of the fleet's set: what else there is of the fleet has been taken out of it.
@@ -82,7 +82,7 @@ def state_of(one: Health) -> EndpointState:
     )  # fmt: skip
 
 
-async def _marked(links: Links, keys: Keys) -> set[str]:
+async def _marked(links: Connections, keys: Keys) -> set[str]:
     """The targets that have a key of `MARKS`, as many as the bounded walk finds."""
     cursor, names = b"0", set[str]()
     with links.link() as link:

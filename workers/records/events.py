@@ -21,7 +21,7 @@ from bus.secrets.redaction import redact, redact_text
 from bus.tools import tool_names
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import MARGIN_SECONDS, Links
+from bus.wire.connections import MARGIN_SECONDS, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff, Entry, checked, flat
 from workers.delivery.deliveries import unpack_fields
@@ -116,7 +116,7 @@ def matching(filters: Filters) -> Callable[[Seen], bool]:
 
 
 async def pages(
-    links: Links, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
+    links: Connections, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[Entry]]:
     """The entries of a stream in pages; a page gets smaller where bodies are large."""
     count = 50
@@ -139,7 +139,7 @@ async def pages(
 
 
 async def events_pages(
-    links: Links, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
+    links: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[Entry]]:
     """The event stream in pages, without what came out of a spool twice."""
     shown = Repeats()
@@ -148,7 +148,9 @@ async def events_pages(
             yield left
 
 
-async def recent(links: Links, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None) -> list[Seen]:
+async def recent(
+    links: Connections, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None
+) -> list[Seen]:
     """The newest events that pass the filters, newest first; reads back no further than `filters.since`."""
     fits, found, looked = matching(filters), [], 0
     async for entries in events_pages(links, keys, start=str(filters.since or "-"), newest_first=True):
@@ -164,7 +166,7 @@ async def recent(links: Links, keys: Keys, filters: Filters, *, most: int = 50, 
     return found
 
 
-async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
+async def find_event(links: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
     """The event of this id, recorded or still waiting for its verdict; raises NotFound.
 
     Looked for around the time that its id holds, then in what its deliveries keep, then everywhere: an agent's clock
@@ -196,7 +198,7 @@ async def find_event(links: Links, keys: Keys, name: str, *, say: Say | None = N
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
-async def _near_its_time(links: Links, keys: Keys, name: str) -> Seen | None:
+async def _near_its_time(links: Connections, keys: Keys, name: str) -> Seen | None:
     """The event of this id where it was recorded about the time that its id holds."""
     match = _ID_TIME.fullmatch(name)
     if match is None:
@@ -210,7 +212,7 @@ async def _near_its_time(links: Links, keys: Keys, name: str) -> Seen | None:
     return None
 
 
-async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
+async def kept_event(links: Connections, keys: Keys, name: str) -> Entry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
     with links.link() as link:
         (reply,) = await link.exchange([("HGET", keys("body", name), "data")])
@@ -222,7 +224,7 @@ async def kept_event(links: Links, keys: Keys, name: str) -> Entry | None:
         return None
 
 
-async def payload(links: Links, keys: Keys, name: str) -> dict[str, Any] | None:
+async def payload(links: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
     """The event that deliveries carry, as `record`, from what they keep, else from the stream; None where it is gone."""
     kept = await kept_event(links, keys, name)
     if kept is not None:
@@ -231,7 +233,7 @@ async def payload(links: Links, keys: Keys, name: str) -> dict[str, Any] | None:
     return None if found is None else record(found)
 
 
-async def follow(links: Links, keys: Keys) -> AsyncIterator[Entry]:
+async def follow(links: Connections, keys: Keys) -> AsyncIterator[Entry]:
     """Every entry that is added to the event stream from now on; waits through an outage of Redis."""
     stream, last, backoff = keys("events"), "", Backoff("tail")
     shown = Repeats()

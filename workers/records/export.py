@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from bus.errors import NotFound
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.delivery.deliveries import delivery
 from workers.records.events import kept_event, read_seen, record
 from workers.records.selection import Wanted, chosen_letters
 
 
-async def exported(links: Links, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
+async def exported(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
     """A record for each dead letter that is wanted, oldest first: `letter`, and where it is a delivery `log` and `event`."""
     async for letter in chosen_letters(links, keys, wanted):
         line: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}

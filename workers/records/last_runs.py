@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from bus.errors import DecodeError
 from bus.requests import read_event, read_request
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Entry
 from workers.delivery.deliveries import deliveries
@@ -37,7 +37,7 @@ class Record(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-async def last_runs(links: Links, keys: Keys, *, host: str = "") -> Record:
+async def last_runs(links: Connections, keys: Keys, *, host: str = "") -> Record:
     """The newest run of every hook in the newest events and deliveries; `folders` only where a `host` is asked for."""
     runs: dict[str, Run] = {}
     folders: dict[str, None] = {}

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from bus.errors import DecodeError, NotFound
 from bus.requests import read_event, read_request
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Entry, call, checked, flat, server_now
 from workers.records.events import Say, pages
@@ -25,7 +25,7 @@ class Group(NamedTuple):
     """Entries that it was handed and has not acknowledged."""
 
 
-async def purge_older(links: Links, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
+async def purge_older(links: Connections, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
     """Remove what is older than `seconds` (0: everything) and acknowledged; returns how many events."""
     await groups(links, keys)
     oldest = await server_now(links) - int(seconds * 1000)
@@ -36,7 +36,7 @@ async def purge_older(links: Links, keys: Keys, seconds: float, *, say: Say | No
     return int(aged)
 
 
-async def purge_session(links: Links, keys: Keys, session: str, *, say: Say | None = None) -> tuple[int, int]:
+async def purge_session(links: Connections, keys: Keys, session: str, *, say: Say | None = None) -> tuple[int, int]:
     """Remove the acknowledged events of one session; returns how many, and how many were not acknowledged yet.
 
     What its open deliveries and dead letters keep of an event goes with them, not with this.
@@ -58,7 +58,7 @@ async def purge_session(links: Links, keys: Keys, session: str, *, say: Say | No
     return removed, kept
 
 
-async def groups(links: Links, keys: Keys) -> list[Group]:
+async def groups(links: Connections, keys: Keys) -> list[Group]:
     """The groups that read the events; NotFound where there is none: nobody has acknowledged anything then."""
     with links.link() as link:
         (reply,) = await link.exchange([("XINFO", "GROUPS", keys("events"))])
@@ -73,7 +73,7 @@ async def groups(links: Links, keys: Keys) -> list[Group]:
             for row in rows]  # fmt: skip
 
 
-async def _acknowledged(links: Links, keys: Keys, readers: Iterable[Group], entries: list[Entry]) -> list[str]:
+async def _acknowledged(links: Connections, keys: Keys, readers: Iterable[Group], entries: list[Entry]) -> list[str]:
     """The ids of those entries that every group was handed and has acknowledged.
 
     An entry behind a group's last delivered one that is not pending stays so, hence nothing can change in between.

@@ -19,10 +19,10 @@ from bus.matching.findings import holds
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Entry, call_all, checked
-from workers.delivery.deliveries import Owed, dispatch_call, now_ms, owed, pack_fields
+from workers.delivery.deliveries import NewDelivery, deliveries_of, dispatch_call, now_ms, pack_fields
 from workers.records.events import events_pages
 
 _CHUNK_SECONDS: Final = 0.25
@@ -31,7 +31,7 @@ _CHUNK: Final = 100
 InForce = Callable[[Event], HookSet]
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Which events are sent again, to which endpoint; times are milliseconds since 1970 by the server's clock."""
 
     since: int
@@ -44,12 +44,12 @@ class Past(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """At most so many deliveries a second; 0: as fast as they can be written."""
 
 
-class Again(NamedTuple):
+class ReplayedEvent(NamedTuple):
     """One event of the record and what it is owed again."""
 
     entry: Entry
     event: Event
-    deliveries: list[Owed]
+    deliveries: list[NewDelivery]
 
 
 class Chunk(NamedTuple):
@@ -57,7 +57,7 @@ class Chunk(NamedTuple):
 
     last: str
     looked: int
-    again: list[Again]
+    again: list[ReplayedEvent]
     doubts: tuple[str, ...] = ()
     """Why the condition could not be evaluated, for each event that is left out for that."""
 
@@ -68,14 +68,14 @@ class Chunk(NamedTuple):
 
 
 async def chunks(
-    links: Links, keys: Keys, past: Past, job: str, in_force: InForce, *, after: str = ""
+    links: Connections, keys: Keys, past: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
 ) -> AsyncIterator[Chunk]:
     """What a replay sends, in the record's order, a quarter of a second's worth at a time; `after` an entry's id."""
     choose = _chooser(past, job, in_force, keys)
     most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
     start = f"({after}" if after else str(past.since)
     async for entries in events_pages(links, keys, start=start, end=str(past.until)):
-        again: list[Again] = []
+        again: list[ReplayedEvent] = []
         doubts: list[str] = []
         looked = count = 0
         for entry in entries:
@@ -95,7 +95,7 @@ async def chunks(
             yield Chunk(entries[-1].id, looked, again, tuple(doubts))
 
 
-async def send(links: Links, keys: Keys, chunk: Chunk) -> int:
+async def send(links: Connections, keys: Keys, chunk: Chunk) -> int:
     """Write the deliveries of a chunk down; returns how many it has, also where they had been written before."""
     calls = [
         dispatch_call(one.entry, one.event, one.deliveries, keys, "", pack_fields(one.entry), now_ms(), "-")
@@ -111,10 +111,10 @@ def watched(watcher: Watcher) -> InForce:
     return watcher.for_event
 
 
-def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[Entry], Again | None]:
+def _chooser(past: ReplaySpec, job: str, in_force: InForce, keys: Keys) -> Callable[[Entry], ReplayedEvent | None]:
     condition = compile_condition(past.where) if past.where else None
 
-    def choose(entry: Entry) -> Again | None:
+    def choose(entry: Entry) -> ReplayedEvent | None:
         if b"of" in entry.fields or b"same" in entry.fields:
             return None  # a report about another event, or a call that was asked about twice: neither was delivered
         try:
@@ -130,10 +130,10 @@ def _chooser(past: Past, job: str, in_force: InForce, keys: Keys) -> Callable[[E
             verdict = msgspec.structs.replace(verdict, parts=())
         found = [
             msgspec.structs.replace(one, id=f"{one.id}.r{job}")
-            for one in owed(event, verdict, in_force(event), keys)
+            for one in deliveries_of(event, verdict, in_force(event), keys)
             if one.kind == "webhook" and past.endpoint in {"", one.hook}
         ]
-        return Again(entry, event, found) if found else None
+        return ReplayedEvent(entry, event, found) if found else None
 
     return choose
 

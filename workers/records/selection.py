@@ -10,7 +10,7 @@ import msgspec
 from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.patterns import Index
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 from workers.delivery.dead_letters import DeadLetter, read_letter
@@ -107,7 +107,7 @@ def _has_status(one: Delivery, status: str) -> bool:
 
 
 async def walk(
-    links: Links, keys: Keys, name: str, wanted: Wanted, after: Place = START
+    links: Connections, keys: Keys, name: str, wanted: Wanted, after: Place = START
 ) -> AsyncIterator[tuple[Place, list[str]]]:
     """The ids in `recent` or `dead` within the times of `wanted`, a page at a time, and where the walk is after it.
 
@@ -132,7 +132,7 @@ async def walk(
         yield (score, last), [member for _, member in fresh]
 
 
-async def read_deliveries(links: Links, keys: Keys, ids: Sequence[str]) -> list[Delivery]:
+async def read_deliveries(links: Connections, keys: Keys, ids: Sequence[str]) -> list[Delivery]:
     """Those of these deliveries that are kept."""
     with links.link() as link:
         replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
@@ -140,7 +140,7 @@ async def read_deliveries(links: Links, keys: Keys, ids: Sequence[str]) -> list[
     return [read_delivery(name, fields) for name, fields in found if fields]
 
 
-async def read_letters(links: Links, keys: Keys, ids: Sequence[str]) -> list[DeadLetter]:
+async def read_letters(links: Connections, keys: Keys, ids: Sequence[str]) -> list[DeadLetter]:
     """Those of these dead letters that still are."""
     asked: list[tuple[str, ...]] = []
     for name in ids:
@@ -155,7 +155,7 @@ async def read_letters(links: Links, keys: Keys, ids: Sequence[str]) -> list[Dea
     return found
 
 
-async def chosen_deliveries(links: Links, keys: Keys, wanted: Wanted) -> AsyncIterator[Delivery]:
+async def chosen_deliveries(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[Delivery]:
     """Every delivery that is wanted, oldest first."""
     test = fits(wanted)
     if wanted.ids:
@@ -169,7 +169,7 @@ async def chosen_deliveries(links: Links, keys: Keys, wanted: Wanted) -> AsyncIt
                 yield one
 
 
-async def chosen_letters(links: Links, keys: Keys, wanted: Wanted) -> AsyncIterator[DeadLetter]:
+async def chosen_letters(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[DeadLetter]:
     """Every dead letter that is wanted, oldest first."""
     test = letter_fits(wanted)
     if wanted.ids:

@@ -20,7 +20,7 @@ from bus.ids import connection_name, host_name
 from bus.secrets.redaction import redact_url
 from bus.shim.spool import spool_status, spools
 from bus.system.directories import Directories
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
@@ -121,7 +121,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What waits for hosts whose worker is away."""
 
 
-async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places: Directories) -> Status:
+async def status(links: Connections, rq: Connections, keys: Keys, settings: Settings, places: Directories) -> Status:
     """The state of the fleet; raises Unreachable where its server is away. `rq` goes to RQ's server."""
     server = await server_facts(links)
     roles = await read_roles(links, rq, keys, settings)
@@ -144,7 +144,7 @@ async def status(links: Links, rq: Links, keys: Keys, settings: Settings, places
     )  # fmt: skip
 
 
-async def _unguarded(links: Links, keys: Keys, settings: Settings, places: Directories) -> str:
+async def _unguarded(links: Connections, keys: Keys, settings: Settings, places: Directories) -> str:
     try:
         return await missing_guard(links, keys, places, shared=bool(settings.redis_url))
     except Unreachable:
@@ -153,7 +153,7 @@ async def _unguarded(links: Links, keys: Keys, settings: Settings, places: Direc
         return ""
 
 
-async def server_facts(links: Links) -> ServerFacts:
+async def server_facts(links: Connections) -> ServerFacts:
     """Brand, version and round trip; raises Unreachable."""
     with links.link() as link:
         await link.exchange([("PING",)])
@@ -168,7 +168,7 @@ async def server_facts(links: Links) -> ServerFacts:
     )  # fmt: skip
 
 
-async def read_roles(links: Links, rq: Links, keys: Keys, settings: Settings) -> tuple[Role, ...]:
+async def read_roles(links: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
     """Who is alive of every process type: by heartbeat, and for RQ's workers by their registration."""
     evaluators = await _beating(links, keys, keys("requests"), "evaluators")
     with links.link() as link:
@@ -223,7 +223,7 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
     return found
 
 
-async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
+async def _beating(links: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
     with links.link() as link:
         (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
         names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
@@ -231,7 +231,7 @@ async def _beating(links: Links, keys: Keys, stream: str, group: str) -> tuple[s
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
-async def registered_workers(rq: Links, settings: Settings, kind: str) -> tuple[str, ...] | None:
+async def registered_workers(rq: Connections, settings: Settings, kind: str) -> tuple[str, ...] | None:
     """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
     try:
         with rq.link() as link:
@@ -276,7 +276,7 @@ def _age(stamp: bytes) -> float:
     return (datetime.now(UTC) - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds()
 
 
-async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
+async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
     wanted = (
         ("requests", "evaluators"), ("waiting", "evaluators"), ("events", "dispatchers"), ("deliveries", "carriers"),
         (f"deliveries:{host_name()}", "carriers"),
@@ -299,7 +299,7 @@ async def _streams(links: Links, keys: Keys) -> tuple[Stream, ...]:
     return tuple(found)
 
 
-async def count_waiting(links: Links, keys: Keys) -> int | None:
+async def count_waiting(links: Connections, keys: Keys) -> int | None:
     """Deliveries that wait for their target, for others of a batch or for their turn; None with too many keys to look at."""
     cursor, asked = b"0", list[Command]()
     parked, batches, lines = (keys(name, "").encode() for name in ("parked", "batch", "line"))

@@ -9,7 +9,7 @@ import msgspec
 
 from bus.errors import NotFound
 from bus.requests import MOST_BUDGET_MS
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Entry, checked
 from workers.delivery.dead_letters import DeadLetter, dead_letters
@@ -67,7 +67,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Up to when (ms) children were looked for, where not all of the stream could be; else 0."""
 
 
-async def trace(links: Links, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
+async def trace(links: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
     """Everything that the event of this id caused; raises NotFound. A report of a fallback leads to its request."""
     event = await find_event(links, keys, name, say=say)
     if event.of and event.of != name:
@@ -90,7 +90,7 @@ async def trace(links: Links, keys: Keys, name: str, *, say: Say | None = None) 
     )
 
 
-async def event_deliveries(links: Links, keys: Keys, name: str) -> list[str]:
+async def event_deliveries(links: Connections, keys: Keys, name: str) -> list[str]:
     """The ids of an event's deliveries that are still listed: `<event>.<hook>`, found by the server."""
     found: set[str] = set()
     cursor = b"0"
@@ -103,7 +103,7 @@ async def event_deliveries(links: Links, keys: Keys, name: str) -> list[str]:
                 return sorted(found)
 
 
-async def _deliveries(links: Links, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
+async def _deliveries(links: Connections, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
     ids = {*await event_deliveries(links, keys, name), *(one.id for one in letters if one.kind == "delivery")}
     found = []
     for one in sorted(ids):
@@ -115,7 +115,7 @@ async def _deliveries(links: Links, keys: Keys, name: str, letters: Iterable[Dea
 
 
 async def _after(
-    links: Links, keys: Keys, event: Seen, name: str
+    links: Connections, keys: Keys, event: Seen, name: str
 ) -> tuple[dict[str, list[Relative]], list[Report], int]:  # fmt: skip
     """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
 
@@ -142,7 +142,7 @@ def _took(event: Seen) -> int:
     return int(event.verdict.ms) + 1 if event.verdict is not None else 0
 
 
-async def _parents(links: Links, keys: Keys, event: Seen) -> list[Relative]:
+async def _parents(links: Connections, keys: Keys, event: Seen) -> list[Relative]:
     found: list[Relative] = []
     name, seen = event.event.parent, {event.id}
     while name and name not in seen and len(found) < MOST_STEPS:

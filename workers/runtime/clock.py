@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.streams import server_now
 
 _READ_SECONDS: Final = 30.0
@@ -14,7 +14,7 @@ _READ_SECONDS: Final = 30.0
 class ServerClock:
     """Our clock, moved to the server's; read anew every half minute."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Connections) -> None:
         self._links = links
         self._ahead = 0
         self._read = float("-inf")

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Final
 
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 _SECONDS: Final = 1.0
@@ -16,7 +16,7 @@ _SECONDS: Final = 1.0
 class Counters:
     """Counts verdicts by decision, fallbacks, and what an agent could not carry."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._counted: Counter[str] = Counter()
         self._sent = 0.0

@@ -24,7 +24,7 @@ from bus.requests import Request, is_canonical
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
 from bus.wire.announcements import announce
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DAY, Keys
 
 log = logging.getLogger("fleethook.hooks")
@@ -36,7 +36,7 @@ _MOST_PROBLEMS: Final = 20
 class Notices:
     """What one process has said already; whoever else has said it is known to Redis."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._links, self._keys = links, keys
         self._announced: set[tuple[str, str]] = set()
         self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()

@@ -9,7 +9,7 @@ from bus.chain import Run
 from bus.events import Event
 from bus.hooks import Hook
 from bus.outcomes import Outcome
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call
 
@@ -20,7 +20,7 @@ Chain = Sequence[tuple[str, frozenset[str]]]
 """The events up the chain with the hooks that ran for them when this one was added; nearest first."""
 
 
-async def lineage(links: Links, keys: Keys, event: Event) -> Chain:
+async def lineage(links: Connections, keys: Keys, event: Event) -> Chain:
     """The chain above `event`; empty where it names no parent, or one that nobody knows."""
     if not event.parent:
         return []

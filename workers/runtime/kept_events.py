@@ -11,7 +11,7 @@ import msgspec
 from bus.errors import DecodeError
 from bus.host_requests import GROUP, role
 from bus.requests import read_event, read_request
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DAY, DONE_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked, flat
 from workers.delivery.dead_letters import overdue_call
@@ -41,7 +41,7 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def kept_events(links: Links, keys: Keys) -> list[KeptEvents]:
+async def kept_events(links: Connections, keys: Keys) -> list[KeptEvents]:
     """What waits for each host whose worker is away, by host."""
     with links.link() as link:
         (names,) = await link.exchange([("ZRANGE", keys("kept"), 0, -1)])
@@ -59,7 +59,7 @@ async def kept_events(links: Links, keys: Keys) -> list[KeptEvents]:
     return found
 
 
-async def give_up_overdue(links: Links, keys: Keys, now: int, keep_ms: int) -> int:
+async def give_up_overdue(links: Connections, keys: Keys, now: int, keep_ms: int) -> int:
     """Make dead letters of what has waited for so long, `now` by the server's clock; returns how many."""
     keep = min(keep_ms, DONE_MS)
     days = f"{keep / DAY:g} days"
@@ -77,7 +77,7 @@ async def give_up_overdue(links: Links, keys: Keys, now: int, keep_ms: int) -> i
     return given_up
 
 
-async def give_up(links: Links, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
+async def give_up(links: Connections, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
     """Make dead letters of the events that wait for a host, those kept `until` then (ms; 0 for all); returns how many."""
     stream, given_up = keys("events", host), 0
     while True:

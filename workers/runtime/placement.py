@@ -18,7 +18,7 @@ from bus.host_requests import Hosts, HostState
 from bus.ids import host_name
 from bus.outcomes import Outcome
 from bus.verdicts import Part, Policy, Verdict, bus_policy, fallback_decision, strictest
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.runtime.clock import ServerClock
 
@@ -29,7 +29,7 @@ _LEAST_SECONDS: Final = 2.0
 class Placement:
     """Splits the hooks of an event of another machine, and asks that machine for its part."""
 
-    def __init__(self, links: Links, keys: Keys) -> None:
+    def __init__(self, links: Connections, keys: Keys) -> None:
         self._hosts, self._own = Hosts(links, keys), host_name()
         self._recorded = KnownRecords()
 

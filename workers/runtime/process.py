@@ -16,7 +16,7 @@ from bus.config.settings import Settings
 from bus.hooksets.in_force import Watcher
 from bus.secrets.redaction import redact_text
 from bus.system.directories import directories
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import BEAT_SECONDS
 from workers.runtime.lifeline import die_with_parent
@@ -45,7 +45,7 @@ class Process:
         """The key names of its namespace."""
         return Keys(self.settings.namespace)
 
-    def watcher(self, links: Links) -> Watcher:
+    def watcher(self, links: Connections) -> Watcher:
         """The hooks in force, as this host sees them."""
         return Watcher.here(links, self.keys, directories())
 
@@ -53,11 +53,11 @@ class Process:
         """Tell whoever started us (the supervisor waits for this line)."""
         print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
 
-    def run_async(self, work: Callable[[Keys, Links, Watcher], Awaitable[_T]]) -> _T:
+    def run_async(self, work: Callable[[Keys, Connections, Watcher], Awaitable[_T]]) -> _T:
         """Run `work` on an event loop with links of its own, closed after it."""
 
         async def whole() -> _T:
-            links = Links(self.url, connect=1.0)
+            links = Connections(self.url, connect=1.0)
             try:
                 return await work(self.keys, links, self.watcher(links))
             finally:

@@ -11,7 +11,7 @@ from typing import Final
 from bus.errors import FleethookError
 from bus.ids import host_name
 from bus.probe import answering_evaluator, is_process
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 log = logging.getLogger("fleethook.readiness")
@@ -26,7 +26,7 @@ async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int
     In a larger fleet others answer too, so it asks again; what keeps it from an answer is said after 10 s.
     """
     began, said = time.monotonic(), False
-    links = Links(url, connect=1.0)
+    links = Connections(url, connect=1.0)
     try:
         while True:
             try:

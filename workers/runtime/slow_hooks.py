@@ -18,7 +18,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.requests import Request
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import NOTE_MS, note_key
 from bus.wire.streams import Call, checked
 
@@ -55,7 +55,7 @@ def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, la
     return min(latest, needed) if needed > deadline else deadline
 
 
-async def is_waited_for(links: Links, request: Request, now: int) -> bool:
+async def is_waited_for(links: Connections, request: Request, now: int) -> bool:
     """Whether somebody still waits for a request whose evaluator died after the deadline, while its slow hooks ran.
 
     The note that the dead one left is good for 6 s more then. Raises Unreachable.
@@ -96,7 +96,7 @@ class Slots:
         task.add_done_callback(done)
 
     @asynccontextmanager
-    async def slow(self, links: Links, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
+    async def slow(self, links: Connections, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
         """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
 
         `left` are the seconds until somebody looks for it. `joined` is a list of more replies whose notes say it, too.
@@ -110,7 +110,7 @@ class Slots:
             await asyncio.wait([note])
 
     async def _keep_note(
-        self, links: Links, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
+        self, links: Connections, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
     ) -> None:  # fmt: skip
         await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
         if task in self.tasks and len(self._slow) < MOST_SLOW:

@@ -17,7 +17,7 @@ from bus.hooksets.in_force import Watcher
 from bus.shim.answer_file import Server, program_spool, read_answer_file, server_from_url
 from bus.shim.spool import Draining, add_commands, spools
 from bus.system.directories import Directories, directories
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, server_now
 
@@ -27,13 +27,13 @@ LOOK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 0.1
 """How long a hook command may keep a spool locked before we look again later: we have more to do than to wait."""
 
-Work = Callable[[Keys, Links, Watcher], Awaitable[None]]
+Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
 
 
 def draining(url: str, work: Work) -> Work:
     """The work of a process, with the spools of this machine drained beside it."""
 
-    async def both(keys: Keys, links: Links, watcher: Watcher) -> None:
+    async def both(keys: Keys, links: Connections, watcher: Watcher) -> None:
         task = asyncio.create_task(_drain_on(url, keys, links))
         try:
             await work(keys, links, watcher)
@@ -44,7 +44,7 @@ def draining(url: str, work: Work) -> Work:
     return both
 
 
-async def drain_spools(places: Directories, url: str, keys: Keys, links: Links) -> int:
+async def drain_spools(places: Directories, url: str, keys: Keys, links: Connections) -> int:
     """Send on what waits in the spools of this machine for the server at `url`, in order; how many entries.
 
     Raises Unreachable: what is not acknowledged stays.
@@ -64,7 +64,7 @@ async def drain_spools(places: Directories, url: str, keys: Keys, links: Links) 
     return sent
 
 
-async def drain(path: str | Path, keys: Keys, links: Links) -> int:
+async def drain(path: str | Path, keys: Keys, links: Connections) -> int:
     """Send on what waits in one spool; 0 where another drainer is at it. Raises Unreachable and OSError."""
     try:
         with Draining(path, _LOCK_SECONDS) as spool:
@@ -77,7 +77,7 @@ async def drain(path: str | Path, keys: Keys, links: Links) -> int:
         return 0
 
 
-async def _drain_on(url: str, keys: Keys, links: Links) -> None:
+async def _drain_on(url: str, keys: Keys, links: Connections) -> None:
     places = directories()
     while True:
         try:

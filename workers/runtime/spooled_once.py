@@ -9,7 +9,7 @@ from typing import Final
 
 from bus.ids import event_id
 from bus.requests import read_request
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import KEPT_MS, SENT_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked
 
@@ -20,7 +20,7 @@ _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
 
 
-async def counts(links: Links, keys: Keys, entry: Entry) -> bool:
+async def counts(links: Connections, keys: Keys, entry: Entry) -> bool:
     """Whether a spooled entry is the one of its id that counts; another is removed, before anything comes of it.
 
     Where an evaluator had answered the request all the same, the record's fallback stays as its agent's report.
@@ -35,7 +35,7 @@ class Repeats:
     def __init__(self) -> None:
         self._ids: OrderedDict[str, str] = OrderedDict()
 
-    async def without_repeats(self, links: Links, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
+    async def without_repeats(self, links: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
         """The entries of the event stream without spooled ones that count for nothing, handled or not; nothing is changed."""
         asked = [one for one in entries if b"spooled" in one.fields and b"id" in one.fields]
         if not asked:

@@ -16,7 +16,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.events import Event, EventType
 from bus.ids import event_id, host_name
 from bus.wire.codec import encode_event
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import KEPT_MS, MINUTE, Keys
 from bus.wire.streams import call, checked, flat
 
@@ -58,7 +58,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 class Repairs:
     """One worker's look at the streams that agents may add to."""
 
-    def __init__(self, links: Links, keys: Keys, who: str) -> None:
+    def __init__(self, links: Connections, keys: Keys, who: str) -> None:
         self._links, self._keys, self._who = links, keys, who
         self._looked = float("-inf")
         self._sane: dict[str, int] = {}
@@ -153,7 +153,7 @@ class Repairs:
             checked(reply, "saying that a stream was repaired")
 
 
-async def read_repairs(links: Links, keys: Keys) -> list[Repair]:
+async def read_repairs(links: Connections, keys: Keys) -> list[Repair]:
     """The last repair of each stream that ever had one."""
     with links.link() as link:
         (reply,) = await link.exchange([("HGETALL", keys("repaired"))])

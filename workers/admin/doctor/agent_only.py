@@ -12,7 +12,7 @@ from bus.errors import ConfigError, FleethookError
 from bus.hooksets.host_hooks import HostHooks, own_hooks
 from bus.secrets.redaction import redact_url
 from bus.system.directories import Directories, config_file
-from bus.wire.connections import START_HINT, Links
+from bus.wire.connections import START_HINT, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.admin.agent_setup import SHIM_URL, installed
@@ -22,7 +22,7 @@ from workers.admin.doctor.rights import rights_checks
 _FIX: Final = f"check {SHIM_URL}, the network, and the fleet's server and workers (`fleethook status` there)"
 
 
-async def fleet_checks(links: Links, keys: Keys, places: Directories) -> list[Check]:
+async def fleet_checks(links: Connections, keys: Keys, places: Directories) -> list[Check]:
     """The fleet's server and workers, as far as the rights of hook commands show them."""
     where = redact_url(links.url)
     try:

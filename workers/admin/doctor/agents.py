@@ -16,7 +16,7 @@ from bus.agents.base import Capability
 from bus.config.settings import Settings
 from bus.errors import ConfigError, Unreachable
 from bus.installs import evidence, find
-from bus.installs.base import NAMES, Program, Trouble
+from bus.installs.base import NAMES, InstallProblem, Program
 from bus.installs.command import deadline_ms, granted_timeout, timeout_of
 from bus.installs.plan import other_readers, troubles
 from bus.shim.answer_file import read_answer_file
@@ -80,8 +80,8 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
 def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iterator[Check]:
     """What switches hooks off, and what the person has still to approve of."""
     where, agent = where_is(project=cwd), program.name
-    off: dict[Trouble, None] = {}
-    untrusted: dict[Trouble, None] = {}
+    off: dict[InstallProblem, None] = {}
+    untrusted: dict[InstallProblem, None] = {}
     for one in here:
         found = troubles(agent, one.scope, where, Path(one.path))
         off |= dict.fromkeys(found[0])

@@ -21,12 +21,12 @@ from bus.errors import ConfigError, FleethookError
 from bus.hooksets.in_force import Watcher
 from bus.ids import host_name
 from bus.installs import find
-from bus.installs.base import Canary, Ran, Understood
+from bus.installs.base import AgentReading, Canary, CommandRun
 from bus.runners.rule import RuleRunner
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import Directories
 from bus.verdicts import Verdict
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.agent_setup import Installed
 from workers.admin.doctor import INSTALL, Check
@@ -41,9 +41,9 @@ _GUARD: Final = "switch a guard on: `guards: {destructive-commands: true}` in fl
 class Answer(NamedTuple):
     """What the installed command did, and what the agent makes of it."""
 
-    ran: Ran
+    ran: CommandRun
     ms: float
-    understood: Understood
+    understood: AgentReading
 
 
 def made(agent: str, cwd: Path) -> Canary:
@@ -52,7 +52,7 @@ def made(agent: str, cwd: Path) -> Canary:
 
 
 async def expected(
-    links: Links, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
+    links: Connections, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
 ) -> Verdict | None:
     """What the rules in force here say to an agent's canary; None where that cannot be seen."""
     host, canary = settings.host or host_name(), made(agent, cwd)
@@ -86,9 +86,9 @@ def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
             capture_output=True, timeout=SECONDS, check=False, cwd=cwd, env={**env, **canary.environ}, text=True,
             errors="replace",
         )  # fmt: skip
-        ran = Ran(done.returncode, done.stdout, done.stderr)
+        ran = CommandRun(done.returncode, done.stdout, done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
-        ran = Ran(-1, "", f"{type(error).__name__}: {error}")
+        ran = CommandRun(-1, "", f"{type(error).__name__}: {error}")
     return Answer(ran, (time.monotonic() - began) * 1000, program.understood(ran))
 
 
@@ -168,7 +168,7 @@ def _is_fallback(one: Installed, canary: Canary, answer: Answer, places: Directo
         ready = next(line.fallback for line in lines if line.name == canary.event)
     except (ConfigError, StopIteration):
         return False
-    told = find(one.agent).understood(Ran(ready.exit_code, _text(ready.stdout), _text(ready.stderr)))
+    told = find(one.agent).understood(CommandRun(ready.exit_code, _text(ready.stdout), _text(ready.stderr)))
     if told.decision:  # the words alone: a plugin hands on no more
         return answer.understood == told
     same = (answer.ran.code, answer.ran.stdout) == (ready.exit_code, _text(ready.stdout))

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from bus.errors import Unreachable
-from bus.wire.connections import Command, Links
+from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from workers.admin.doctor import Check
 
@@ -17,9 +17,9 @@ _FIX: Final = (
 )
 
 
-async def default_user_check(links: Links, keys: Keys) -> Check:
+async def default_user_check(links: Connections, keys: Keys) -> Check:
     """What a client may do that logs in without a name; `links` are our own, and tell how the server can be reached."""
-    stranger = Links(_without_login(links.url), connect=1.0)
+    stranger = Connections(_without_login(links.url), connect=1.0)
     try:
         may = await _rights(stranger, keys)
     except Unreachable as error:
@@ -39,7 +39,7 @@ async def default_user_check(links: Links, keys: Keys) -> Check:
     return Check(id=_ID, status="ok", what="no password is asked, but only this machine's unix socket leads there")
 
 
-async def _rights(stranger: Links, keys: Keys) -> list[str]:
+async def _rights(stranger: Connections, keys: Keys) -> list[str]:
     """What may be done of what matters most; nothing is changed: XADD has an id that no server takes."""
     tried: tuple[tuple[str, Command], ...] = (
         ("add requests", ("XADD", keys("requests"), "NOMKSTREAM", "no-id", "a", "b")),
@@ -57,7 +57,7 @@ def _refused(reply: Any) -> bool:  # noqa: ANN401 - a reply of any type
     return isinstance(reply, Exception) and any(word in words for word in ("permission", "noauth", "authentication"))
 
 
-async def _has_users(links: Links) -> bool:
+async def _has_users(links: Connections) -> bool:
     """Whether our roles are users of that server: we log in as one, or are told so."""
     if urlsplit(links.url).username:
         return True
@@ -66,7 +66,7 @@ async def _has_users(links: Links) -> bool:
     return isinstance(names, list) and any(name.startswith(b"fleethook-") for name in names)
 
 
-async def _on_network(links: Links) -> str:
+async def _on_network(links: Connections) -> str:
     """Where the server listens beside its unix socket; empty where it does not."""
     parts = urlsplit(links.url)
     if parts.scheme != "unix":

@@ -6,7 +6,7 @@ from bus.errors import ConfigError, FleethookError, Unreachable
 from bus.ids import reply_token
 from bus.shim.answer_file import AnswerFile, read_answer_file
 from bus.system.directories import Directories
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from workers.admin.agent_setup import SHIM_URL, url_of
 from workers.admin.doctor import INSTALL, Check
 
@@ -18,7 +18,7 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
         answers = read_answer_file(path)
     except ConfigError:
         return []  # said already
-    links = Links(url_of(answers.server), connect=1.0)
+    links = Connections(url_of(answers.server), connect=1.0)
     try:
         missing, wide = await _tried(links, answers)
     except (Unreachable, FleethookError) as error:
@@ -45,7 +45,7 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
     return [Check(id=name, status="ok", what=text, agent=agent)]
 
 
-async def _tried(links: Links, answers: AnswerFile) -> tuple[list[str], list[str]]:
+async def _tried(links: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:
     """What the credentials may not do though they must, and may do though they need not; nothing is changed.
 
     XADD has an id that no server takes, so it fails after the rights were looked at.

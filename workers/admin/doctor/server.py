@@ -10,7 +10,7 @@ from bus.hooksets.guarded import PUBLISH, missing_guard
 from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.system.directories import Directories
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import DAY, Keys
 from bus.wire.streams import server_now
 from workers.admin.doctor import Check, State
@@ -23,7 +23,7 @@ from workers.runtime.wording import counted
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 
-async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings) -> list[Check]:
+async def server_checks(links: Connections, rq: Connections, keys: Keys, settings: Settings) -> list[Check]:
     """The server, how it keeps its data, and whether every process type is alive."""
     try:
         facts = await server_facts(links)
@@ -58,7 +58,7 @@ async def server_checks(links: Links, rq: Links, keys: Keys, settings: Settings)
     return found
 
 
-async def host_checks(links: Links, keys: Keys, host: str, places: Directories) -> list[Check]:
+async def host_checks(links: Connections, keys: Keys, host: str, places: Directories) -> list[Check]:
     """Whether each host that has blocking hooks of its own can answer for them."""
     try:
         known = await known_hosts(links, keys, (host, places))
@@ -73,7 +73,7 @@ async def host_checks(links: Links, keys: Keys, host: str, places: Directories) 
     return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
 
 
-async def fleet_guard_check(links: Links, keys: Keys, settings: Settings, places: Directories) -> Check:
+async def fleet_guard_check(links: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
     """Whether the fleet has a guard at all."""
     try:
         missing = await missing_guard(links, keys, places, shared=bool(settings.redis_url))
@@ -95,7 +95,7 @@ def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
     return Check(id="server", status="ok", what=text)
 
 
-async def _memory_check(links: Links) -> Check:
+async def _memory_check(links: Connections) -> Check:
     """Whether the server is near its memory limit, where it takes nothing new from anybody."""
     try:
         used, limit = await memory_in_use(links)
@@ -112,7 +112,7 @@ async def _memory_check(links: Links) -> Check:
     return Check(id="memory", status="fail", what=f"{text}: hook calls are refused and fall back", fix=fix)
 
 
-async def _config_checks(links: Links) -> list[Check]:
+async def _config_checks(links: Connections) -> list[Check]:
     wanted = (
         ("appendonly", "yes", "warn", "what was acknowledged is lost when the server ends: set appendonly yes"),
         ("maxmemory-policy", "noeviction", "fail", "events and verdicts vanish when memory is full: set noeviction"),
@@ -132,7 +132,7 @@ async def _config_checks(links: Links) -> list[Check]:
     return found
 
 
-async def _repairs_check(links: Links, keys: Keys) -> Check:
+async def _repairs_check(links: Connections, keys: Keys) -> Check:
     """Whether somebody made ids up of late; the stream goes on, but whoever did it may do it again."""
     try:
         since = await server_now(links) - DAY
@@ -146,7 +146,7 @@ async def _repairs_check(links: Links, keys: Keys) -> Check:
     return Check(id="streams", status="warn", what=text, fix=fix)
 
 
-async def _set_check(links: Links, keys: Keys) -> Check:
+async def _set_check(links: Connections, keys: Keys) -> Check:
     try:
         version = await current_version(links, keys)
         if not version:

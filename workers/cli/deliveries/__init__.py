@@ -13,7 +13,7 @@ from workers.cli.formatting import delivery_lines, payload_lines, short, when
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.records.selection import Wanted
 
@@ -37,7 +37,7 @@ def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:  # noq
 
     chosen = wanted(given)
 
-    async def work(links: Links) -> list[Delivery]:
+    async def work(links: Connections) -> list[Delivery]:
         return await listed(links, fleet.keys(), since=chosen.since, until=chosen.until, fits=fits(chosen), most=limit)
 
     found = fleet.run(work)
@@ -67,7 +67,7 @@ def show_delivery(fleet: Context, name: str) -> None:
     from workers.delivery.deliveries import delivery
     from workers.records.events import payload
 
-    async def work(links: Links) -> tuple[Delivery, dict[str, Any] | None]:
+    async def work(links: Connections) -> tuple[Delivery, dict[str, Any] | None]:
         one = await delivery(links, fleet.keys(), name)
         return one, await payload(links, fleet.keys(), one.event)
 
@@ -117,7 +117,7 @@ def retry(
         tell(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
 
 
-async def _waiting(fleet: Context, links: Links, chosen: Wanted) -> list[Delivery]:
+async def _waiting(fleet: Context, links: Connections, chosen: Wanted) -> list[Delivery]:
     from workers.records.selection import chosen_deliveries
 
     return [one async for one in chosen_deliveries(links, fleet.keys(), chosen) if one.state in _RETRIED]
@@ -129,7 +129,7 @@ def _next(one: Delivery) -> str:
     return short(one.reason, 80) if one.state == "dead" else ""
 
 
-async def _why_parked(fleet: Context, links: Links, parked: Delivery) -> str:
+async def _why_parked(fleet: Context, links: Connections, parked: Delivery) -> str:
     """What a parked delivery waits for, as its target stands now."""
     from workers.delivery.deliveries import waits_for
     from workers.delivery.endpoint_state import read_health

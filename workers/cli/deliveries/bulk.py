@@ -12,9 +12,9 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.in_force import Watcher
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.bulk_jobs import Job, Kind
-    from workers.records.replay import Past
+    from workers.records.replay import ReplaySpec
     from workers.records.selection import Wanted
 
 MANY: Final = 500
@@ -68,7 +68,7 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
     """Do it with these, a page at a time, and say how far it is; returns with how many it could be done."""
     from workers.records.bulk_jobs import ACTS
 
-    async def work(links: Links) -> int:
+    async def work(links: Connections) -> int:
         done = 0
         for start in range(0, len(ids), _AT_ONCE):
             done += await ACTS[kind](links, fleet.keys(), ids[start : start + _AT_ONCE])
@@ -91,7 +91,7 @@ def tell(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
         raise PartlyDone(f"{asked - done} of {asked} could not be {what}: not {state} (any more)")
 
 
-def as_job(fleet: Context, kind: Kind, spec: Wanted | Past, count: int, *, follow: bool) -> None:
+def as_job(fleet: Context, kind: Kind, spec: Wanted | ReplaySpec, count: int, *, follow: bool) -> None:
     """Have it done as a maintenance job: by the chores worker where one is there, else here; say how far it is."""
     from workers.records.bulk_jobs import begin
 
@@ -117,7 +117,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | Past, count: int, *, follo
         raise PartlyDone(ended.error or f"it was {ended.state} after {ended.done:,} of {count:,}")
 
 
-async def follow_job(fleet: Context, links: Links, name: str, count: int = 0) -> Job:
+async def follow_job(fleet: Context, links: Connections, name: str, count: int = 0) -> Job:
     """The job when it is over; says how far it is meanwhile."""
     import asyncio
 
@@ -134,7 +134,7 @@ async def follow_job(fleet: Context, links: Links, name: str, count: int = 0) ->
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _followed(fleet: Context, links: Links, name: str, count: int, *, here: bool) -> Job:
+async def _followed(fleet: Context, links: Connections, name: str, count: int, *, here: bool) -> Job:
     import asyncio
 
     from workers.records.bulk_jobs import work_at
@@ -151,7 +151,7 @@ async def _followed(fleet: Context, links: Links, name: str, count: int, *, here
         await asyncio.gather(working, return_exceptions=True)
 
 
-def watcher_here(fleet: Context, links: Links) -> Watcher:
+def watcher_here(fleet: Context, links: Connections) -> Watcher:
     """The hooks in force, as a worker on this machine sees them."""
     from bus.hooksets.in_force import Watcher
 
@@ -160,14 +160,14 @@ def watcher_here(fleet: Context, links: Links) -> Watcher:
 
 def _handed_over(fleet: Context) -> bool:
     """Whether a chores worker takes it: it is told at once, and by the dispatcher as often as it is needed."""
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.status import read_roles
 
     settings = fleet.settings()
     url = settings.rq_url or fleet.url()
 
-    async def alive(links: Links) -> bool:
-        rq = Links(url, connect=1.0)
+    async def alive(links: Connections) -> bool:
+        rq = Connections(url, connect=1.0)
         try:
             roles = await read_roles(links, rq, fleet.keys(), settings)
         finally:

@@ -15,7 +15,7 @@ from workers.cli.formatting import delivery_lines, payload_lines, plain, short, 
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.deliveries import Delivery
     from workers.records.bulk_jobs import Kind
@@ -74,7 +74,7 @@ def show_dead(fleet: Context, name: str) -> None:
     (letter,) = found
     if letter.kind == "delivery":
 
-        async def work(links: Links) -> tuple[Delivery, dict[str, Any] | None]:
+        async def work(links: Connections) -> tuple[Delivery, dict[str, Any] | None]:
             one = await delivery(links, fleet.keys(), name)
             return one, await payload(links, fleet.keys(), one.event)
 
@@ -156,7 +156,7 @@ def export(
         go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
         return
 
-    async def work(links: Links) -> int:
+    async def work(links: Connections) -> int:
         count = 0
         if output is None:
             async for line in exported(links, fleet.keys(), chosen):
@@ -190,7 +190,7 @@ def _letters(fleet: Context, chosen: Wanted) -> list[DeadLetter]:
     """All of them, oldest first."""
     from workers.records.selection import chosen_letters
 
-    async def work(links: Links) -> list[DeadLetter]:
+    async def work(links: Connections) -> list[DeadLetter]:
         return [one async for one in chosen_letters(links, fleet.keys(), chosen)]
 
     return fleet.run(work)

@@ -15,9 +15,9 @@ from workers.cli.hooks.sets import in_force
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.bulk_jobs import Job
-    from workers.records.replay import Past
+    from workers.records.replay import ReplaySpec
 
 
 @click.command()
@@ -43,13 +43,13 @@ def replay(
     it. It is a job: it goes on when this command ends or a worker dies, and sends each event once.
     """
     from bus.matching.conditions import compile_condition
-    from workers.records.replay import Past
+    from workers.records.replay import ReplaySpec
 
     if where:
         compile_condition(where)  # what is wrong with it is said before anything is read
     if endpoint:
         _known(fleet, endpoint)
-    past = Past(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
+    past = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
     events, counts = fleet.run(lambda links: _counted(fleet, links, past))
     count = sum(counts.values())
     if dry_run or not count:
@@ -104,7 +104,7 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
     """Show one job; exit 5 where it was stopped or failed."""
     from workers.records.bulk_jobs import job
 
-    async def work(links: Links) -> Job:
+    async def work(links: Connections) -> Job:
         return await follow_job(fleet, links, name) if follow else await job(links, fleet.keys(), name)
 
     one = fleet.run(work)
@@ -130,7 +130,7 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
     """Stop jobs; what they have done stays done, and deliveries that they made are still carried."""
     from workers.records.bulk_jobs import stop_job
 
-    async def work(links: Links) -> list[str]:
+    async def work(links: Connections) -> list[str]:
         return [name for name in names if await stop_job(links, fleet.keys(), name)]
 
     stopped = fleet.run(work)
@@ -142,7 +142,7 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
         raise Findings("was over already: " + ", ".join(sorted({*names} - {*stopped})))
 
 
-async def _counted(fleet: Context, links: Links, past: Past) -> tuple[int, Counter[str]]:
+async def _counted(fleet: Context, links: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:
     """How many events would be sent again, and to which endpoint how often."""
     import msgspec
 

@@ -111,10 +111,10 @@ def _disabled(here: HookSet) -> Iterable[Hook]:
 
 
 def _record_of(fleet: Context) -> Record:
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.last_runs import last_runs
 
-    async def work(links: Links) -> Record:
+    async def work(links: Connections) -> Record:
         return await last_runs(links, fleet.keys())
 
     return fleet.run(work)
@@ -204,10 +204,10 @@ def _list_untrusted(fleet: Context) -> None:
     from bus.hooksets import trust
     from bus.ids import host_name
     from bus.system.directories import config_file
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.records.last_runs import last_runs
 
-    async def work(links: Links) -> tuple[str, ...]:
+    async def work(links: Connections) -> tuple[str, ...]:
         return (await last_runs(links, fleet.keys(), host=host_name())).folders
 
     places = fleet.directories()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets.hookfile import HookFile
     from bus.hooksets.in_force import HookSet
     from bus.hooksets.published import Change
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
 
 _REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
 """A line of a diff that names a secret, or shows its fingerprint, and holds none."""
@@ -40,7 +40,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
 
     name, read = sound(fleet, file)
 
-    async def compare(links: Links) -> tuple[int, HookFile]:
+    async def compare(links: Connections) -> tuple[int, HookFile]:
         version = await current_version(links, fleet.keys())
         return version, await load_version(links, fleet.keys(), version)
 
@@ -88,7 +88,7 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
         raise click.UsageError(f"{second!r} is no version; see `fleethook hooks history`")
     name, read = ("", None) if numbered else sound(fleet, Path(first) if first else None)
 
-    async def compare(links: Links) -> str:
+    async def compare(links: Connections) -> str:
         other = int(second) if second else await current_version(links, fleet.keys())
         there = await load_version(links, fleet.keys(), other)
         if read is not None:
@@ -116,7 +116,7 @@ def history(fleet: Context, limit: int) -> None:
 
     from bus.hooksets.published import history as log
 
-    async def work(links: Links) -> list[Change]:
+    async def work(links: Connections) -> list[Change]:
         return await log(links, fleet.keys(), limit)
 
     changes = fleet.run(work)
@@ -140,7 +140,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     from bus.hooksets.published import current_version, diff, load_version
     from bus.hooksets.published import rollback as put_back
 
-    async def compare(links: Links) -> tuple[int, int, list[HookFile]]:
+    async def compare(links: Connections) -> tuple[int, int, list[HookFile]]:
         now = await current_version(links, fleet.keys())
         target = now - 1 if version is None else version
         if target < 1:
@@ -187,7 +187,7 @@ def in_force(
     from bus.errors import Unreachable
     from workers.admin.dry_run import hooks_here, with_plugins
 
-    async def work(links: Links | None) -> HookSet:
+    async def work(links: Connections | None) -> HookSet:
         return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
 
     try:

@@ -15,7 +15,7 @@ from workers.cli.hooks.sets import in_force
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooks import Endpoint
     from bus.hooksets.in_force import HookSet
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.endpoint_state import Health
 
@@ -60,7 +60,7 @@ def list_webhooks(fleet: Context) -> None:
     known = in_force(fleet).endpoints.values()
     targets = {one.id: endpoint_target(one, host_name()) for one in known}
 
-    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+    async def work(links: Connections) -> tuple[list[Delivery], dict[str, Health]]:
         found = await listed(links, fleet.keys(), target="endpoint:", most=_RECENT)
         return found, await read_health(links, fleet.keys(), list(targets.values()))
 
@@ -90,7 +90,7 @@ def show_webhook(fleet: Context, name: str) -> None:
     one = find_endpoint(in_force(fleet), name)
     target = endpoint_target(one, host_name())
 
-    async def work(links: Links) -> tuple[list[Delivery], dict[str, Health]]:
+    async def work(links: Connections) -> tuple[list[Delivery], dict[str, Health]]:
         found = await listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
         return found, await read_health(links, fleet.keys(), [target])
 

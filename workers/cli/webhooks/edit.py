@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooks import Endpoint
     from bus.hooksets.hookfile import HookFile
     from workers.admin.endpoint_edit import Change, Edited, Entry
-    from workers.admin.url_check import Looked
+    from workers.admin.url_check import UrlCheck
 
 _IN_FORCE_SECONDS: Final = 1.2
 """After so long every worker knows of a change; they look twice a second."""
@@ -327,7 +327,7 @@ def _allowed(path: Path) -> tuple[str, ...]:
     return load_hook_file(path, "user").network_allow if path.exists() else ()
 
 
-def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> Looked:
+def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
     """What the policy in force, and this list, says to a URL."""
     from bus.http.address_policy import policy
     from workers.admin.url_check import look
@@ -335,7 +335,7 @@ def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> Looked:
     return look(url, policy([*in_force(fleet, needed=False).network.allow, *allow]), {})
 
 
-def _opened(fleet: Context, looked: Looked, open_it: bool) -> str:
+def _opened(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
     """The entry that the allow list needs; Findings where the target is refused and not to be opened."""
     from bus.http.address_policy import policy
 

@@ -9,7 +9,7 @@ import click
 from workers.cli.common import Context, Findings, common_options, pass_fleet
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
-    from workers.admin.webhook_listener import Came, Wanted
+    from workers.admin.webhook_listener import ReceivedWebhook, Wanted
 
 
 @click.command()
@@ -80,7 +80,7 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
     return listener.arrived, listener.failed, listener.ok
 
 
-def _show(fleet: Context, came: Came) -> None:
+def _show(fleet: Context, came: ReceivedWebhook) -> None:
     from workers.cli.formatting import plain, short, when
 
     if fleet.json:
@@ -98,7 +98,7 @@ def _show(fleet: Context, came: Came) -> None:
     fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
 
 
-def _record(came: Came) -> dict[str, Any]:
+def _record(came: ReceivedWebhook) -> dict[str, Any]:
     import contextlib
     import json
 
@@ -115,13 +115,13 @@ def _record(came: Came) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(came: Came) -> str:
+def _text(came: ReceivedWebhook) -> str:
     from bus.secrets.redaction import redact_text
 
     return redact_text(came.body[:65_536].decode("utf-8", "replace"))
 
 
-def _path(came: Came) -> str:
+def _path(came: ReceivedWebhook) -> str:
     """Redacted as in a URL: a token may stand in it."""
     from bus.secrets.redaction import redact_url
 

@@ -14,7 +14,7 @@ from workers.cli.hooks.sets import in_force
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.wire.connections import Links
+    from bus.wire.connections import Connections
     from workers.delivery.endpoint_state import Enabled
 
 _reason = click.option(
@@ -82,7 +82,7 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
 
     target = _target(fleet, name)
 
-    async def work(links: Links) -> Enabled:
+    async def work(links: Connections) -> Enabled:
         return await begin(links, fleet.keys(), target, recover=recover)
 
     done = fleet.run(work)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.events import Event
     from bus.hooks import Endpoint
     from bus.hooksets.in_force import HookSet
-    from bus.http.client import Poster, Reply
+    from bus.http.client import Reply, WebhookClient
 
 _MESSAGE: Final = "a test from `fleethook webhooks test`"
 
@@ -62,13 +62,13 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
     import msgspec
 
     from bus.events import Event, EventType
-    from bus.http.client import Poster
+    from bus.http.client import WebhookClient
     from bus.ids import event_id, host_name
 
     name = event_id()
     event = Event(type="notification", id=name, source="generic", native="test", time=int(time.time() * 1000),
                   host=host_name(), data={"test": True, "message": _MESSAGE})  # fmt: skip
-    async with Poster(hooks.network, proxy=hooks.proxy) as poster:
+    async with WebhookClient(hooks.network, proxy=hooks.proxy) as poster:
         poster.open()  # 300 ms of imports that are none of the receiver's time
         if endpoint.format != "pagerduty":
             return [await _post(poster, endpoint, event)]
@@ -82,7 +82,7 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
         return sent
 
 
-async def _post(poster: Poster, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
+async def _post(poster: WebhookClient, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
     from bus.http.client import Reply
     from bus.ids import delivery_id
     from workers.delivery.batches import batch_body, batch_id

@@ -23,7 +23,7 @@ from bus.hooksets.detect import whose
 from bus.hooksets.hookfile import from_document, load_foreign, load_hook_file, to_document
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.installs.command import MARK
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.plugins import plugins
 
@@ -307,7 +307,7 @@ def watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watcher:
     """A watcher that looks at every event."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
     user, trust = tmp_path / "fleethook.yaml", tmp_path / "trust.json"
-    return Watcher(Links(""), Keys("t"), host="here", user_file=user, trust_file=trust)
+    return Watcher(Connections(""), Keys("t"), host="here", user_file=user, trust_file=trust)
 
 
 def in_force(watcher: Watcher, cwd: str = "") -> list[str]:

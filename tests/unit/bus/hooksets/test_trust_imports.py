@@ -12,7 +12,7 @@ import pytest
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.hooksets.trust import covered_files, imported_files, is_trusted, trust
-from bus.wire.connections import Links
+from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 MANIFEST = {"name": "memory", "version": "1.0.0"}
@@ -108,7 +108,7 @@ def test_nothing_of_an_untrusted_folder_is_run_matched_or_read(
 ) -> None:
     """The folder is full of traps: whoever opens one of its imports, or looks at its scripts, is caught."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
-    watcher = Watcher(Links(""), Keys("t"), host="h", user_file=None, trust_file=store)
+    watcher = Watcher(Connections(""), Keys("t"), host="h", user_file=None, trust_file=store)
     event = Event(type="tool:pre_execute", tool="bash", host="h", cwd=str(project.parent / "scripts"))
     opened: list[str] = []
     real = os.open

@@ -12,7 +12,7 @@ from bus import installs
 from bus.agents import find as find_dialect
 from bus.errors import ConfigError
 from bus.events import GATES
-from bus.installs.base import NAMES, Scope, Where
+from bus.installs.base import NAMES, InstallScope, Scope
 from bus.installs.command import Setup
 from bus.installs.manifest import apply, undo
 from bus.installs.plan import diff, events_for, installed, plan_install, plan_uninstall
@@ -36,7 +36,7 @@ class Home:
 
     def __init__(self, root: Path) -> None:
         self.root, self.state = root, root / "state"
-        self.where = Where(root / "home", root / "proj", {"PATH": str(root / "bin")}, root / "machine")
+        self.where = InstallScope(root / "home", root / "proj", {"PATH": str(root / "bin")}, root / "machine")
         for folder in ("home", "proj", "bin"):
             (root / folder).mkdir()
 
@@ -245,7 +245,9 @@ def test_a_plugin_of_somebody_else_is_not_touched(home: Home) -> None:
 )  # fmt: skip
 def test_a_folder_that_was_moved_is_where_hooks_go(home: Home, agent: str, variable: str, file: str) -> None:
     """And the undo finds it again when the variable is gone."""
-    there = Where(home.where.home, home.where.project, {variable: str(home.root / "elsewhere")}, home.root / "machine")
+    there = InstallScope(
+        home.where.home, home.where.project, {variable: str(home.root / "elsewhere")}, home.root / "machine"
+    )
     apply(plan_install(agent, "user", there, home.setup(agent)), home.state)
     assert list(home.files()) == [f"elsewhere/{file}"]
     assert not list(installed(agent, home.where))

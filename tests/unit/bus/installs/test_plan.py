@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bus.errors import ConfigError
-from bus.installs.base import Scope, Where
+from bus.installs.base import InstallScope, Scope
 from bus.installs.command import Setup, hook_command
 from bus.installs.manifest import MANIFEST, Change, Plan, apply, undo
 from bus.installs.plan import diff, events_for, plan_install, plan_uninstall
@@ -37,7 +37,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.home, self.project, self.state = root / "home", root / "proj", root / "state"
-        self.where = Where(self.home, self.project, {}, root / "machine")
+        self.where = InstallScope(self.home, self.project, {}, root / "machine")
         self.file = self.home / ".claude/settings.json"
 
     def write(self, text: str) -> None:

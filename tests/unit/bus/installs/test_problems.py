@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.installs import find
-from bus.installs.base import Scope, Trouble, Where
+from bus.installs.base import InstallProblem, InstallScope, Scope
 from bus.installs.codex import trusted_hash
 from bus.installs.command import Setup
 from bus.installs.manifest import apply
@@ -16,8 +16,8 @@ from bus.installs.plan import events_for, other_readers, plan_install
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Where:
-    return Where(tmp_path / "home", tmp_path / "proj", {}, tmp_path / "machine")
+def where(tmp_path: Path) -> InstallScope:
+    return InstallScope(tmp_path / "home", tmp_path / "proj", {}, tmp_path / "machine")
 
 
 def write(path: Path, text: str) -> Path:
@@ -26,26 +26,26 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def said(agent: str, where: Where, scope: Scope = "user") -> list[str]:
+def said(agent: str, where: InstallScope, scope: Scope = "user") -> list[str]:
     return [trouble.what for trouble in find(agent).troubles(where, scope)]
 
 
-def _managed(where: Where) -> Path:
+def _managed(where: InstallScope) -> Path:
     return where.machine(
         "/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"
     )
 
 
-def _gemini(where: Where) -> Path:
+def _gemini(where: InstallScope) -> Path:
     return where.machine("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json")
 
 
-def test_nothing_is_wrong_where_nothing_is_set(where: Where) -> None:
+def test_nothing_is_wrong_where_nothing_is_set(where: InstallScope) -> None:
     for agent in ("claude", "codex", "qwen", "cursor", "opencode", "copilot", "windsurf", "cline"):
         assert said(agent, where) == [], agent
 
 
-def test_claude_codes_layers(where: Where) -> None:
+def test_claude_codes_layers(where: InstallScope) -> None:
     """The strongest layer that says something about it decides: policy, local, project, user."""
     user = write(where.home / ".claude/settings.json", '{"disableAllHooks": true}')
     assert said("claude", where) == [f"{user}: `disableAllHooks` is true, so no hook runs"]
@@ -61,7 +61,7 @@ def test_claude_codes_layers(where: Where) -> None:
     ]  # fmt: skip
 
 
-def test_what_switches_hooks_off_is_said_by_the_plan(where: Where) -> None:
+def test_what_switches_hooks_off_is_said_by_the_plan(where: InstallScope) -> None:
     write(where.home / ".claude/settings.json", '{"disableAllHooks": true}')
     setup = Setup("/py", "/answers", ("Stop",))
     assert "disableAllHooks" in plan_install("claude", "user", where, setup).warnings[0]
@@ -70,7 +70,7 @@ def test_what_switches_hooks_off_is_said_by_the_plan(where: Where) -> None:
     assert shared.changes[0].path == where.project / ".claude/settings.json"
 
 
-def test_who_else_runs_claude_codes_hooks_is_said(where: Where) -> None:
+def test_who_else_runs_claude_codes_hooks_is_said(where: InstallScope) -> None:
     """Copilot CLI reads a project's settings of Claude Code, Cursor all of them where it is told to (documented)."""
 
     def readers(scope: Scope) -> list[str]:
@@ -90,7 +90,7 @@ def test_who_else_runs_claude_codes_hooks_is_said(where: Where) -> None:
     assert list(other_readers("codex", "user", where)) == []
 
 
-def test_codex_switches(where: Where) -> None:
+def test_codex_switches(where: InstallScope) -> None:
     config = write(where.home / ".codex/config.toml", "[features]\nhooks = false\n")
     assert said("codex", where) == [f"{config}: `features.hooks` is false, so no hook runs"]
     config.write_text("[features]\ncodex_hooks = false\n")  # its older spelling
@@ -102,7 +102,7 @@ def test_codex_switches(where: Where) -> None:
     assert said("codex", where) == [f"{rules}: `allow_managed_hooks_only` is true, so only hooks of the policy run"]
 
 
-def test_codex_reads_no_project_that_it_does_not_trust(where: Where) -> None:
+def test_codex_reads_no_project_that_it_does_not_trust(where: InstallScope) -> None:
     where.project.mkdir()
     assert "does not trust the folder" in said("codex", where, "project")[0]
     write(where.home / ".codex/config.toml", f'[projects."{where.project}"]\ntrust_level = "trusted"\n')
@@ -125,7 +125,7 @@ def test_codex_own_hash_of_a_hook(event: str, matcher: object, handler: dict[str
     assert trusted_hash(event, matcher, handler) == f"sha256:{wanted}"
 
 
-def test_codex_trusts_what_a_person_has_seen(where: Where, tmp_path: Path) -> None:
+def test_codex_trusts_what_a_person_has_seen(where: InstallScope, tmp_path: Path) -> None:
     """By the hook's place in the file and by its content; a hook may also be trusted and switched off."""
     path = write(
         where.home / ".codex/hooks.json", '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}}'
@@ -142,7 +142,7 @@ def test_codex_trusts_what_a_person_has_seen(where: Where, tmp_path: Path) -> No
             for key, (event, group) in keys.items()
         )
 
-    def trust() -> list[Trouble]:
+    def trust() -> list[InstallProblem]:
         return list(find("codex").trust(where, "user", path))
 
     assert [one.what for one in trust()] == ["Codex CLI: 2 of 2 hooks are not trusted yet, so they do not run"]
@@ -155,16 +155,16 @@ def test_codex_trusts_what_a_person_has_seen(where: Where, tmp_path: Path) -> No
     assert [one.what for one in trust()] == ["Codex CLI: 1 of 2 hooks are switched off in /hooks"]
 
 
-def test_geminis_layers(where: Where) -> None:
+def test_geminis_layers(where: InstallScope) -> None:
     """The machine's settings outrank the project's, and these the user's."""
     user = write(where.home / ".gemini/settings.json", '{"hooksConfig": {"enabled": false}} // off')
-    env = Where(where.home, where.project, {"GEMINI_CLI_TRUST_WORKSPACE": "true"}, where.root)
+    env = InstallScope(where.home, where.project, {"GEMINI_CLI_TRUST_WORKSPACE": "true"}, where.root)
     assert said("gemini", env) == [f"{user}: `hooksConfig.enabled` is false, so no hook runs"]
     write(_gemini(where), '{"hooksConfig": {"enabled": true, "disabled": ["fleethook"]}}')
     (text,) = said("gemini", env)
     assert "`hooksConfig.disabled` names 'fleethook'" in text
     moved = {**env.environ, "GEMINI_CLI_SYSTEM_SETTINGS_PATH": str(write(where.root / "own.json", "{}"))}
-    assert said("gemini", Where(where.home, where.project, moved, where.root)) == [
+    assert said("gemini", InstallScope(where.home, where.project, moved, where.root)) == [
         f"{user}: `hooksConfig.enabled` is false, so no hook runs"
     ]
 
@@ -183,7 +183,7 @@ def test_geminis_layers(where: Where) -> None:
     ],
 )
 def test_gemini_runs_hooks_in_trusted_folders_alone(
-    where: Where, environ: dict[str, str], settings: str, folders: str, sure: bool | None
+    where: InstallScope, environ: dict[str, str], settings: str, folders: str, sure: bool | None
 ) -> None:
     """Not even the user's own (as 0.61.0 does); the longest rule that fits holds."""
     where.project.mkdir()
@@ -191,11 +191,11 @@ def test_gemini_runs_hooks_in_trusted_folders_alone(
     for name, path in (("PROJ", where.project), ("HOME", where.home), ("ROOT", where.project.parent)):
         folders = folders.replace(name, str(path))
     write(where.home / ".gemini/trustedFolders.json", folders)
-    found = list(find("gemini").troubles(Where(where.home, where.project, environ, where.root), "user"))
+    found = list(find("gemini").troubles(InstallScope(where.home, where.project, environ, where.root), "user"))
     assert [one.sure for one in found] == ([] if sure is None else [sure])
 
 
-def test_a_foreign_hook_of_our_name_may_run_in_qwens_place_of_ours(where: Where) -> None:
+def test_a_foreign_hook_of_our_name_may_run_in_qwens_place_of_ours(where: InstallScope) -> None:
     """Qwen Code runs hooks of one name once (issue 10, A7); a hook of ours is no trouble."""
     theirs = {"type": "command", "name": "fleethook", "command": "true"}
     ours = {**theirs, "command": "exec python main.py # fleethook"}
@@ -205,7 +205,7 @@ def test_a_foreign_hook_of_our_name_may_run_in_qwens_place_of_ours(where: Where)
     assert found.startswith(f"{project}: a hook for PreToolUse that is not Fleethook's is called `fleethook`")
 
 
-def test_qwens_switches(where: Where) -> None:
+def test_qwens_switches(where: InstallScope) -> None:
     user = write(where.home / ".qwen/settings.json", '{"disableAllHooks": true}')
     assert said("qwen", where) == [f"{user}: `disableAllHooks` is true, so no hook runs"]
     user.write_text('{"security": {"folderTrust": {"enabled": true}}}')
@@ -215,15 +215,17 @@ def test_qwens_switches(where: Where) -> None:
     assert said("qwen", where, "project") == []
 
 
-def test_copilots_and_opencodes_switches(where: Where) -> None:
+def test_copilots_and_opencodes_switches(where: InstallScope) -> None:
     write(where.home / ".copilot/settings.json", '{"disableAllHooks": true}')
     assert "disableAllHooks" in said("copilot", where)[0]
-    pure = Where(where.home, where.project, {"OPENCODE_PURE": "1", "OPENCODE_DISABLE_PROJECT_CONFIG": "1"}, where.root)
+    pure = InstallScope(
+        where.home, where.project, {"OPENCODE_PURE": "1", "OPENCODE_DISABLE_PROJECT_CONFIG": "1"}, where.root
+    )
     assert len(said("opencode", pure)) == 1
     assert len(said("opencode", pure, "project")) == 2
 
 
-def test_cline_switches_a_hook_off_by_its_mode(where: Where, tmp_path: Path) -> None:
+def test_cline_switches_a_hook_off_by_its_mode(where: InstallScope, tmp_path: Path) -> None:
     setup = Setup("/py", "/answers", events_for("cline", ["PreToolUse", "TaskStart"]))
     apply(plan_install("cline", "user", where, setup), tmp_path / "state")
     assert said("cline", where) == []

@@ -15,8 +15,8 @@ from workers.delivery.deliveries import (
     COMMAND_CAP,
     Attempt,
     attempt_record,
+    deliveries_of,
     dispatch_call,
-    owed,
     pack_fields,
     read_delivery,
     unpack_fields,
@@ -50,7 +50,7 @@ def event() -> Event:
 
 @pytest.mark.req("B-06", "P-11")
 def test_nobody_asked_for_a_verdict() -> None:
-    found = {one.id: one for one in owed(event(), None, in_force(), KEYS)}
+    found = {one.id: one for one in deliveries_of(event(), None, in_force(), KEYS)}
     assert set(found) == {"e1.a", "e1.log", "e1.check", "e1.tell", "e1.mine"}
     assert found["e1.a"].stream == KEYS("deliveries")
     assert found["e1.mine"].stream == KEYS("deliveries", "h1"), "a user's hook runs on its own host"
@@ -62,9 +62,9 @@ def test_nobody_asked_for_a_verdict() -> None:
 
 @pytest.mark.req("P-11")
 def test_after_a_verdict_only_the_background_hooks_are_left() -> None:
-    found = [one.id for one in owed(event(), Verdict(decision="deny", reason="no"), in_force(), KEYS)]
+    found = [one.id for one in deliveries_of(event(), Verdict(decision="deny", reason="no"), in_force(), KEYS)]
     assert sorted(found) == ["e1.a", "e1.denied", "e1.log", "e1.mine", "e1.tell"]
-    found = [one.id for one in owed(event(), Verdict(decision="allow"), in_force(), KEYS)]
+    found = [one.id for one in deliveries_of(event(), Verdict(decision="allow"), in_force(), KEYS)]
     assert "e1.denied" not in found
 
 
@@ -78,7 +78,9 @@ def test_a_kept_event_is_read_as_it_was_kept() -> None:
 
 
 def test_a_dispatch_never_holds_a_command() -> None:
-    call = dispatch_call(Entry("s", "5-1", {}), event(), owed(event(), None, in_force(), KEYS), KEYS, "g", b"", 1)
+    call = dispatch_call(
+        Entry("s", "5-1", {}), event(), deliveries_of(event(), None, in_force(), KEYS), KEYS, "g", b"", 1
+    )
     assert not {"cat", "true"} & {str(arg) for arg in call.args}
 
 

@@ -9,7 +9,7 @@ from bus.hooksets.hookfile import HookFile, from_document, parse_hook_file, to_d
 from bus.hooksets.in_force import HookSet, Layered
 from bus.verdicts import Part, Verdict
 from bus.wire.keys import Keys
-from workers.delivery.deliveries import owed
+from workers.delivery.deliveries import deliveries_of
 
 KEYS = Keys("t")
 FILE = """
@@ -40,7 +40,7 @@ def in_force(file: HookFile | None = None) -> HookSet:
 
 def targets(verdict: Verdict | None) -> list[str]:
     """Who is owed the event after a verdict."""
-    return sorted(one.hook for one in owed(CALL, verdict, in_force(), KEYS))
+    return sorted(one.hook for one in deliveries_of(CALL, verdict, in_force(), KEYS))
 
 
 @pytest.mark.req("G-06", "G-08")

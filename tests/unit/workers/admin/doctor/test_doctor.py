@@ -12,7 +12,7 @@ import pytest
 
 from bus.config.settings import Settings
 from bus.installs import find
-from bus.installs.base import NAMES, Ran
+from bus.installs.base import NAMES, CommandRun
 from bus.shim.answer_file import read_answer_file, server_from_url, write_answer_file
 from bus.system.directories import directories
 from bus.verdicts import Verdict
@@ -35,7 +35,7 @@ def said(decision: str) -> str:
 
 def answer(code: int, stdout: str, stderr: str = "") -> Answer:
     """What the installed command did, as Claude Code understands it."""
-    ran = Ran(code, stdout, stderr)
+    ran = CommandRun(code, stdout, stderr)
     return Answer(ran, 9, find("claude").understood(ran))
 
 
