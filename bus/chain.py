@@ -14,10 +14,11 @@ from bus.errors import OverBudget
 from bus.events import STOPS, Event
 from bus.hookfiles import find_hooks
 from bus.hooks import LAYERS, NATIVE, Hook
-from bus.outcomes import NOTHING, Outcome
+from bus.outcomes import Outcome
 from bus.runners.per_file import calls
+from bus.tally import OPINIONS_ONLY, Tally
 from bus.tools import canonical_input, native_input
-from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision, strictest
+from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision
 
 log = logging.getLogger("fleethook.chain")
 
@@ -30,8 +31,6 @@ Elsewhere = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
 Refit = Callable[[Event], Awaitable[Sequence[Hook]]]
 """The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
 
-CONTEXT_BUDGET: Final = 10_000
-"""Characters of injected context in all: above it Claude Code cuts silently (observed), so we cut and say so."""
 
 TOGETHER: Final = frozenset({"claude", "ion"})
 """Dialects whose neighbouring hooks start together, as Claude Code starts them."""
@@ -45,15 +44,22 @@ _NO_CHANGES: Final[dict[str, Any]] = {
 }
 """What is left of an outcome that does not count."""
 
-_OPINIONS_ONLY: Final = frozenset({"project", "session"})
-"""Layers whose `allow` counts as abstain: a cloned repository cannot switch off the user's own prompts."""
-
 
 async def evaluate(
-    event: Event, hooks: Sequence[Hook], run: Run, *, seconds: float, policy: Policy = "allow", version: str = "",
-    layers: Sequence[str] = (), again: bool = False, refit: Refit | None = None,
-    changes: Mapping[str, Any] | None = None, elsewhere: Elsewhere | None = None, notes: Sequence[str] = (),
-) -> Verdict:  # fmt: skip
+    event: Event,
+    hooks: Sequence[Hook],
+    run: Run,
+    *,
+    seconds: float,
+    policy: Policy = "allow",
+    version: str = "",
+    layers: Sequence[str] = (),
+    again: bool = False,
+    refit: Refit | None = None,
+    changes: Mapping[str, Any] | None = None,
+    elsewhere: Elsewhere | None = None,
+    notes: Sequence[str] = (),
+) -> Verdict:
     """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
 
     Every hook sees the original event; the first deny ends the chain, but where an agent wants to stop: there all hooks
@@ -65,7 +71,7 @@ async def evaluate(
     """
     start = time.monotonic()
     deadline = start + seconds
-    tally = _Tally(event, changes or {})
+    tally = Tally(event, changes or {})
     tally.notes.extend(notes)
     stopped = False
     for together in _groups(hooks):
@@ -93,14 +99,25 @@ async def evaluate(
     tally.conclude()
     contexts = tally.told()  # which may add a note
     return Verdict(
-        decision=tally.decision, event=event.id, reason=tally.reason, instead=tally.instead,
-        contexts=contexts, updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
-        updated_output=tally.updated_output, halt=tally.halt, permissions=tuple(tally.permissions),
-        interrupt=tally.interrupt, parts=tuple(tally.parts),
+        decision=tally.decision,
+        event=event.id,
+        reason=tally.reason,
+        instead=tally.instead,
+        contexts=contexts,
+        updated_input=tally.rewrite if tally.rewrite and tally.decision != "deny" else None,
+        updated_output=tally.updated_output,
+        halt=tally.halt,
+        permissions=tuple(tally.permissions),
+        interrupt=tally.interrupt,
+        parts=tuple(tally.parts),
         silent={place: rules for place, rules in tally.silent.items() if rules},
         ms=round((time.monotonic() - start) * 1000, 3),
-        version=version, layers=tuple(layers), notes=tuple(tally.notes), waiting=tally.waiting, repeated=again,
-    )  # fmt: skip
+        version=version,
+        layers=tuple(layers),
+        notes=tuple(tally.notes),
+        waiting=tally.waiting,
+        repeated=again,
+    )
 
 
 def needed_seconds(event: Event, hooks: Sequence[Hook]) -> float:
@@ -120,162 +137,6 @@ def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
     """
     own = native_input(event.source, event.native_tool, rewrite, event.input)
     return msgspec.structs.replace(event, input=canonical_input(event.source, event.native_tool, own))
-
-
-_ABOVE: Final = Hook(id="layers above", on=(), layer="fleet")
-_BELOW: Final = Hook(id="layers below", on=(), layer="user")
-"""Who set what where the hooks themselves are on another machine."""
-
-
-class _Tally:
-    """What has been said so far."""
-
-    def __init__(self, event: Event, changes: Mapping[str, Any]) -> None:
-        self.event = event
-        """With the output as hooks have changed it so far: the next one reads that, as the model will."""
-        self._output = event.output
-        self.halt = ""
-        self.permissions: list[dict[str, Any]] = []
-        self.interrupt = False
-        self.decision: Decision = "abstain"
-        self.reason = ""
-        self.instead = ""
-        self.contexts: list[str] = []
-        self.rewrite: dict[str, Any] = {}
-        self.setters: dict[str, Hook] = {}
-        """By field, whatever its spelling: who set it last."""
-        self.allowers: list[Hook] = []
-        self.parts: list[Part] = []
-        self.silent: dict[str, dict[str, int]] = {}
-        self.notes: list[str] = []
-        self.waiting: tuple[str, ...] = ()
-        if changes:
-            self._merge(_ABOVE, changes)
-
-    def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
-        """Count one outcome in; `again` for a second look, which may only deny or ask."""
-        if outcome is NOTHING:
-            self.silent.setdefault(part.place, {})[part.hook] = round(part.ms * 1000)
-            return
-        if again:  # it had nothing to say to the event as it was
-            self.silent.get(part.place, {}).pop(part.hook, None)
-        self.parts.append(part)
-        refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
-        decision = part.decision
-        if decision == "allow" and (again or refused or hook.layer in _OPINIONS_ONLY):
-            decision = "abstain"
-        if decision == "allow":
-            self.allowers.append(hook)
-        self._decide(decision, part.reason, outcome.instead)
-        if part.fallback:
-            # A policy `allow` shows as abstain: nobody objected.
-            policy = "allow" if part.decision == "abstain" else part.decision
-            self.notes.append(f"{part.fallback}; its failure policy is {policy}")
-        if outcome.note:
-            self.notes.append(outcome.note)
-        if not again:
-            self.contexts.extend(outcome.contexts)
-            self.halt = self.halt or outcome.halt
-            self.interrupt = self.interrupt or outcome.interrupt
-            self.permissions.extend(outcome.permissions if decision == "allow" else ())
-        if outcome.updated_output is not None:
-            self.change_output(outcome.updated_output)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nobody else needs to be asked: a deny is the last word, but where it makes the agent go on."""
-        return self.decision == "deny" and self.event.type not in STOPS
-
-    @property
-    def updated_output(self) -> Any:  # noqa: ANN401 - anything that JSON can say
-        """The output as it is now; None where nobody changed it."""
-        return self.event.output if self.event.output is not self._output else None
-
-    def change_output(self, output: object) -> None:
-        """Take over a changed output."""
-        if output != self.event.output:
-            self.event = msgspec.structs.replace(self.event, output=output)
-
-    def conclude(self) -> None:
-        """Let a halt win over hooks that want a stopping agent to go on, and permissions go without their allow."""
-        if self.halt and self.event.type in STOPS and self.decision == "deny":
-            self.notes.append(f"the agent may stop: a hook said so ({self.halt}), although another wanted it to go on")
-            self.decision, self.reason, self.instead = "abstain", "", ""
-        if self.decision != "allow":
-            self.permissions.clear()
-        self.interrupt = self.interrupt and self.decision == "deny"
-
-    def join(self, below: Verdict) -> None:
-        """Count in what the layers below said together, on the event's own host."""
-        self.halt = self.halt or below.halt
-        self.permissions.extend(below.permissions)
-        self.interrupt = self.interrupt or below.interrupt
-        if below.updated_output is not None:
-            self.change_output(below.updated_output)
-        self.parts.extend(below.parts)
-        for place, rules in below.silent.items():
-            self.silent.setdefault(place, {}).update(rules)
-        self.notes.extend(below.notes)
-        self.waiting = below.waiting
-        self.contexts.extend(below.contexts)
-        changes = {
-            k: v for k, v in (below.updated_input or {}).items() if k not in self.rewrite or self.rewrite[k] != v
-        }
-        refused = self._merge(_BELOW, changes)
-        decision: Decision = "abstain" if below.decision == "allow" and refused else below.decision
-        if decision == "allow":
-            self.allowers.append(_BELOW)
-        self._decide(decision, below.reason, below.instead)
-
-    def _decide(self, decision: Decision, reason: str, instead: str) -> None:
-        """Let a stricter decision win, and join what hooks want done before their agent stops: the model reads all of it."""
-        if strictest(decision, self.decision) != self.decision:
-            self.decision, self.reason, self.instead = decision, reason, instead
-        elif decision == "deny" and self.event.type in STOPS:
-            self.reason = _joined(self.reason, reason, "\n\n")
-            self.instead = _joined(self.instead, instead, "; ")
-
-    def _merge(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
-        """Take over what `hook` changes; whether any of it was refused."""
-        refused = False
-        for key, value in changes.items():
-            # Hooks run from the highest layer down, so whoever set a field first is never below the one who asks now.
-            field = next(iter(native_input(self.event.source, self.event.native_tool, {key: value}, {})), key)
-            setter = self.setters.get(field)
-            if setter is not None and setter.layer != hook.layer:
-                self.notes.append(f"hook {hook.id!r} may not change {key!r}: a higher layer set it")
-                refused = True
-                continue
-            self.rewrite[key] = value
-            self.setters[field] = hook
-        return refused
-
-    def drop_rewrite(self, why: str) -> None:
-        """Forget the changed input, and an `allow` with it: it was given for something else than the original."""
-        self.notes.append(f"the changed input ({', '.join(sorted(self.rewrite))}) was dropped: {why}")
-        self.rewrite.clear()
-        self.take_back_allow("")
-
-    def take_back_allow(self, why: str) -> None:
-        """Let an `allow` count as abstain."""
-        if self.decision == "allow":
-            self.decision, self.reason = "abstain", ""
-            if why:
-                self.notes.append(why)
-
-    def told(self) -> tuple[str, ...]:
-        """The contexts, within their budget."""
-        if not self.contexts:
-            return ()
-        contexts, cut = _within_budget(self.contexts)
-        if cut:
-            self.notes.append(f"{cut} characters of context were cut: {CONTEXT_BUDGET} is the limit")
-        return contexts
-
-
-def _joined(text: str, more: str, between: str) -> str:
-    """Both texts, each once."""
-    return between.join(dict.fromkeys(part for part in (*text.split(between), more) if part))
 
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:
@@ -319,10 +180,17 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         decision, reason = "abstain", ""
         outcome = msgspec.structs.replace(outcome, contexts=(), instead="", note=note, **_NO_CHANGES)
     part = Part(
-        hook=hook.id, decision=decision, layer=hook.layer, version=hook.version, reason=reason,
-        ms=round((time.monotonic() - start) * 1000, 3), exit_code=outcome.exit_code, fallback=outcome.failure,
-        origin=hook.origin, output=outcome.output,
-    )  # fmt: skip
+        hook=hook.id,
+        decision=decision,
+        layer=hook.layer,
+        version=hook.version,
+        reason=reason,
+        ms=round((time.monotonic() - start) * 1000, 3),
+        exit_code=outcome.exit_code,
+        fallback=outcome.failure,
+        origin=hook.origin,
+        output=outcome.output,
+    )
     return hook, outcome, part
 
 
@@ -335,7 +203,7 @@ def _said(decision: Decision, reason: str, outcome: Outcome) -> str:
 
 
 async def _redact_again(
-    hooks: Sequence[Hook], run: Run, tally: _Tally, deadline: float, policy: Policy, *, ended: bool
+    hooks: Sequence[Hook], run: Run, tally: Tally, deadline: float, policy: Policy, *, ended: bool
 ) -> None:
     """Show the output to redaction rules that a deny kept from it, or below which a hook has changed it."""
     if tally.event.output is None or not (ended or tally.updated_output is not None):
@@ -347,7 +215,7 @@ async def _redact_again(
 
 
 async def _look_again(
-    changed: Event, hooks: Sequence[Hook], run: Run, tally: _Tally, deadline: float, policy: Policy
+    changed: Event, hooks: Sequence[Hook], run: Run, tally: Tally, deadline: float, policy: Policy
 ) -> None:
     """Show the changed event to every rule and to the hooks of the layers above the lowest that changed it.
 
@@ -370,20 +238,6 @@ async def _look_again(
             tally.add(hook, outcome, part, again=True)
         if tally.decision == "deny":
             return
-        allowed = allowed or (part.decision == "allow" and hook.layer not in _OPINIONS_ONLY)
+        allowed = allowed or (part.decision == "allow" and hook.layer not in OPINIONS_ONLY)
     if not allowed:
         tally.take_back_allow("an allow was for the input as it was before another hook changed it; it does not count")
-
-
-def _within_budget(contexts: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    kept: list[str] = []
-    left, cut = CONTEXT_BUDGET, 0
-    for text in contexts:
-        if len(text) <= left:
-            kept.append(text)
-        else:
-            cut += len(text) - left
-            if left > 0:
-                kept.append(text[:left])
-        left = max(0, left - len(text))
-    return tuple(kept), cut

@@ -46,9 +46,14 @@ class Bus(AgentFace):
     """
 
     def __init__(
-        self, url: str = "", *, namespace: str = "", on_failure: Policy = "allow", spool: Path | None = None,
+        self,
+        url: str = "",
+        *,
+        namespace: str = "",
+        on_failure: Policy = "allow",
+        spool: Path | None = None,
         connect: float = CONNECT_SECONDS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not url or not namespace:
             from bus.hooksets.settings_files import load_settings
             from bus.wire.embedded_server import bus_url
@@ -208,8 +213,17 @@ class Bus(AgentFace):
 
     def _fields(self, event: Event) -> tuple[str | bytes, ...]:
         fields: tuple[str | bytes, ...] = (
-            "id", event.id, "source", event.source, "event", event.type, "host", event.host, "body", encode_event(event),
-        )  # fmt: skip
+            "id",
+            event.id,
+            "source",
+            event.source,
+            "event",
+            event.type,
+            "host",
+            event.host,
+            "body",
+            encode_event(event),
+        )
         if event.host == self._host:
             fields += folder_fields(event_folder(event.cwd))
         if self.on_failure != "allow":
@@ -218,8 +232,20 @@ class Bus(AgentFace):
 
     async def _report(self, event: Event, why: str) -> None:
         """Say on the stream that this program fell back: what was recorded and what the program did may differ."""
-        fields = ("id", event_id(), "of", event.id, "fallback", why, "source", event.source,
-                  "event", event.type, "host", event.host)  # fmt: skip
+        fields = (
+            "id",
+            event_id(),
+            "of",
+            event.id,
+            "fallback",
+            why,
+            "source",
+            event.source,
+            "event",
+            event.type,
+            "host",
+            event.host,
+        )
         try:
             with self.links.link() as link:
                 (reply,) = await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
@@ -262,7 +288,7 @@ async def _round_trip(link: Connection, commands: Sequence[Command], seconds: fl
     return None if answer is None else bytes(answer)
 
 
-def _somebody(reply: Any) -> None:  # noqa: ANN401 - a reply of any type
+def _somebody(reply: Any) -> None:
     if checked(reply, "looking for an evaluator") == 0:
         raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
 

@@ -59,11 +59,15 @@ class EventType(StrEnum):
     BUS_REPAIRED = "bus:repaired"
 
 
-OWN = frozenset({
-    EventType.ENDPOINT_FAILING.value, EventType.ENDPOINT_DISABLED.value, EventType.HOOKS_REJECTED.value,
-    EventType.GUARD_CHANGED.value,
-    EventType.BUS_REPAIRED.value,
-})  # fmt: skip
+OWN = frozenset(
+    {
+        EventType.ENDPOINT_FAILING.value,
+        EventType.ENDPOINT_DISABLED.value,
+        EventType.HOOKS_REJECTED.value,
+        EventType.GUARD_CHANGED.value,
+        EventType.BUS_REPAIRED.value,
+    }
+)
 """What Fleethook itself announces; no agent has these."""
 
 PRE_TOOL = frozenset({EventType.TOOL_PRE_EXECUTE.value})
@@ -77,10 +81,15 @@ GATES = PRE_TOOL | {
 }
 """Where `--fail-closed` means deny: before a tool, at a prompt, at a permission question (design, section 4)."""
 
-STOPS = frozenset({
-    EventType.AGENT_STOP.value, EventType.SUBAGENT_STOP.value, EventType.TURN_END.value, EventType.TASK_COMPLETED.value,
-    "claude:TeammateIdle",
-})  # fmt: skip
+STOPS = frozenset(
+    {
+        EventType.AGENT_STOP.value,
+        EventType.SUBAGENT_STOP.value,
+        EventType.TURN_END.value,
+        EventType.TASK_COMPLETED.value,
+        "claude:TeammateIdle",
+    }
+)
 """Stop-like events: a block makes the agent go on, so they never fail closed."""
 
 
@@ -116,19 +125,49 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def facts(self) -> dict[str, Any]:
         """The fields that a `when:` condition may read as `event.…` (design, section 5)."""
         return {
-            "type": self.type, "tool": self.tool, "input": self.input, "session": self.session,
-            "host": self.host, "source": self.source, "cwd": self.cwd, "data": self.data,
-        }  # fmt: skip
+            "type": self.type,
+            "tool": self.tool,
+            "input": self.input,
+            "session": self.session,
+            "host": self.host,
+            "source": self.source,
+            "cwd": self.cwd,
+            "data": self.data,
+        }
 
 
-SOURCES = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline",
-           "pigo", "forge", "gobby", "ion", "generic")  # fmt: skip
+SOURCES = (
+    "claude",
+    "codex",
+    "gemini",
+    "cursor",
+    "opencode",
+    "qwen",
+    "copilot",
+    "windsurf",
+    "cline",
+    "pigo",
+    "forge",
+    "gobby",
+    "ion",
+    "generic",
+)
 
 _ALIASES = {
-    "claude-code": "claude", "claude_code": "claude", "claudecode": "claude", "codex-cli": "codex", "openai-codex": "codex",
-    "gemini-cli": "gemini", "google-gemini": "gemini", "cursor-agent": "cursor", "open-code": "opencode",
-    "qwen-code": "qwen", "copilot-cli": "copilot", "github-copilot": "copilot", "cascade": "windsurf",
-}  # fmt: skip
+    "claude-code": "claude",
+    "claude_code": "claude",
+    "claudecode": "claude",
+    "codex-cli": "codex",
+    "openai-codex": "codex",
+    "gemini-cli": "gemini",
+    "google-gemini": "gemini",
+    "cursor-agent": "cursor",
+    "open-code": "opencode",
+    "qwen-code": "qwen",
+    "copilot-cli": "copilot",
+    "github-copilot": "copilot",
+    "cascade": "windsurf",
+}
 _SPELLED = frozenset({*SOURCES, "fleethook"})
 
 

@@ -184,7 +184,17 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             payload="raw" if self.payload == "raw" else "full",
         )
         return Hook(
-            id=self.id, on=self.events, tool=self.tool, when=self.when, http=call, timeout=self.timeout,
-            on_failure=self.on_failure, description=self.description, dialect=self.dialect, layer=self.layer,
-            position=position, origin=self.origin, version=self.version,
-        )  # fmt: skip
+            id=self.id,
+            on=self.events,
+            tool=self.tool,
+            when=self.when,
+            http=call,
+            timeout=self.timeout,
+            on_failure=self.on_failure,
+            description=self.description,
+            dialect=self.dialect,
+            layer=self.layer,
+            position=position,
+            origin=self.origin,
+            version=self.version,
+        )

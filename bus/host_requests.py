@@ -82,9 +82,12 @@ class Hosts:
                 self._known.clear()
             with self._links.link() as link:
                 alive, *records = await link.exchange(
-                    [("EXISTS", self._keys("alive", role(host))), ("HVALS", self._keys("host", host)),
-                     ("HVALS", self._keys("background", host))]
-                )  # fmt: skip
+                    [
+                        ("EXISTS", self._keys("alive", role(host))),
+                        ("HVALS", self._keys("host", host)),
+                        ("HVALS", self._keys("background", host)),
+                    ]
+                )
             there = checked(alive, f"looking for host {host}") == 1
             # An error: an ACL that is older than these keys (docs/upgrade.md: workers come before the ACL).
             state = HostState(there, *[() if isinstance(rows, Exception) else tuple(rows) for rows in records])
@@ -103,9 +106,19 @@ class Hosts:
         if wait <= 0:
             return None
         fields = (
-            "reply", reply, "deadline", deadline, "latest", latest, "policy", policy, "event", encode_event(event),
-            "changes", pack(dict(changes)),
-        )  # fmt: skip
+            "reply",
+            reply,
+            "deadline",
+            deadline,
+            "latest",
+            latest,
+            "policy",
+            policy,
+            "event",
+            encode_event(event),
+            "changes",
+            pack(dict(changes)),
+        )
         add = Call("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
         # BLPOP and not BLMOVE, which a server at its memory limit refuses.
         with self._links.link() as link:

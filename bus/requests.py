@@ -208,12 +208,34 @@ def answer_call(
         report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]
     return Call(
         "answer",
-        (request.entry.stream, keys("events"), keys("verdict", request.id), request.reply or keys("reply", "nobody"),
-         keys("join", request.id), call or keys("call", "none"), keys("lineage", request.id),
-         keys("first", request.id), keys("moved", request.entry.stream.rpartition(":")[2]), keys("late")),
-        (group, request.entry.id, answer, KEPT_MS, CALL_MS, "1" if request.reply else "0", "1" if call else "0",
-         place, owner, len(fields), SENT_MS if request.spooled else 0, *fields, *report),
-    )  # fmt: skip
+        (
+            request.entry.stream,
+            keys("events"),
+            keys("verdict", request.id),
+            request.reply or keys("reply", "nobody"),
+            keys("join", request.id),
+            call or keys("call", "none"),
+            keys("lineage", request.id),
+            keys("first", request.id),
+            keys("moved", request.entry.stream.rpartition(":")[2]),
+            keys("late"),
+        ),
+        (
+            group,
+            request.entry.id,
+            answer,
+            KEPT_MS,
+            CALL_MS,
+            "1" if request.reply else "0",
+            "1" if call else "0",
+            place,
+            owner,
+            len(fields),
+            SENT_MS if request.spooled else 0,
+            *fields,
+            *report,
+        ),
+    )
 
 
 def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> Call:
@@ -221,21 +243,50 @@ def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: st
     kept = KEPT_MS + max(0, request.deadline - request.added)
     return Call(
         "claim",
-        (request.entry.stream, keys("claim", request.id), keys("verdict", request.id),
-         request.reply or keys("reply", "nobody"), keys("join", request.id), call or keys("call", "none"),
-         keys("lineage", request.id)),
-        (group, request.entry.id, consumer, kept, "1" if request.reply else "0", "1" if call else "0",
-         request.parent, *hooks),
-    )  # fmt: skip
+        (
+            request.entry.stream,
+            keys("claim", request.id),
+            keys("verdict", request.id),
+            request.reply or keys("reply", "nobody"),
+            keys("join", request.id),
+            call or keys("call", "none"),
+            keys("lineage", request.id),
+        ),
+        (
+            group,
+            request.entry.id,
+            consumer,
+            kept,
+            "1" if request.reply else "0",
+            "1" if call else "0",
+            request.parent,
+            *hooks,
+        ),
+    )
 
 
 def defer_call(request: Request, keys: Keys, group: str) -> Call:
     """The script call that puts a request aside until somebody has a free slot, with its deadline unchanged."""
     fields: list[str | bytes | int] = [
-        "id", request.id, "reply", request.reply, "deadline", request.deadline, "source", request.source,
-        "event", request.native, "host", request.host, "body", request.body,
-        "latest", request.latest, "handed", request.handed - 1,  # who puts it aside has not died of it
-    ]  # fmt: skip
+        "id",
+        request.id,
+        "reply",
+        request.reply,
+        "deadline",
+        request.deadline,
+        "source",
+        request.source,
+        "event",
+        request.native,
+        "host",
+        request.host,
+        "body",
+        request.body,
+        "latest",
+        request.latest,
+        "handed",
+        request.handed - 1,  # who puts it aside has not died of it
+    ]
     fields += folder_fields(request.folder)
     if request.parent:
         fields += ["parent", request.parent]

@@ -5,7 +5,6 @@ A guard on `bash`, `write`, `edit` or `delete` has to see `mcp__x__run_command` 
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,107 +12,41 @@ from typing import Any, Final, NamedTuple
 
 from bus.tool_names import CANONICAL, ToolAlias
 from bus.tool_programs import WORD, program_command, request_command, tool_parts
-
-_COMMANDS: Final = ("command", "cmd", "commands", "command_line", "cmdline", "cmd_line", "cmd_string", "cli_command",
-                    "shell_command",
-                    "bash_command", "shell", "bash", "script", "input", "keys", "line", "argv", "program",
-                    "executable")  # fmt: skip
-_SURE: Final = frozenset(_COMMANDS[:10])
-"""Arguments that are a command whatever the tool is called; the others are where its name says shell."""
-_ARGUMENTS: Final = ("args", "arguments", "argv", "parameters")
-_PATHS: Final = ("path", "file_path", "filepath", "absolute_path", "file", "filename", "file_name", "target_file",
-                 "target_path", "relative_path", "notebook_path", "directory", "dir", "dir_path", "directory_path", "folder",
-                 "folder_path", "uri", "destination", "target", "paths", "files")  # fmt: skip
-_CONTENTS: Final = ("content", "contents", "file_text", "text", "data", "body", "new_content", "new_str", "new_string",
-                    "new_text", "edits", "diff", "patch", "patches", "code_edit", "replacement", "replace",
-                    "insert_text")  # fmt: skip
-_CODE: Final = ("code", "script", "source", "source_code", "program", "snippet", "python_code", "cell_source", "code_snippet",
-                "js_code", "py_code", "cell", "expression", "input")  # fmt: skip
-_DIRECTORIES: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory")
-_WRAPPERS: Final = (
-    "params",
-    "arguments",
-    "args",
-    "input",
-    "request",
-    "options",
-    "payload",
-    "parameters",
-    "kwargs",
-    "flags",
+from bus.tool_words import (
+    ARGUMENTS,
+    ASKING_WORDS,
+    CODE,
+    COMMANDS,
+    CONTENTS,
+    COPY_WORDS,
+    DELETE_WORDS,
+    DIRECTORIES,
+    EMPTYING_WORDS,
+    LANGUAGE_NAMES,
+    LANGUAGES,
+    LOSING_WORDS,
+    MOVE_WORDS,
+    NAME,
+    ON_PATH,
+    OPERATIONS,
+    PART,
+    PATHS,
+    READ_WORDS,
+    SHELL_CELL,
+    SHELL_LINE,
+    SHELL_SERVERS,
+    SHELL_WORDS,
+    SQL,
+    SQL_SERVERS,
+    SQL_WORDS,
+    STATEMENTS,
+    STOPPING_WORDS,
+    SURE,
+    TREE_WORDS,
+    TYPED_WORDS,
+    WRAPPERS,
+    WRITE_WORDS,
 )
-"""Arguments that hold the arguments."""
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{1,40}")
-"""Of what is done: `delete`, `drop_table`; a longer text says more."""
-_OPERATIONS: Final = ("operation", "action", "op", "command")
-
-_SHELL_WORDS: Final = frozenset(
-    ["shell", "bash", "sh", "zsh", "terminal", "exec", "execute", "run", "command", "cmd", "keys", "tmux",
-     "console", "spawn", "ssh", "pty", "powershell", "pwsh", "cli", "process", "subprocess", "system"]
-)  # fmt: skip
-_TYPED_WORDS: Final = frozenset(["terminal", "pty", "tmux", "keys"])
-"""Words in the names of tools that type their text into a shell."""
-_SHELL_SERVERS: Final = frozenset(["shell", "bash", "terminal", "ssh", "tmux", "iterm", "console"])
-_WRITE_WORDS: Final = frozenset(["write", "create", "save", "put", "append", "overwrite", "edit", "update", "modify", "replace",
-                                 "insert", "patch", "set", "upload", "apply"])  # fmt: skip
-_DELETE_WORDS: Final = frozenset(
-    ["delete", "remove", "rm", "unlink", "trash", "rmdir", "del", "erase", "rmtree", "destroy"]
-)
-_LOSING_WORDS: Final = _DELETE_WORDS | {
-    "drop", "terminate", "purge", "truncate", "wipe", "prune", "drain", "uninstall", "reset",
-}  # fmt: skip
-_EMPTYING_WORDS: Final = frozenset(["clear", "empty", "wipe", "purge"])
-_STOPPING_WORDS: Final = ("stop", "disable", "mask")
-_MOVE_WORDS: Final = frozenset(["move", "rename", "mv"])
-_COPY_WORDS: Final = frozenset(["copy", "cp"])
-_READ_WORDS: Final = frozenset(["read", "view", "cat", "open", "get", "show", "load", "head", "tail"])
-_TREE_WORDS: Final = frozenset(["directory", "dir", "folder", "tree", "rmtree", "rmdir", "recursive", "recursively"])
-_ON_PATH: Final[Mapping[str, tuple[str, ...]]] = {
-    "truncate": ("truncate", "-s", "0"),
-    "chmod": ("chmod",),
-    "permissions": ("chmod",),
-    "chown": ("chown",),
-}
-"""Words in the names of tools that change a file in another way, and the program that does the same."""
-_LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(["python", "python3", "py", "ipython", "jupyter", "notebook", "repl", "cell", "interpreter"],
-                    ("python3", "-c")),
-    **dict.fromkeys(["javascript", "js", "node", "nodejs", "typescript", "ts", "deno", "bun"], ("node", "-e")),
-    **dict.fromkeys(["bash", "sh", "shell", "zsh", "shellscript"], ("bash", "-c")),
-    **dict.fromkeys(["powershell", "pwsh", "ps"], ("powershell", "-Command")),
-    "ruby": ("ruby", "-e"), "php": ("php", "-r"), "tinker": ("php", "-r"), "perl": ("perl", "-e"),
-    **dict.fromkeys(["applescript", "osascript"], ("osascript", "-e")),
-}  # fmt: skip
-_LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel", "kernel_name", "interpreter")
-_SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
-"""Of a notebook's cell, a line for the shell."""
-_SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
-_STATEMENTS: Final = ("sql", "query", "statement", "queries", "statements", "sql_query", "sql_statement", "sql_statements",
-                      "raw_sql", "sql_text", "query_text", "query_string", "cypher")  # fmt: skip
-_SQL: Final = re.compile(r"\s*(?:drop|truncate|delete|update|alter)\s+\w", re.IGNORECASE)
-_SQL_WORDS: Final = frozenset(["sql", "query", "postgres", "postgresql", "mysql", "sqlite", "database", "db", "psql", "mariadb",
-                               "supabase", "migration", "cypher"])  # fmt: skip
-_SQL_SERVERS: Final = frozenset(
-    ["sql", "postgres", "postgresql", "mysql", "sqlite", "database", "db", "dbhub", "mariadb", "mssql", "sqlserver", "oracle",
-     "snowflake", "bigquery", "clickhouse", "duckdb", "redshift", "neon", "databricks", "athena", "trino", "neo4j"]
-)  # fmt: skip
-_ASKING_WORDS: Final = frozenset(
-    [
-        "search",
-        "docs",
-        "documentation",
-        "ask",
-        "explain",
-        "find",
-        "help",
-        "graphql",
-        "suggest",
-        "logs",
-        "metrics",
-        "prometheus",
-    ]
-)
-"""Words in the names of tools whose query is a question, and no statement."""
 
 
 class Inferred(NamedTuple):
@@ -156,8 +89,8 @@ def acts_as(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
     if tool in CANONICAL:
         return ()
     tools = infer(tool, given).tools
-    said = next((value for name in _OPERATIONS if isinstance(value := given.get(name), str)), "")
-    if _NAME.fullmatch(said) and not _LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
+    said = next((value for name in OPERATIONS if isinstance(value := given.get(name), str)), "")
+    if NAME.fullmatch(said) and not LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
         return (*tools, f"{tool}_{'_'.join(WORD.findall(said.lower()))}")
     return tools
 
@@ -167,7 +100,7 @@ def _call(native: str, given: Mapping[str, Any]) -> _Call:
     own: dict[str, str] = {}
     for name, value in given.items():
         spelled = _spelled(name)
-        if isinstance(value, dict) and spelled in _WRAPPERS:
+        if isinstance(value, dict) and spelled in WRAPPERS:
             for inner, one in value.items():
                 if isinstance(inner, str):
                     fields.setdefault(_spelled(inner), one)
@@ -178,7 +111,7 @@ def _call(native: str, given: Mapping[str, Any]) -> _Call:
     operation = next(
         (value for name in ("operation", "action", "op") if isinstance(value := fields.get(name), str)), ""
     )
-    if _NAME.fullmatch(operation):
+    if NAME.fullmatch(operation):
         words |= {word.lower() for word in WORD.findall(operation)}
     return _Call(words, frozenset(tool_parts(native)[0]), fields, own)
 
@@ -198,21 +131,21 @@ def _program(native: str, call: _Call) -> Inferred | None:
 def _on_files(call: _Call) -> Inferred | None:
     """A call that deletes, moves or copies files, or changes their rights."""
     words, given = call.words, call.given
-    paths = _texts(given.get(_field(given, _PATHS)))
-    tree = not words.isdisjoint(_TREE_WORDS) or bool(given.get("recursive"))
-    if paths and (not words.isdisjoint(_DELETE_WORDS) or (tree and not words.isdisjoint(_EMPTYING_WORDS))):
-        return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, _PATHS))
-    if not words.isdisjoint(_MOVE_WORDS):
+    paths = _texts(given.get(_field(given, PATHS)))
+    tree = not words.isdisjoint(TREE_WORDS) or bool(given.get("recursive"))
+    if paths and (not words.isdisjoint(DELETE_WORDS) or (tree and not words.isdisjoint(EMPTYING_WORDS))):
+        return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, PATHS))
+    if not words.isdisjoint(MOVE_WORDS):
         return _moved(call, "mv")
-    if not words.isdisjoint(_COPY_WORDS):
+    if not words.isdisjoint(COPY_WORDS):
         return _moved(call, "cp")
-    program = next((_ON_PATH[word] for word in words if word in _ON_PATH), ())
+    program = next((ON_PATH[word] for word in words if word in ON_PATH), ())
     more = [str(given[name]) for name in ("mode", "permissions", "owner") if isinstance(given.get(name), str | int)]
     if paths and program and (more or program[0] == "truncate"):
         return _command(call, [*program, *more[:1], *paths])
     service, verb = (
         _field(given, ("service", "service_name", "name", "unit")),
-        [one for one in _STOPPING_WORDS if one in words],
+        [one for one in STOPPING_WORDS if one in words],
     )
     if service and verb and "service" in words:
         return _command(call, ["systemctl", verb[0], given[service]])
@@ -224,13 +157,13 @@ def _on_files(call: _Call) -> Inferred | None:
 def _shell(call: _Call) -> Inferred | None:
     """A call that runs a command."""
     words, given = call.words, call.given
-    command = _field(given, _COMMANDS) or ("" if words.isdisjoint(_TYPED_WORDS) else _field(given, ("text", "data")))
-    says_shell = not words.isdisjoint(_SHELL_WORDS) or not call.server.isdisjoint(_SHELL_SERVERS)
-    if not command or (command not in _SURE and not says_shell):
+    command = _field(given, COMMANDS) or ("" if words.isdisjoint(TYPED_WORDS) else _field(given, ("text", "data")))
+    says_shell = not words.isdisjoint(SHELL_WORDS) or not call.server.isdisjoint(SHELL_SERVERS)
+    if not command or (command not in SURE and not says_shell):
         return None
-    if (given.get("path") or given.get("file_path")) and _field(given, _CONTENTS):
+    if (given.get("path") or given.get("file_path")) and _field(given, CONTENTS):
         return None  # an editor's `{"command": "create", "path": …}`
-    more, value = _field(given, _ARGUMENTS), given[command]
+    more, value = _field(given, ARGUMENTS), given[command]
     if more and more != command and isinstance(given[more], list):
         rest = shlex.join(map(str, given[more]))
         return _lines(f"{shlex.join(map(str, value)) if isinstance(value, list) else value} {rest}")
@@ -239,7 +172,7 @@ def _shell(call: _Call) -> Inferred | None:
     if command not in call.own or command == "argv":
         return _lines(shlex.join(map(str, value)) if isinstance(value, list) else value)
     fields = {"command": (call.own[command],)}
-    if (where := _field(given, _DIRECTORIES)) and where in call.own:
+    if (where := _field(given, DIRECTORIES)) and where in call.own:
         fields["cwd"] = (call.own[where],)
     return Inferred(("bash",), ToolAlias("bash", fields))
 
@@ -254,15 +187,15 @@ def _step(step: Mapping[str, Any]) -> str:
 def _code(call: _Call) -> Inferred | None:
     """A call that runs code in a language that its name, its arguments or its server's name says."""
     given = call.given
-    said = next((given[name].lower() for name in _LANGUAGE_NAMES if isinstance(given.get(name), str)), "")
-    named = next((word for word in call.words if word in _LANGUAGES), "")
-    language = said if said in _LANGUAGES else named or next((word for word in call.server if word in _LANGUAGES), "")
+    said = next((given[name].lower() for name in LANGUAGE_NAMES if isinstance(given.get(name), str)), "")
+    named = next((word for word in call.words if word in LANGUAGES), "")
+    language = said if said in LANGUAGES else named or next((word for word in call.server if word in LANGUAGES), "")
     if not language and "ide" in call.server and "code" in call.words:
         language = "python"  # of Claude Code's extension for VS Code: a notebook's cell
-    code = _field(given, _CODE)
+    code = _field(given, CODE)
     if not code or not isinstance(given[code], str) or not language:
         return None
-    program = _LANGUAGES[language]
+    program = LANGUAGES[language]
     if program[0] != "python3":
         return _command(call, [*program, given[code]])
     return _lines(_cell(given[code]))
@@ -270,24 +203,24 @@ def _code(call: _Call) -> Inferred | None:
 
 def _cell(code: str) -> str:
     """The command lines of a notebook's cell: its Python, and its lines for the shell."""
-    rest, magic = _SHELL_CELL.subn("", code, count=1)
+    rest, magic = SHELL_CELL.subn("", code, count=1)
     if magic:
         return shlex.join(["bash", "-c", rest])
-    shell = [found[1] for found in _SHELL_LINE.finditer(code)]
-    own = _SHELL_LINE.sub("pass", code) if shell else code
+    shell = [found[1] for found in SHELL_LINE.finditer(code)]
+    own = SHELL_LINE.sub("pass", code) if shell else code
     return "\n".join([shlex.join(["python3", "-c", own]), *shell])
 
 
 def _statement(call: _Call) -> Inferred | None:
     """A call that sends a statement to a database."""
     given = call.given
-    name = _field(given, _STATEMENTS)
-    if not name and isinstance(text := given.get("command"), str) and _SQL.match(text):
+    name = _field(given, STATEMENTS)
+    if not name and isinstance(text := given.get("command"), str) and SQL.match(text):
         name = "command"
     sure = name[:3] in ("sql", "raw", "cyp")
-    if not name or (not sure and call.words.isdisjoint(_SQL_WORDS) and call.server.isdisjoint(_SQL_SERVERS)):
+    if not name or (not sure and call.words.isdisjoint(SQL_WORDS) and call.server.isdisjoint(SQL_SERVERS)):
         return None
-    if not sure and not call.words.isdisjoint(_ASKING_WORDS):
+    if not sure and not call.words.isdisjoint(ASKING_WORDS):
         return None
     text = ";\n".join(_texts(given[name]))
     cypher = "neo4j" in call.server or not call.words.isdisjoint(["cypher", "neo4j"])
@@ -297,15 +230,15 @@ def _statement(call: _Call) -> Inferred | None:
 def _file(call: _Call) -> Inferred:
     """A call that writes or reads a file."""
     given = call.given
-    path, content = _field(given, _PATHS), _field(given, _CONTENTS)
+    path, content = _field(given, PATHS), _field(given, CONTENTS)
     several = given.get("files")
-    if isinstance(several, list) and all(isinstance(one, dict) for one in several) and call.words & _WRITE_WORDS:
+    if isinstance(several, list) and all(isinstance(one, dict) for one in several) and call.words & WRITE_WORDS:
         paths = [path for one in several if isinstance(path := one.get("path", one.get("file_path")), str)]
         return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": paths}) if paths else _NOTHING
     fields = {"path": (call.own.get(path, path),), "content": (call.own.get(content, content),)}
-    if path and content and not call.words.isdisjoint(_WRITE_WORDS | {"file"}):
+    if path and content and not call.words.isdisjoint(WRITE_WORDS | {"file"}):
         return Inferred(("write", "edit"), ToolAlias("write", fields))
-    if path and not call.words.isdisjoint(_READ_WORDS):
+    if path and not call.words.isdisjoint(READ_WORDS):
         return Inferred(("read",), ToolAlias("read", {"path": fields["path"]}))
     return _NOTHING
 
@@ -359,13 +292,10 @@ def _texts(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-
-
 @lru_cache(4096)
 def _spelled(name: str) -> str:
     """An argument's name in the one spelling: `filePath` and `file-path` are `file_path`."""
-    return "_".join(part.lower() for part in _PART.findall(name))
+    return "_".join(part.lower() for part in PART.findall(name))
 
 
 @lru_cache(4096)

@@ -58,7 +58,7 @@ _CLAUDE: Final = {
     "Agent": _use("task", agent="subagent_type"),
     "Task": _use("task", agent="subagent_type"),
     "TodoWrite": _use("todo"),
-}  # fmt: skip
+}
 
 _GEMINI: Final = {
     "run_shell_command": _use("bash", cwd="dir_path|directory"),
@@ -74,7 +74,7 @@ _GEMINI: Final = {
     "google_web_search": _use("web_search"),
     "write_todos": _use("todo"),
     "invoke_agent": _use("task", agent="agent_name"),
-}  # fmt: skip
+}
 
 _QWEN: Final = {
     "run_shell_command": _use("bash", cwd="directory"),
@@ -92,7 +92,7 @@ _QWEN: Final = {
     "agent": _use("task", agent="subagent_type"),
     "task": _use("task", agent="subagent_type"),
     "create_sub_session": _use("task"),
-}  # fmt: skip
+}
 
 _PLAIN: Final = {
     "bash": _use("bash"),

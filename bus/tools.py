@@ -15,12 +15,31 @@ from bus.tool_inference import Inferred, acts_as, infer
 from bus.tool_names import CANONICAL, TABLE, ToolAlias
 from bus.tool_patches import find_patch
 
-__all__ = ["CANONICAL", "TABLE", "ToolAlias", "acts_as", "canonical_input", "canonical_tool", "input_for", "lost_fields", "mcp_tool",
-           "native_input", "single_files", "tool_for", "tool_names"]  # fmt: skip
+__all__ = [
+    "CANONICAL",
+    "TABLE",
+    "ToolAlias",
+    "acts_as",
+    "canonical_input",
+    "canonical_tool",
+    "input_for",
+    "lost_fields",
+    "mcp_tool",
+    "native_input",
+    "single_files",
+    "tool_for",
+    "tool_names",
+]
 
 # One call that may create files as well as change them: a hook on `write` has to see it too.
-_ALSO: Final = {"apply_patch": ("write",), "ApplyPatch": ("write",), "patch": ("write",), "write_code": ("write",),
-                "editor": ("write",), "str_replace_editor": ("write",)}  # fmt: skip
+_ALSO: Final = {
+    "apply_patch": ("write",),
+    "ApplyPatch": ("write",),
+    "patch": ("write",),
+    "write_code": ("write",),
+    "editor": ("write",),
+    "str_replace_editor": ("write",),
+}
 
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^(?=\*\*\* (?:Add File|Update File|Delete File): )", re.MULTILINE)

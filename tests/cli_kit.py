@@ -76,8 +76,14 @@ def workers(url: str, keys: Keys, home: Path, *kinds: str) -> Iterator[None]:
 
     async def whole() -> None:
         links, told = Connections(url, connect=2.0), asyncio.Event()
-        watcher = Watcher(links, keys, host="test-host", user_file=home / "config" / "fleethook.yaml",
-                          trust_file=home / "state" / "trust.json", last_good=home / "data" / "last-good")  # fmt: skip
+        watcher = Watcher(
+            links,
+            keys,
+            host="test-host",
+            user_file=home / "config" / "fleethook.yaml",
+            trust_file=home / "state" / "trust.json",
+            last_good=home / "data" / "last-good",
+        )
         running: list[Coroutine[Any, Any, Any]] = []
         if not kinds or "evaluator" in kinds:
             evaluator = Evaluator(url, keys, watcher, links)

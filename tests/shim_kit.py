@@ -120,9 +120,13 @@ class World:
             EventLine(name="Idle", mode="skip"),
         )
         answers = AnswerFile(
-            agent="claude", server=server or Server(kind="unix", address=str(self.socket)), prefix=self.keys.prefix,
-            host="host-1", spool=str(self.spool), events=events,
-        )  # fmt: skip
+            agent="claude",
+            server=server or Server(kind="unix", address=str(self.socket)),
+            prefix=self.keys.prefix,
+            host="host-1",
+            spool=str(self.spool),
+            events=events,
+        )
         write_answer_file(self.file, answers)
         return answers
 
@@ -143,9 +147,13 @@ class World:
     ) -> Answer:
         """One hook call by the real command, with the pipes of an agent that waits for their end."""
         done = subprocess.run(
-            self._counted(self.command(event, closed=closed)), input=stdin, capture_output=True, timeout=30, check=False,
+            self._counted(self.command(event, closed=closed)),
+            input=stdin,
+            capture_output=True,
+            timeout=30,
+            check=False,
             env={"PATH": os.defpath, **(env or {})},
-        )  # fmt: skip
+        )
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def _counted(self, command: tuple[str, ...]) -> tuple[str, ...]:

@@ -22,13 +22,13 @@ MOST_FILES = 25
 # A package imports only what stands to its right (or itself). Packages between two ">" do not import each other.
 ORDER = {
     "workers": """
-        cli > roles > dispatcher jobs bench demo > supervisor > carrier evaluator host admin > housekeeping > records
+        cli > roles > dispatcher jobs bench demo > admin > supervisor > carrier evaluator host > housekeeping > records
         > runtime > delivery
     """,
     "bus": """
         chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
-        > config > http > hooks secrets > matching pacing shim > system > errors outcomes > tools verdicts
-        > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs
+        > config > http tally > hooks secrets > matching pacing shim > system > errors outcomes > tools verdicts
+        > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
     """,
 }
 REGISTERED = {"DIALECT", "HOOKS", "PROGRAM"}
@@ -93,8 +93,11 @@ def members_of(name: ast.expr) -> set[str]:
 def is_registered(path: Path) -> bool:
     """Whether a module holds a name under which a registry finds it."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
-    names = [node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-             for node in body if isinstance(node, ast.Assign | ast.AnnAssign)]  # fmt: skip
+    names = [
+        node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+        for node in body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+    ]
     return any(isinstance(name, ast.Name) and name.id in REGISTERED for name in names)
 
 
@@ -192,10 +195,11 @@ def test_one_module_knows_each_outside_thing(thing: str) -> None:
     """A library is imported in one place, so it can be changed in one place."""
     allowed = KNOWN_BY[thing]
     guilty = [
-        name for name, wants in GRAPH.items()
+        name
+        for name, wants in GRAPH.items()
         if any(want == thing or want.startswith(f"{thing}.") for want in wants)
         and not any(name == place or name.startswith(f"{place}.") for place in allowed)
-    ]  # fmt: skip
+    ]
     assert guilty == []
 
 

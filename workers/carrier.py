@@ -56,17 +56,31 @@ class Carrier:
     """One carrier: a heartbeat, a consumer name, and up to `in_flight` attempts at a time."""
 
     def __init__(
-        self, url: str, keys: Keys, links: Connections, watcher: Watcher, *, in_flight: int = 100, keep_ms: int = DONE_MS,
-        drain: float = DRAIN_SECONDS, limits: Limits | None = None, failures: Failures | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        keys: Keys,
+        links: Connections,
+        watcher: Watcher,
+        *,
+        in_flight: int = 100,
+        keep_ms: int = DONE_MS,
+        drain: float = DRAIN_SECONDS,
+        limits: Limits | None = None,
+        failures: Failures | None = None,
+    ) -> None:
         self.name = consumer_name("carrier")
         self._keys, self._links, self._watcher = keys, links, watcher
         self._reading = Connections(url, connect=1.0)
         host = host_name()
         self._consumer = Consumer(
-            links, keys, group=GROUP, name=self.name, role="carrier", about=f"carrier {host}",
+            links,
+            keys,
+            group=GROUP,
+            name=self.name,
+            role="carrier",
+            about=f"carrier {host}",
             streams=(keys("deliveries"), keys("deliveries", host)),
-        )  # fmt: skip
+        )
         self._drain = drain
         self._busy = InFlight(in_flight)
         self._held: set[tuple[str, str]] = set()
@@ -166,9 +180,20 @@ class Carrier:
 
     def _take_call(self, entries: Sequence[tuple[str, str]], room: int = 0) -> Call:
         """The script call that takes what is in these entries, and what is new, as much as there is room for."""
-        return Call("take", self._consumer.streams,
-                    (GROUP, self.name, LEASE_MARGIN_MS, self._keys.prefix, KEPT_MS, MOST_TAKEN, room,
-                     *(part for one in entries for part in one)))  # fmt: skip
+        return Call(
+            "take",
+            self._consumer.streams,
+            (
+                GROUP,
+                self.name,
+                LEASE_MARGIN_MS,
+                self._keys.prefix,
+                KEPT_MS,
+                MOST_TAKEN,
+                room,
+                *(part for one in entries for part in one),
+            ),
+        )
 
     def _runs(self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]) -> Iterator[ClaimedDelivery]:
         """Those of the rows that may run; `handed` says how often an entry was handed out that is not new."""
@@ -251,15 +276,29 @@ class Carrier:
                 log.warning("delivery %s to %s failed: %s; %s", taken.id, redact_url(taken.target), reason, then)
         now = now_ms()
         record = attempt_record(
-            Attempt(ms=now, took=round(took, 3), outcome=outcome, status=result.status, error=reason,
-                    output=result.output, carrier=self.name, head=result.head, phases=result.phases, sent=result.sent,
-                    next=now + wait if outcome == "retry" else 0)
-        )  # fmt: skip
+            Attempt(
+                ms=now,
+                took=round(took, 3),
+                outcome=outcome,
+                status=result.status,
+                error=reason,
+                output=result.output,
+                carrier=self.name,
+                head=result.head,
+                phases=result.phases,
+                sent=result.sent,
+                next=now + wait if outcome == "retry" else 0,
+            )
+        )
         said = self._said(taken.target, result)
         self._settler.add(
-            SettledOutcome(taken.key, (*taken.key, taken.id, outcome, wait, reason, record, said), taken.target,
-                    1 + len(taken.members or ()))
-        )  # fmt: skip
+            SettledOutcome(
+                taken.key,
+                (*taken.key, taken.id, outcome, wait, reason, record, said),
+                taken.target,
+                1 + len(taken.members or ()),
+            )
+        )
 
     def _said(self, target: str, result: Result) -> str:
         """What settle.lua is told of the target; its failures are counted here."""

@@ -89,9 +89,14 @@ class Dispatcher:
         self._keys, self._watcher, self._links, self._enqueue = keys, watcher, links, enqueue
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links, keys, group=GROUP, name=self.name, streams=(keys("events"),), role="dispatching",
+            links,
+            keys,
+            group=GROUP,
+            name=self.name,
+            streams=(keys("events"),),
+            role="dispatching",
             about=f"dispatcher {host_name()}",
-        )  # fmt: skip
+        )
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
         self._hosts, self._records = Hosts(links, keys), KnownRecords()
@@ -326,8 +331,9 @@ class Dispatcher:
             parked = await link.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
             Call("unpark", (keys("flight", target),), (keys.prefix, target))
-            for target, waits in zip(targets, parked, strict=True) if waits == 1
-        ]  # fmt: skip
+            for target, waits in zip(targets, parked, strict=True)
+            if waits == 1
+        ]
         for reply in await call_all(self._links, calls) if calls else ():
             checked(reply, "unparking")
         if len(targets) >= _MOST_TARGETS:

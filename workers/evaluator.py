@@ -21,30 +21,25 @@ from bus.ids import consumer_name, host_name
 from bus.probe import PROBE, probe_call
 from bus.requests import (
     Request,
-    answer_call,
-    call_key,
-    claim_call,
     defer_call,
-    event_type,
     read_event,
     read_request,
-    render,
     sent_by_now,
 )
 from bus.runners.by_kind import Runners
-from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
-from bus.wire.codec import decode_verdict
+from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all
-from workers.delivery.dead_letters import poison_call
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all
 from workers.delivery.later_context import Afterwords
+from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import Notices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS, drained_in_turn
+from workers.runtime.replies import Replies
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
@@ -69,17 +64,29 @@ class Evaluator:
     """
 
     def __init__(
-        self, url: str, keys: Keys, watcher: Watcher, links: Connections, *, slots: int = 8, policy: Policy = "allow",
+        self,
+        url: str,
+        keys: Keys,
+        watcher: Watcher,
+        links: Connections,
+        *,
+        slots: int = 8,
+        policy: Policy = "allow",
         drain: float = DRAIN_SECONDS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = consumer_name("evaluator")
         self._keys, self._watcher, self._links = keys, watcher, links
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links, keys, group=GROUP, name=self.name, streams=(keys("requests"), keys("waiting")),
-            role="evaluator", about=f"evaluator {host_name()}",
-        )  # fmt: skip
-        self._slots, self._policy, self._drain = Slots(slots), policy, drain
+            links,
+            keys,
+            group=GROUP,
+            name=self.name,
+            streams=(keys("requests"), keys("waiting")),
+            role="evaluator",
+            about=f"evaluator {host_name()}",
+        )
+        self._slots, self._drain = Slots(slots), drain
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
         self._posters = ClientPool()
@@ -95,6 +102,7 @@ class Evaluator:
         self._warmed: HookSet | None = None
         self._clock = ServerClock(links)
         self._repairs, self._counters = Repairs(links, keys, self.name), Counters(links, keys)
+        self._replies = Replies(keys, GROUP, policy, self._counters)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
@@ -184,14 +192,14 @@ class Evaluator:
         """
         request = sent_by_now(read_request(entry, self._keys), self._clock.now())
         if request.handed > MOST_DELIVERIES:  # before anything of it is read: that may be what kills
-            return self._bury(request, f"handed out {request.handed} times: whoever evaluates it dies")
+            return self._replies.bury(request, f"handed out {request.handed} times: whoever evaluates it dies")
         try:
             event = read_event(request)
         except DecodeError as error:
-            return self._bury(request, f"payload could not be read: {error}")
+            return self._replies.bury(request, f"payload could not be read: {error}")
         except Exception as error:
             log.exception("request %s", request.id)
-            return self._bury(request, f"payload could not be read: {type(error).__name__}")
+            return self._replies.bury(request, f"payload could not be read: {type(error).__name__}")
         if event.type == PROBE:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
@@ -202,39 +210,18 @@ class Evaluator:
                 if await self._needs_slot(request, event, hooks):
                     return self._slot(request, event, hooks, own)
                 verdict = await self._evaluate(request, event, hooks, own, own.run)
-            return [self._answer(request, event, verdict)]
+            return [self._replies.answer(request, event, verdict)]
         except OverBudget:
             return self._aside(request, event, own)
-        except Exception as error:  # noqa: BLE001 - logged in _broken
-            return self._broken(request, event, error)
+        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
+            return self._replies.broken(request, event, error)
 
     async def _at_once(self, request: Request, event: Event) -> Verdict | None:
         """The verdict of a request that runs no hook: it fell back before, or is out of time."""
         why, now = request.fallback, self._clock.now()
         if not why and now >= request.deadline and not await is_waited_for(self._links, request, now):
             why = "the budget was used up before an evaluator was free"
-        return self._failed(request, event, why) if why else None
-
-    def _failed(self, request: Request, event: Event | None, why: str) -> Verdict:
-        return failed(bus_policy(self._strictest(request), event_type(request, event)), why, event=request.id)
-
-    def _strictest(self, request: Request) -> Policy:
-        return max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
-
-    def _bury(self, request: Request, why: str) -> list[Call]:
-        """A dead letter, and an error verdict to whoever waits."""
-        log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
-        letter = poison_call(self._keys, request.entry, why, acknowledge="")
-        return [letter, self._answer(request, None, self._failed(request, None, why))]
-
-    def _broken(self, request: Request, event: Event, error: Exception) -> list[Call]:
-        log.error("request %s", request.id, exc_info=error)
-        why = f"the evaluator broke on it: {type(error).__name__}"
-        try:
-            return [self._answer(request, event, self._failed(request, event, why))]
-        except Exception as again:  # its answer cannot be rendered with the event; without it is left
-            log.error("request %s", request.id, exc_info=again)
-            return self._bury(request, why)
+        return self._replies.failed(request, event, why) if why else None
 
     async def _needs_slot(self, request: Request, event: Event, hooks: Sequence[Hook]) -> bool:
         return any(hook.kind != "rule" for hook in hooks) or (
@@ -263,13 +250,13 @@ class Evaluator:
                 answers = self._slot(request, event, hooks, own)
             else:
                 verdict = await self._evaluate(request, event, hooks, own, own.run)
-                answers = [self._answer(request, event, verdict)]
+                answers = [self._replies.answer(request, event, verdict)]
         except FleethookError as error:
             self._consumer.doubtful = True
             log.error("request %s: %s; it is carried on", request.id, error)
             return
-        except Exception as error:  # noqa: BLE001 - logged in _broken
-            answers = self._broken(request, event, error)
+        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
+            answers = self._replies.broken(request, event, error)
         await self._deliver(request, answers)
 
     async def _with_effects(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> None:
@@ -297,14 +284,14 @@ class Evaluator:
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
                 verdict = await self._evaluate(request, event, hooks, own, run, again=again, early=early)
-                answers = [self._answer(request, event, verdict, owner=self.name)]
+                answers = [self._replies.answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
             # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
             self._consumer.doubtful = True
             log.error("request %s: %s; it is carried on", request.id, error)
             return
-        except Exception as error:  # noqa: BLE001 - logged in _broken
-            answers = self._broken(request, event, error)
+        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
+            answers = self._replies.broken(request, event, error)
         await self._deliver(request, answers)
 
     async def _deliver(self, request: Request, answers: Sequence[Call]) -> None:
@@ -317,37 +304,46 @@ class Evaluator:
             log.error("the answer to request %s: %s; it is sent again", request.id, error)
 
     async def _claim(self, request: Request, event: Event, hooks: Sequence[Hook]) -> tuple[bool | None, list[Call]]:
-        """Whether hooks may have begun before, where we may run them; else None, and the answer that is ours to give."""
-        name = call_key(event, self._keys)
-        effects = [hook.id for hook in hooks if hook.kind != "rule"]
-        claim = claim_call(request, self._keys, GROUP, self.name, name, effects)
-        while (reply := await call(self._links, *claim))[0] == b"wait" and self._clock.now() < request.deadline:  # noqa: ASYNC110 - Redis tells
-            await asyncio.sleep(_SAME_SECONDS)  # the same hook call is being evaluated: its verdict is ours too
-        word = reply[0].decode()
-        if word == "wait":
+        """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
+        claim = await claim_request(self._links, self._keys, self._clock, request, event, hooks, GROUP, self.name)
+        if claim.word == "wait":
             why = "the budget was used up while the same hook call was being evaluated"
-            return None, [self._answer(request, event, self._failed(request, event, why))]
-        if word == "same":
-            known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id)
-            return None, [self._answer(request, event, known)]
-        if word == "lost":  # another has it, or it has another id since a repair
+            return None, [self._replies.answer(request, event, self._replies.failed(request, event, why))]
+        if claim.known is not None:
+            return None, [self._replies.answer(request, event, claim.known)]
+        if claim.word == "lost":  # another has it, or it has another id since a repair
             self._consumer.doubtful = True
-        return (word == "again", []) if word in {"run", "again"} else (None, [])
+        return (claim.word == "again", []) if claim.word in {"run", "again"} else (None, [])
 
     async def _evaluate(
-        self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks, run: Run, *, again: bool = False,
+        self,
+        request: Request,
+        event: Event,
+        hooks: Sequence[Hook],
+        own: RequestHooks,
+        run: Run,
+        *,
+        again: bool = False,
         early: int = 0,
-    ) -> Verdict:  # fmt: skip
+    ) -> Verdict:
         elsewhere, refit = None, own.fitting
         if self._placement.is_remote(event):
             early = max(early, min(request.deadline, self._clock.now()))
-            limits = (request.folder, self._strictest(request), early, request.deadline, self._clock)
+            limits = (request.folder, self._replies.strictest_policy(request), early, request.deadline, self._clock)
             elsewhere = await self._placement.elsewhere(event, hooks, *limits)
             hooks, refit = [hook for hook in hooks if not hook.on_host], own.fitting_here
         verdict = await evaluate(
-            event, hooks, run, seconds=self._seconds(request), version=own.in_force.version, layers=own.in_force.layers,
-            again=again, refit=refit, elsewhere=elsewhere, notes=own.notes(event, hooks),
-        )  # fmt: skip
+            event,
+            hooks,
+            run,
+            seconds=self._seconds(request),
+            version=own.in_force.version,
+            layers=own.in_force.layers,
+            again=again,
+            refit=refit,
+            elsewhere=elsewhere,
+            notes=own.notes(event, hooks),
+        )
         verdict = await self._afterwords.tell(event, request.native, verdict)
         verdict = await self._notices.tell(request, event, verdict, own.in_force)
         self._counters.count_verdict(verdict)
@@ -356,16 +352,6 @@ class Evaluator:
     def _seconds(self, request: Request) -> float:
         """What is left of a request's budget for its hooks."""
         return hook_seconds((request.deadline - self._clock.now()) / 1000)
-
-    def _answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
-        if verdict.fallback:
-            log.warning(
-                "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
-            )
-        answer, verdict = render(request, verdict, event)
-        self._counters.count_answer(verdict)
-        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
-        return answer_call(request, self._keys, GROUP, verdict, answer, name, owner)
 
     async def _send(self, calls: Sequence[Call]) -> bool:
         """Whether every one of them counted; where Redis refused one, its entry is looked for again.

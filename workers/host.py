@@ -46,15 +46,27 @@ class HostWorker:
     """One machine's own worker; several share the work."""
 
     def __init__(
-        self, url: str, keys: Keys, watcher: Watcher, links: Connections, *, slots: int = 8, drain: float = DRAIN_SECONDS
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        keys: Keys,
+        watcher: Watcher,
+        links: Connections,
+        *,
+        slots: int = 8,
+        drain: float = DRAIN_SECONDS,
+    ) -> None:
         self.name, self._host = consumer_name("host"), host_name()
         self._keys, self._watcher, self._links = keys, watcher, links
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links, keys, group=GROUP, name=self.name, streams=(keys("requests", self._host), keys("events", self._host)),
-            role=role(self._host), about=f"host {self._host}",
-        )  # fmt: skip
+            links,
+            keys,
+            group=GROUP,
+            name=self.name,
+            streams=(keys("requests", self._host), keys("events", self._host)),
+            role=role(self._host),
+            about=f"host {self._host}",
+        )
         self._posters = ClientPool()
         self._notices = Notices(links, keys)
         self._runners = Runners(watcher, self._posters, Afterwords(links, keys).keep)
@@ -107,9 +119,11 @@ class HostWorker:
         free = self._slots.free
         with self._reading.link() as link:
             entries += await self._consumer.read(
-                link, min(_READ, free) if free > 0 else _READ, 0 if entries else 0.5 if free > 0 else 0.05,
+                link,
+                min(_READ, free) if free > 0 else _READ,
+                0 if entries else 0.5 if free > 0 else 0.05,
                 (requests, events) if free > 0 else (events,),
-            )  # fmt: skip
+            )
         await self._dispatch([entry for entry in entries if entry.stream == events])
         for entry in entries:
             if entry.stream == requests:
@@ -175,10 +189,17 @@ class HostWorker:
         await self._mark(event.id, event.parent, effects, "1")
         try:
             verdict = await evaluate(
-                event, hooks, run, seconds=max(0.0, seconds * 0.9), policy=ask.policy, version=in_force.version,
-                layers=[layer for layer in in_force.layers if layer != "fleet"], changes=ask.changes,
-                refit=own.fitting_there, notes=own.notes(event, hooks),
-            )  # fmt: skip
+                event,
+                hooks,
+                run,
+                seconds=max(0.0, seconds * 0.9),
+                policy=ask.policy,
+                version=in_force.version,
+                layers=[layer for layer in in_force.layers if layer != "fleet"],
+                changes=ask.changes,
+                refit=own.fitting_there,
+                notes=own.notes(event, hooks),
+            )
         finally:
             await self._mark(event.id, event.parent, effects, str(self._clock.now()))
         version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))

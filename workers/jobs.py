@@ -64,9 +64,16 @@ def carry() -> int:
     settings = process.settings
 
     async def work(keys: Keys, links: Connections, watcher: Watcher) -> int:
-        carrier = Carrier(process.url, keys, links, watcher, in_flight=settings.carrier_in_flight,
-                          keep_ms=max(1, int(settings.deliveries_keep * 1000)), failures=_FAILURES,
-                          limits=Limits(settings.breaker_first, settings.breaker_most, settings.disable_after))  # fmt: skip
+        carrier = Carrier(
+            process.url,
+            keys,
+            links,
+            watcher,
+            in_flight=settings.carrier_in_flight,
+            keep_ms=max(1, int(settings.deliveries_keep * 1000)),
+            failures=_FAILURES,
+            limits=Limits(settings.breaker_first, settings.breaker_most, settings.disable_after),
+        )
         return await carrier.run(_watch_stop()) if await carrier.work() else 0
 
     return process.run_async(work)
@@ -108,7 +115,7 @@ class AllowedJob(Job):
             raise UnknownJob(f"job {self.id} names {self.func_name!r}, which RQ may not call here")
         return ALLOWED[self.func_name]
 
-    def restore(self, raw_data: Any) -> Any:  # noqa: ANN401 - RQ's own types
+    def restore(self, raw_data: Any) -> Any:
         """Read the job, without whatever of RQ's extras would import, call, repeat, interrupt or keep something."""
         result = super().restore(raw_data)
         self._success_callback_name = self._failure_callback_name = self._stopped_callback_name = None
@@ -169,12 +176,12 @@ class _Stoppable(SimpleWorker):
             _ready.set()
             _PROCESS[0].say_ready()
 
-    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:  # noqa: ANN401 - RQ's own types
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Say that it lives, also to a server that came back without its data: else nobody finds it there."""
         super().heartbeat(timeout, pipeline)
         register(self, pipeline)
 
-    def handle_exception(self, job: Job, *exc_info: Any) -> None:  # noqa: ANN401 - RQ's own types
+    def handle_exception(self, job: Job, *exc_info: Any) -> None:
         """Say why a job failed."""
         if _says_enough(exc_info[1]):
             log.error("%s", str(exc_info[1]) or f"job {job.id}: {type(exc_info[1]).__name__}")
@@ -213,9 +220,13 @@ def enqueue(on: Queue, name: str, **kwargs: str) -> int:
         workers = int(_RegisteredWorkers.count(queue=on))
         if on.count < max(1, workers):
             on.enqueue(
-                f"workers.jobs.{name}", kwargs=kwargs, result_ttl=0, failure_ttl=_FAILURE_TTL, job_timeout=-1,
+                f"workers.jobs.{name}",
+                kwargs=kwargs,
+                result_ttl=0,
+                failure_ttl=_FAILURE_TTL,
+                job_timeout=-1,
                 ttl=_QUEUED_TTL,
-            )  # fmt: skip
+            )
     except Exception as error:  # RQ passes on whatever its client raises
         raise Unreachable(f"RQ: {unreachable_text(error)}") from error
     return workers
@@ -256,12 +267,18 @@ def rq_worker(process: Process, kind: str) -> None:
             return
 
 
-def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:  # noqa: ANN401 - redis is known by connections.py
+def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:
     on = Queue(queue_name(process.settings, kind), connection=client, serializer=JSONSerializer, job_class=AllowedJob)
     return _Stoppable(
-        [on], connection=client, serializer=JSONSerializer, job_class=AllowedJob, worker_ttl=_WORKER_TTL,
-        maintenance_interval=60, log_job_description=False, name=name,
-    )  # fmt: skip
+        [on],
+        connection=client,
+        serializer=JSONSerializer,
+        job_class=AllowedJob,
+        worker_ttl=_WORKER_TTL,
+        maintenance_interval=60,
+        log_job_description=False,
+        name=name,
+    )
 
 
 def _watch_stop() -> asyncio.Event:

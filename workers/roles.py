@@ -70,8 +70,9 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
         from workers.jobs import CARRIER, CHORES, enqueue, queue
 
         stop = stop_event()
-        queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in
-                  (("carry", CARRIER), ("tidy", CHORES))}  # fmt: skip
+        queues = {
+            name: queue(process.settings, process.rq_url, kind) for name, kind in (("carry", CARRIER), ("tidy", CHORES))
+        }
 
         async def ask(name: str) -> int:
             return await asyncio.to_thread(enqueue, queues[name], name)

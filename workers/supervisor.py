@@ -39,9 +39,15 @@ class State(msgspec.Struct, frozen=True):
 
 
 async def up(
-    settings: Settings, places: Directories, on_line: OnLine, on_ready: OnReady, stop: asyncio.Event, *,
-    specs: Sequence[ProcessSpec] | None = None, drain: float = DRAIN,
-) -> int:  # fmt: skip
+    settings: Settings,
+    places: Directories,
+    on_line: OnLine,
+    on_ready: OnReady,
+    stop: asyncio.Event,
+    *,
+    specs: Sequence[ProcessSpec] | None = None,
+    drain: float = DRAIN,
+) -> int:
     """Run everything of this machine until `stop` is set, and return the exit code 0; main thread only.
 
     ServerError where another `fleethook up` runs here, or where no server can be had.
@@ -117,8 +123,12 @@ async def up(
 def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
     """The processes that the settings ask for: the lines of the Procfile, in their numbers."""
     counts = {
-        "evaluator": settings.evaluators, "dispatcher": 1, "host": 1, "carrier": settings.carriers, "chores": settings.chores,
-    }  # fmt: skip
+        "evaluator": settings.evaluators,
+        "dispatcher": 1,
+        "host": 1,
+        "carrier": settings.carriers,
+        "chores": settings.chores,
+    }
     # -P: a `workers` folder in the directory where somebody says `up` must not be what runs.
     command = (sys.executable, "-P", "-m", "workers.cli", "worker")
     return tuple(ProcessSpec(name, (*command, name), count) for name, count in counts.items() if count)
@@ -168,8 +178,11 @@ def detach(argv: Sequence[str], log: Path) -> int:
     try:
         made = subprocess.run(
             [sys.executable, "-I", "-S", "-c", program, *argv],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=fd, check=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=fd,
+            check=True,
+        )
     finally:
         os.close(fd)
     return int(made.stdout)

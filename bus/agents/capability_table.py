@@ -63,13 +63,16 @@ def row(native: str, can: Capability) -> tuple[str, ...]:
     """One event in words, in the order of `HEAD`."""
     call = can.type in _CALLS
     return (
-        native, str(can.type), _deny(can), _ask(can),
+        native,
+        str(can.type),
+        _deny(can),
+        _ask(can),
         ("said" if can.allow else "silence") if call else _NO,
         _rewrite(can) if call or can.rewrite else _NO,
         _output(can),
         (f"taken, up to {can.context_limit:,}" if can.context_limit else "taken") if can.context else _NO,
         f"{can.timeout * 1000:.0f} ms" if can.unit == "ms" else f"{can.timeout:g} s",
-    )  # fmt: skip
+    )
 
 
 def rows(source: str) -> list[tuple[str, ...]]:

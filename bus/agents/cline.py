@@ -86,13 +86,25 @@ QUIET: Final = NEVER
 
 # Where the event's own part stands; the command line sends the extension's beside its own, its values made texts.
 _PARTS: Final = (
-    "tool_call", "tool_result", "preToolUse", "postToolUse", "userPromptSubmit", "taskStart", "taskResume", "taskCancel",
-    "taskComplete", "preCompact", "notification",
-)  # fmt: skip
+    "tool_call",
+    "tool_result",
+    "preToolUse",
+    "postToolUse",
+    "userPromptSubmit",
+    "taskStart",
+    "taskResume",
+    "taskCancel",
+    "taskComplete",
+    "preCompact",
+    "notification",
+)
 _BARE: Final = {
-    "run_commands": "commands", "read_files": "files", "search_codebase": "queries", "fetch_web_content": "requests",
+    "run_commands": "commands",
+    "read_files": "files",
+    "search_codebase": "queries",
+    "fetch_web_content": "requests",
     "apply_patch": "input",
-}  # fmt: skip
+}
 """Where an input that is no object but a text or a list belongs."""
 
 _CALL: Final = frozenset({"id", "name", "toolName", "input", "parameters", "output", "result"})

@@ -85,11 +85,13 @@ NEVER: Final[frozenset[str]] = frozenset()
 """Every event may be subscribed."""
 
 QUIET: Final = NEVER | {
-    "afterShellExecution", "afterMCPExecution",  # postToolUse says the same, with the id of the call
+    "afterShellExecution",
+    "afterMCPExecution",  # postToolUse says the same, with the id of the call
     "afterAgentThought",  # one for each thought
-    "beforeTabFileRead", "afterTabFileEdit",  # while a person types
+    "beforeTabFileRead",
+    "afterTabFileEdit",  # while a person types
     "workspaceOpen",  # older versions take a name that they do not know for a broken file, and then run no hook at all
-}  # fmt: skip
+}
 """Off by default."""
 
 TOGETHER: Final = frozenset({"preToolUse", "beforeShellExecution", "beforeMCPExecution", "beforeReadFile"})
@@ -111,8 +113,11 @@ _NEXT_MESSAGE: Final = frozenset({"stop", "subagentStop"})
 _SHELL: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
 _MCP: Final = frozenset({"beforeMCPExecution", "afterMCPExecution"})
 _FILES: Final = {
-    "beforeReadFile": "Read", "beforeTabFileRead": "TabRead", "afterFileEdit": "Edit", "afterTabFileEdit": "TabWrite",
-}  # fmt: skip
+    "beforeReadFile": "Read",
+    "beforeTabFileRead": "TabRead",
+    "afterFileEdit": "Edit",
+    "afterTabFileEdit": "TabWrite",
+}
 _OUTPUTS: Final = {"afterShellExecution": "output", "afterMCPExecution": "result_json", "postToolUse": "tool_output"}
 _ENVELOPE: Final = frozenset({"conversation_id", "session_id", "hook_event_name", "cwd"})
 

@@ -60,9 +60,13 @@ class CarriedVerdict(NamedTuple):
 
 
 def degrade(
-    agent: Agent, native: str, can: Capability, verdict: Verdict, event: Event | None,
+    agent: Agent,
+    native: str,
+    can: Capability,
+    verdict: Verdict,
+    event: Event | None,
     original: Mapping[str, Any] | None,
-) -> CarriedVerdict:  # fmt: skip
+) -> CarriedVerdict:
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
     decision, extra, told_first = verdict.decision, "", ""
     lost: list[str] = []

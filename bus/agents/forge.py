@@ -23,23 +23,48 @@ _AGENT: Final = Agent(NAME, "Forge", TEXT_LIMIT)
 
 _T = EventType
 _OWN: Final = (
-    _T.TOOL_PRE_EXECUTE, _T.TOOL_POST_EXECUTE, _T.TOOL_ERROR, _T.LLM_PRE_REQUEST, _T.LLM_POST_RESPONSE,
-    _T.LLM_STREAM_START, _T.LLM_STREAM_END, _T.SESSION_START, _T.SESSION_END, _T.SESSION_MESSAGE, _T.PERMISSION_CHECK,
-    _T.PERMISSION_PROMPT, _T.PERMISSION_GRANTED, _T.PERMISSION_DENIED, _T.USER_PROMPT_SUBMIT, _T.USER_INTERRUPT,
-)  # fmt: skip
-_BEFORE: Final = frozenset({
-    _T.TOOL_PRE_EXECUTE, _T.LLM_PRE_REQUEST, _T.PERMISSION_CHECK, _T.PERMISSION_PROMPT, _T.USER_PROMPT_SUBMIT,
-})  # fmt: skip
+    _T.TOOL_PRE_EXECUTE,
+    _T.TOOL_POST_EXECUTE,
+    _T.TOOL_ERROR,
+    _T.LLM_PRE_REQUEST,
+    _T.LLM_POST_RESPONSE,
+    _T.LLM_STREAM_START,
+    _T.LLM_STREAM_END,
+    _T.SESSION_START,
+    _T.SESSION_END,
+    _T.SESSION_MESSAGE,
+    _T.PERMISSION_CHECK,
+    _T.PERMISSION_PROMPT,
+    _T.PERMISSION_GRANTED,
+    _T.PERMISSION_DENIED,
+    _T.USER_PROMPT_SUBMIT,
+    _T.USER_INTERRUPT,
+)
+_BEFORE: Final = frozenset(
+    {
+        _T.TOOL_PRE_EXECUTE,
+        _T.LLM_PRE_REQUEST,
+        _T.PERMISSION_CHECK,
+        _T.PERMISSION_PROMPT,
+        _T.USER_PROMPT_SUBMIT,
+    }
+)
 
 
 def _can(type_: EventType) -> Capability:
     """A pre-event can be kept from happening; only a tool's input can be changed, and nothing asked or told."""
     tool = type_ == EventType.TOOL_PRE_EXECUTE
     return Capability(
-        type=type_.value, waits=type_ in _BEFORE, block=type_ in _BEFORE, allow=False,
-        ask_else="deny" if type_ in _BEFORE else "abstain", rewrite=tool, rewrite_as="alone", timeout=10.0,
+        type=type_.value,
+        waits=type_ in _BEFORE,
+        block=type_ in _BEFORE,
+        allow=False,
+        ask_else="deny" if type_ in _BEFORE else "abstain",
+        rewrite=tool,
+        rewrite_as="alone",
+        timeout=10.0,
         silence="exit 0 and an empty stdout",
-    )  # fmt: skip
+    )
 
 
 CAPABILITIES: Final[dict[str, Capability]] = {type_.value: _can(type_) for type_ in _OWN}

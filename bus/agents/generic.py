@@ -16,11 +16,26 @@ from bus.wire.codec import read_json, write_json
 
 _T = EventType
 
-_WAITING: Final = GATES | STOPS | {
-    _T.TOOL_POST_EXECUTE, _T.TOOL_ERROR, _T.TOOL_BATCH, _T.LLM_PRE_REQUEST, _T.SESSION_START, _T.SUBAGENT_START,
-    _T.CONTEXT_PRE_COMPACT, _T.MODEL_PRE_SWITCH, _T.CONFIG_CHANGE, _T.TASK_CREATED, _T.TASK_COMPLETED,
-    _T.TOOL_SELECT, _T.TURN_START, _T.AGENT_START,
-}  # fmt: skip
+_WAITING: Final = (
+    GATES
+    | STOPS
+    | {
+        _T.TOOL_POST_EXECUTE,
+        _T.TOOL_ERROR,
+        _T.TOOL_BATCH,
+        _T.LLM_PRE_REQUEST,
+        _T.SESSION_START,
+        _T.SUBAGENT_START,
+        _T.CONTEXT_PRE_COMPACT,
+        _T.MODEL_PRE_SWITCH,
+        _T.CONFIG_CHANGE,
+        _T.TASK_CREATED,
+        _T.TASK_COMPLETED,
+        _T.TOOL_SELECT,
+        _T.TURN_START,
+        _T.AGENT_START,
+    }
+)
 
 _FIELDS: Final = frozenset(Event.__struct_fields__)
 

@@ -20,31 +20,55 @@ NAME: Final = "gobby"
 
 _E = EventType
 EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "session_start": (_E.SESSION_START,), "session_end": (_E.SESSION_END,),
-    "before_agent": (_E.USER_PROMPT_SUBMIT,), "after_agent": (_E.AGENT_STOP, _E.AGENT_END), "stop": (_E.AGENT_STOP,),
-    "before_tool": (_E.TOOL_PRE_EXECUTE,), "after_tool": (_E.TOOL_POST_EXECUTE, _E.TOOL_ERROR),
-    "before_tool_selection": (_E.TOOL_SELECT,), "post_tool_batch": (_E.TOOL_BATCH,),
-    "before_model": (_E.LLM_PRE_REQUEST,), "after_model": (_E.LLM_POST_RESPONSE,),
-    "pre_compact": (_E.CONTEXT_PRE_COMPACT,), "post_compact": (_E.CONTEXT_POST_COMPACT,),
-    "subagent_start": (_E.SUBAGENT_START,), "subagent_stop": (_E.SUBAGENT_STOP,),
-    "permission_request": (_E.PERMISSION_REQUEST,), "permission_denied": (_E.PERMISSION_DENIED,),
-    "notification": (_E.NOTIFICATION,), "interrupt": (_E.USER_INTERRUPT,), "stop_failure": (_E.AGENT_ERROR,),
-    "user_prompt_expansion": (_E.USER_PROMPT_EXPAND,), "task_created": (_E.TASK_CREATED,),
-    "task_completed": (_E.TASK_COMPLETED,), "config_change": (_E.CONFIG_CHANGE,), "file_changed": (_E.FILE_CHANGE,),
-    "setup": ("claude:Setup",), "teammate_idle": ("claude:TeammateIdle",), "cwd_changed": ("claude:CwdChanged",),
-    "instructions_loaded": ("claude:InstructionsLoaded",), "directory_added": ("claude:DirectoryAdded",),
-    "worktree_create": ("claude:WorktreeCreate",), "worktree_remove": ("claude:WorktreeRemove",),
-    "elicitation": ("claude:Elicitation",), "elicitation_result": ("claude:ElicitationResult",),
+    "session_start": (_E.SESSION_START,),
+    "session_end": (_E.SESSION_END,),
+    "before_agent": (_E.USER_PROMPT_SUBMIT,),
+    "after_agent": (_E.AGENT_STOP, _E.AGENT_END),
+    "stop": (_E.AGENT_STOP,),
+    "before_tool": (_E.TOOL_PRE_EXECUTE,),
+    "after_tool": (_E.TOOL_POST_EXECUTE, _E.TOOL_ERROR),
+    "before_tool_selection": (_E.TOOL_SELECT,),
+    "post_tool_batch": (_E.TOOL_BATCH,),
+    "before_model": (_E.LLM_PRE_REQUEST,),
+    "after_model": (_E.LLM_POST_RESPONSE,),
+    "pre_compact": (_E.CONTEXT_PRE_COMPACT,),
+    "post_compact": (_E.CONTEXT_POST_COMPACT,),
+    "subagent_start": (_E.SUBAGENT_START,),
+    "subagent_stop": (_E.SUBAGENT_STOP,),
+    "permission_request": (_E.PERMISSION_REQUEST,),
+    "permission_denied": (_E.PERMISSION_DENIED,),
+    "notification": (_E.NOTIFICATION,),
+    "interrupt": (_E.USER_INTERRUPT,),
+    "stop_failure": (_E.AGENT_ERROR,),
+    "user_prompt_expansion": (_E.USER_PROMPT_EXPAND,),
+    "task_created": (_E.TASK_CREATED,),
+    "task_completed": (_E.TASK_COMPLETED,),
+    "config_change": (_E.CONFIG_CHANGE,),
+    "file_changed": (_E.FILE_CHANGE,),
+    "setup": ("claude:Setup",),
+    "teammate_idle": ("claude:TeammateIdle",),
+    "cwd_changed": ("claude:CwdChanged",),
+    "instructions_loaded": ("claude:InstructionsLoaded",),
+    "directory_added": ("claude:DirectoryAdded",),
+    "worktree_create": ("claude:WorktreeCreate",),
+    "worktree_remove": ("claude:WorktreeRemove",),
+    "elicitation": ("claude:Elicitation",),
+    "elicitation_result": ("claude:ElicitationResult",),
     "message_display": ("claude:MessageDisplay",),
-}  # fmt: skip
+}
 """Gobby's unified names and what they are here (G-01); after a tool means after a failed one too."""
 
 
 ALIASES: Final[Mapping[str, str]] = {
-    "pre_tool_use": "before_tool", "pre_tool_call": "before_tool", "post_tool_use": "after_tool",
-    "post_tool_call": "after_tool", "user_prompt_submit": "before_agent", "pre_compress": "pre_compact",
-    "post_tool_use_failure": "after_tool", "user_prompt_expand": "user_prompt_expansion",
-}  # fmt: skip
+    "pre_tool_use": "before_tool",
+    "pre_tool_call": "before_tool",
+    "post_tool_use": "after_tool",
+    "post_tool_call": "after_tool",
+    "user_prompt_submit": "before_agent",
+    "pre_compress": "pre_compact",
+    "post_tool_use_failure": "after_tool",
+    "user_prompt_expand": "user_prompt_expansion",
+}
 """Claude Code's names, which Gobby takes in kebab case, and those of G-21, in snake case."""
 
 TEXT_LIMIT: Final = 9_999
@@ -53,11 +77,21 @@ TEXT_LIMIT: Final = 9_999
 _AGENT: Final = Agent(NAME, "Gobby", TEXT_LIMIT)
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MORE: Final = GATES | STOPS | {
-    EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_BATCH.value, EventType.TOOL_SELECT.value,
-    EventType.LLM_PRE_REQUEST.value, EventType.SESSION_START.value, EventType.SUBAGENT_START.value,
-    EventType.CONTEXT_PRE_COMPACT.value, EventType.TASK_CREATED.value, EventType.CONFIG_CHANGE.value,
-}  # fmt: skip
+_MORE: Final = (
+    GATES
+    | STOPS
+    | {
+        EventType.TOOL_POST_EXECUTE.value,
+        EventType.TOOL_BATCH.value,
+        EventType.TOOL_SELECT.value,
+        EventType.LLM_PRE_REQUEST.value,
+        EventType.SESSION_START.value,
+        EventType.SUBAGENT_START.value,
+        EventType.CONTEXT_PRE_COMPACT.value,
+        EventType.TASK_CREATED.value,
+        EventType.CONFIG_CHANGE.value,
+    }
+)
 _CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSION_REQUEST.value})
 
 
@@ -65,9 +99,16 @@ def _can(type_: str) -> Capability:
     """Where it waits its response has a place for everything; a changed input is one of a tool call."""
     waits = type_ in _MORE
     return Capability(
-        type=type_, waits=waits, block=waits, ask=waits, context=waits, rewrite=type_ in _CALLS, rewrite_as="alone",
-        timeout=10.0, silence='{"decision":"allow"}: nothing against it',
-    )  # fmt: skip
+        type=type_,
+        waits=waits,
+        block=waits,
+        ask=waits,
+        context=waits,
+        rewrite=type_ in _CALLS,
+        rewrite_as="alone",
+        timeout=10.0,
+        silence='{"decision":"allow"}: nothing against it',
+    )
 
 
 CAPABILITIES: Final[dict[str, Capability]] = {name: _can(str(types[0])) for name, types in EVENTS.items()}

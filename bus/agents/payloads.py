@@ -27,7 +27,7 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def unpacked(value: object) -> Any:  # noqa: ANN401 - anything that JSON can say
+def unpacked(value: object) -> Any:
     """The JSON object or list in a text that holds one; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:

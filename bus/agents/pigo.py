@@ -32,13 +32,20 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "agent_start": Capability(type=EventType.AGENT_START.value, timeout=10.0),
     "turn_start": Capability(type=EventType.TURN_START.value, timeout=10.0),
     "tool_start": Capability(
-        type=EventType.TOOL_PRE_EXECUTE.value, waits=True, block=True, allow=False, ask_else="deny",
-        rewrite_else="deny", timeout=10.0, failure="closed", silence="exit 0",
+        type=EventType.TOOL_PRE_EXECUTE.value,
+        waits=True,
+        block=True,
+        allow=False,
+        ask_else="deny",
+        rewrite_else="deny",
+        timeout=10.0,
+        failure="closed",
+        silence="exit 0",
     ),
     "tool_end": Capability(type=EventType.TOOL_POST_EXECUTE.value, timeout=10.0),
     "turn_end": Capability(type=EventType.TURN_END.value, timeout=10.0),
     "agent_end": Capability(type=EventType.AGENT_END.value, timeout=10.0),
-}  # fmt: skip
+}
 """Only `tool_start` can intercept (P-04); any exit but 0 does, a timeout's included (P-10, P-12)."""
 
 _TOOL: Final = frozenset({"tool_name", "tool_args", "tool_input", "tool_output", "tool_error"})

@@ -29,9 +29,24 @@ NODE_LIMIT: Final = 250_000
 DEPTH_LIMIT: Final = 32
 
 __all__ = [
-    "DEPTH_LIMIT", "NODE_LIMIT", "NOTHING", "TEXT_LIMIT", "Document", "PathParts", "Plain", "Source", "Span", "Stamp",
-    "dotted", "gathering", "load", "loads", "read_file", "spans", "stamp",
-]  # fmt: skip
+    "DEPTH_LIMIT",
+    "NODE_LIMIT",
+    "NOTHING",
+    "TEXT_LIMIT",
+    "Document",
+    "PathParts",
+    "Plain",
+    "Source",
+    "Span",
+    "Stamp",
+    "dotted",
+    "gathering",
+    "load",
+    "loads",
+    "read_file",
+    "spans",
+    "stamp",
+]
 
 PathParts = tuple[str | int, ...]
 _Event: TypeAlias = Any  # PyYAML's stubs leave the attributes of events untyped

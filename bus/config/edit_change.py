@@ -75,8 +75,9 @@ def with_item(text: str, file: str, path: Path, item: Plain) -> str:
     """The text with one more item at the end of the list at a path; ConfigError where that takes a person."""
     whole, entries = _read(text, file, path)
     if not isinstance(entries, list):
-        raise ConfigError("there is no list to add to", file=file, path=".".join(map(str, path)),
-                          hint="nothing was changed")  # fmt: skip
+        raise ConfigError(
+            "there is no list to add to", file=file, path=".".join(map(str, path)), hint="nothing was changed"
+        )
     after = _put(whole, path, [*entries, item])
     if text.lstrip().startswith("{"):
         return rewrite(text, after)
@@ -128,8 +129,12 @@ def _checked(text: str, file: str, path: Path, after: Plain, by_hand: str) -> st
         same = False
     if not same:
         where = ".".join(map(str, path))
-        raise ConfigError("the file is written in a way that cannot be edited here", file=file, path=where,
-                          hint=f"nothing was changed; by hand: {by_hand}")  # fmt: skip
+        raise ConfigError(
+            "the file is written in a way that cannot be edited here",
+            file=file,
+            path=where,
+            hint=f"nothing was changed; by hand: {by_hand}",
+        )
     return text
 
 

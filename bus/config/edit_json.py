@@ -60,9 +60,12 @@ def read_text(raw: bytes, *, file: str, comments: bool = False) -> tuple[str, di
         value = json.loads(_bare(text) if comments else text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"not valid JSON: {error.msg}", file=file, line=error.lineno, column=error.colno,
+            f"not valid JSON: {error.msg}",
+            file=file,
+            line=error.lineno,
+            column=error.colno,
             hint="mend it and run the command again; nothing was changed",
-        ) from error  # fmt: skip
+        ) from error
     except RecursionError as error:
         raise ConfigError("nested too deeply", file=file, hint="nothing was changed") from error
     if not isinstance(value, dict):
@@ -143,9 +146,14 @@ def _gap(left: list[_Part], new: list[Any]) -> Iterator[tuple[_Part | None, Any]
 
 
 def _spliced(
-    text: str, bare: str, span: tuple[int, int], pairs: list[tuple[_Part, bool]], inserted: dict[int, list[str]],
-    depth: int, style: _Style,
-) -> Iterator[_Edit]:  # fmt: skip
+    text: str,
+    bare: str,
+    span: tuple[int, int],
+    pairs: list[tuple[_Part, bool]],
+    inserted: dict[int, list[str]],
+    depth: int,
+    style: _Style,
+) -> Iterator[_Edit]:
     """The edits that take out what is gone, and put in the new texts before the part of that number."""
     opening, closing = span[0], span[1] - 1
     lines = "\n" in bare[opening : pairs[0][0].at] if pairs else "\n" in bare[opening:closing] or bool(style.indent)

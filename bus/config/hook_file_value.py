@@ -131,9 +131,14 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
     hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
     endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)
     file = HookFile(
-        hooks, endpoints, contents.guards, contents.on_failure, contents.network_allow, sections=contents.sections,
+        hooks,
+        endpoints,
+        contents.guards,
+        contents.on_failure,
+        contents.network_allow,
+        sections=contents.sections,
         network_proxy=contents.network_proxy,
-    )  # fmt: skip
+    )
     return file.sealed()
 
 
@@ -171,9 +176,14 @@ def _kinds(hook: Hook) -> int:
 
 def _contents(file: HookFile) -> Contents:
     return Contents(
-        hooks=file.hooks, endpoints=file.endpoints, guards=dict(file.guards), on_failure=file.on_failure,
-        network_allow=file.network_allow, network_proxy=file.network_proxy, sections=dict(file.sections),
-    )  # fmt: skip
+        hooks=file.hooks,
+        endpoints=file.endpoints,
+        guards=dict(file.guards),
+        on_failure=file.on_failure,
+        network_allow=file.network_allow,
+        network_proxy=file.network_proxy,
+        sections=dict(file.sections),
+    )
 
 
 def _digest(file: HookFile) -> str:

@@ -117,9 +117,12 @@ def read_json(text: str, *, nodes: int, depth: int, file: str = "") -> Node | No
         if len(text) <= QUICK:
             return None
         raise ConfigError(
-            f"this is not JSON: {error.msg}", file=file, line=error.lineno, column=error.colno,
+            f"this is not JSON: {error.msg}",
+            file=file,
+            line=error.lineno,
+            column=error.colno,
             hint="mend it here; only a small file may have comments and a comma too many",
-        ) from error  # fmt: skip
+        ) from error
     except (RecursionError, ValueError):
         pass  # nested as deep, or a number as long, as is refused below with its place
     root = _places(text, nodes, depth, file)

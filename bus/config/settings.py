@@ -171,7 +171,7 @@ def read_section(document: Document, path: PathParts, raw: Plain) -> tuple[dict[
     return values, problems
 
 
-def parse_setting(name: str, raw: object) -> Any:  # noqa: ANN401 - the type of the setting
+def parse_setting(name: str, raw: object) -> Any:
     """A setting's value out of YAML, a flag or a variable's text; ConfigError, without a place, what it has to be."""
     shape = _shapes()[name]
     value = raw
@@ -222,9 +222,11 @@ def _shapes() -> dict[str, _Shape]:
             extra, schema = {**(kind.extra or {}), **extra}, {**(kind.extra_json_schema or {}), **schema}
             kind = kind.type
         shapes[each.encode_name] = _Shape(
-            schema.get("description", ""), extra.get("measure", ""), tuple(extra.get("schemes", ())),
+            schema.get("description", ""),
+            extra.get("measure", ""),
+            tuple(extra.get("schemes", ())),
             isinstance(kind, inspect.IntType),
-        )  # fmt: skip
+        )
     return shapes
 
 

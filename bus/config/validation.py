@@ -16,17 +16,37 @@ from bus.errors import ConfigError
 T = TypeVar("T")
 
 MISNOMERS: Final[Mapping[str, str]] = {
-    "event": "on", "events": "on", "match": "tool", "matcher": "tool", "tools": "tool", "if": "when",
-    "condition": "when", "run": "command", "cmd": "command", "shell": "command", "webhook": "http",
-    "can_block": "blocking", "cwd": "working_dir", "name": "id", "environment": "env", "on_error": "on_failure",
-    "order": "priority", "message": "reason",
-}  # fmt: skip
+    "event": "on",
+    "events": "on",
+    "match": "tool",
+    "matcher": "tool",
+    "tools": "tool",
+    "if": "when",
+    "condition": "when",
+    "run": "command",
+    "cmd": "command",
+    "shell": "command",
+    "webhook": "http",
+    "can_block": "blocking",
+    "cwd": "working_dir",
+    "name": "id",
+    "environment": "env",
+    "on_error": "on_failure",
+    "order": "priority",
+    "message": "reason",
+}
 """What other systems call our keys, for the hint; used where our name is a key of the place and theirs is not."""
 
 _WORDS: Final = {
-    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a mapping (`key: value`)", "null": "nothing", "datetime": "a time such as 2026-11-23T08:00:00Z",
-}  # fmt: skip
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping (`key: value`)",
+    "null": "nothing",
+    "datetime": "a time such as 2026-11-23T08:00:00Z",
+}
 _KINDS: Final = {
     str: "str",
     int: "int",

@@ -13,5 +13,14 @@ from bus.forge.events import HookEvent
 from bus.forge.executor import HookBlockedError, HookExecutor, HookResult, fire_event
 from bus.forge.registry import Hook, HookRegistry
 
-__all__ = ["EventType", "Hook", "HookBlockedError", "HookConfig", "HookEvent", "HookExecutor", "HookRegistry",
-           "HookResult", "fire_event"]  # fmt: skip
+__all__ = [
+    "EventType",
+    "Hook",
+    "HookBlockedError",
+    "HookConfig",
+    "HookEvent",
+    "HookExecutor",
+    "HookRegistry",
+    "HookResult",
+    "fire_event",
+]

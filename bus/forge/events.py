@@ -49,10 +49,15 @@ class HookEvent:
 
     def to_json(self) -> str:
         """type, timestamp, data, tool_name and session_id as a JSON object; what JSON does not have is put in words."""
-        return json.dumps({
-            "type": self.type.value, "timestamp": self.timestamp, "data": _jsonable(plain(self.data)),
-            "tool_name": self.tool_name, "session_id": self.session_id,
-        })  # fmt: skip
+        return json.dumps(
+            {
+                "type": self.type.value,
+                "timestamp": self.timestamp,
+                "data": _jsonable(plain(self.data)),
+                "tool_name": self.tool_name,
+                "session_id": self.session_id,
+            }
+        )
 
     @classmethod
     def tool_pre_execute(cls, tool_name: str, arguments: dict[str, Any], session_id: str | None = None) -> Self:
@@ -154,7 +159,7 @@ def _worded(value: object) -> str:
     return json.dumps(_jsonable(made)) if isinstance(made, dict | list) else str(made)
 
 
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - anything that JSON can say
+def _jsonable(value: Any) -> Any:
     """Bytes as text: the wire takes them, JSON does not."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -78,9 +78,14 @@ class HookExecutor:
     MAX_RESULTS = MOST_RESULTS
 
     def __init__(
-        self, registry: HookRegistry | None = None, default_timeout: float = DEFAULT_TIMEOUT,
-        working_dir: str | os.PathLike[str] | None = None, *, bus: Sender | None = None, env_pass: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        registry: HookRegistry | None = None,
+        default_timeout: float = DEFAULT_TIMEOUT,
+        working_dir: str | os.PathLike[str] | None = None,
+        *,
+        bus: Sender | None = None,
+        env_pass: Sequence[str] = (),
+    ) -> None:
         self.registry = HookRegistry.get_instance() if registry is None else registry
         self.default_timeout = default_timeout
         self.working_dir = Path(working_dir) if working_dir is not None else Path.cwd()
@@ -118,10 +123,16 @@ class HookExecutor:
         seconds = self.default_timeout if hook.own_timeout is None else hook.own_timeout
         said = event.to_env()
         short = {"EVENT_TYPE": "FORGE_EVENT", "TOOL_NAME": "FORGE_TOOL_NAME", "TOOL_ARGS": "FORGE_TOOL_ARGS"}
-        env, _ = fit_env({
-            **base_env(self._env_pass), **said, **{name: said[own] for name, own in short.items() if own in said},
-            "FORGE_WORKING_DIR": folder, **hook.env, **({"FLEETHOOK_PARENT": parent} if parent else {}),
-        })  # fmt: skip
+        env, _ = fit_env(
+            {
+                **base_env(self._env_pass),
+                **said,
+                **{name: said[own] for name, own in short.items() if own in said},
+                "FORGE_WORKING_DIR": folder,
+                **hook.env,
+                **({"FLEETHOOK_PARENT": parent} if parent else {}),
+            }
+        )
         done = await run_process(
             hook.command, stdin=f"{event.to_json()}\n".encode(), env=env, cwd=folder, seconds=seconds
         )
@@ -150,10 +161,14 @@ class HookExecutor:
             return verdict.event, None
         hook = Hook(event.type.value, "fleethook", description="the hooks of the bus")
         result = HookResult(
-            hook=hook, exit_code=answer.exit_code, stdout=answer.stdout.decode(), stderr=answer.stderr.decode(),
-            duration=time.monotonic() - start, error=(verdict.fallback or None) if answer.exit_code == 0 else None,
+            hook=hook,
+            exit_code=answer.exit_code,
+            stdout=answer.stdout.decode(),
+            stderr=answer.stderr.decode(),
+            duration=time.monotonic() - start,
+            error=(verdict.fallback or None) if answer.exit_code == 0 else None,
             verdict=verdict,
-        )  # fmt: skip
+        )
         return verdict.event, result
 
 
@@ -178,6 +193,11 @@ def _result(hook: Hook, done: Finished, seconds: float) -> HookResult:
         error = f"Hook was killed by signal {done.signal}"
     code = done.exit_code if done.exit_code is not None and not done.timed_out else -(done.signal or 1)
     return HookResult(
-        hook=hook, exit_code=code, stdout=done.stdout.decode("utf-8", "replace"),
-        stderr=done.stderr.decode("utf-8", "replace"), duration=done.ms / 1000, timed_out=done.timed_out, error=error,
-    )  # fmt: skip
+        hook=hook,
+        exit_code=code,
+        stdout=done.stdout.decode("utf-8", "replace"),
+        stderr=done.stderr.decode("utf-8", "replace"),
+        duration=done.ms / 1000,
+        timed_out=done.timed_out,
+        error=error,
+    )

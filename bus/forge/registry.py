@@ -64,9 +64,12 @@ class Hook:
         """Its entry in a hooks.json, without what is as it would be anyway."""
         entry: dict[str, Any] = {"event": self.event_pattern, "command": self.command}
         rest: dict[str, tuple[object, object]] = {
-            "timeout": (self.own_timeout, None), "working_dir": (self.working_dir, None), "env": (self.env, {}),
-            "enabled": (self.enabled, True), "description": (self.description, ""),
-        }  # fmt: skip
+            "timeout": (self.own_timeout, None),
+            "working_dir": (self.working_dir, None),
+            "env": (self.env, {}),
+            "enabled": (self.enabled, True),
+            "description": (self.description, ""),
+        }
         return entry | self.others | {name: value for name, (value, usual) in rest.items() if value != usual}
 
     @classmethod
@@ -79,11 +82,14 @@ class Hook:
         if not isinstance(timeout, int | float) or isinstance(timeout, bool):
             raise ConfigError("the timeout of a hook is a number of seconds", path="timeout")
         made = cls(
-            event_pattern=data["event"], command=data["command"],
+            event_pattern=data["event"],
+            command=data["command"],
             timeout=timeout if timeout is USUAL_TIMEOUT else float(timeout),
-            working_dir=data.get("working_dir"), env=data.get("env") or {}, enabled=data.get("enabled", True),
+            working_dir=data.get("working_dir"),
+            env=data.get("env") or {},
+            enabled=data.get("enabled", True),
             description=data.get("description") or "",
-        )  # fmt: skip
+        )
         written = made.to_dict()
         made.others = {name: value for name, value in data.items() if name not in written}
         return made
@@ -99,15 +105,27 @@ def _noting(name: str) -> Callable[..., Any]:
     method = getattr(list, name)
 
     @wraps(method)
-    def note(self: _Live, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the list's own signature
+    def note(self: _Live, *args: Any, **more: Any) -> Any:
         self.changed = True
         return method(self, *args, **more)
 
     return note
 
 
-for _name in ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "__setitem__", "__delitem__",
-              "__iadd__", "__imul__"):  # fmt: skip
+for _name in (
+    "append",
+    "extend",
+    "insert",
+    "remove",
+    "pop",
+    "clear",
+    "sort",
+    "reverse",
+    "__setitem__",
+    "__delitem__",
+    "__iadd__",
+    "__imul__",
+):
     setattr(_Live, _name, _noting(_name))
 
 
@@ -210,6 +228,9 @@ def _key(event: HookEvent) -> Event:
     """What of an event a pattern looks at."""
     tool = event.tool_name or ""
     return Event(
-        type=event.type.value, source=NAME, native=event.type.value, native_tool=tool,
+        type=event.type.value,
+        source=NAME,
+        native=event.type.value,
+        native_tool=tool,
         tool=canonical_tool(NAME, tool) if tool else "",
-    )  # fmt: skip
+    )

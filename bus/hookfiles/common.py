@@ -38,10 +38,27 @@ _VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SET: Final = re.compile(
     r"(?:^|[\s;&|(`{])(?:for\s+|read\s+(?:-\w+\s+)*)?([A-Za-z_][A-Za-z0-9_]*)(?==|\s+in\s|\s*$|\s*[;)])"
 )
-_OF_THE_SHELL: Final = frozenset({
-    *ALLOWED, "PWD", "OLDPWD", "IFS", "PPID", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "HOSTNAME", "OPTARG", "OPTIND",
-    "REPLY", "EPOCHSECONDS", "FUNCNAME", "PIPESTATUS",
-})  # fmt: skip
+_OF_THE_SHELL: Final = frozenset(
+    {
+        *ALLOWED,
+        "PWD",
+        "OLDPWD",
+        "IFS",
+        "PPID",
+        "RANDOM",
+        "SECONDS",
+        "LINENO",
+        "UID",
+        "EUID",
+        "HOSTNAME",
+        "OPTARG",
+        "OPTIND",
+        "REPLY",
+        "EPOCHSECONDS",
+        "FUNCNAME",
+        "PIPESTATUS",
+    }
+)
 _PREFIXES: Final = ("LC_", "BASH", "FLEETHOOK_")
 
 
@@ -169,9 +186,10 @@ def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
     own = {match[1] for match in _SET.finditer(command)}
     names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(command))
     return tuple(
-        name for name in names
+        name
+        for name in names
         if name not in own and name not in _OF_THE_SHELL and not name.startswith((prefix, *_PREFIXES))
-    )  # fmt: skip
+    )
 
 
 def script_of(words: list[str]) -> tuple[str, bool]:

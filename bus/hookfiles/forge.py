@@ -37,10 +37,14 @@ from bus.wire.codec import read_json, write_json
 NAME: Final = "forge"
 
 PRE_EVENTS: Final = GATES | {
-    EventType.PERMISSION_PROMPT.value, EventType.LLM_PRE_REQUEST.value, EventType.CONTEXT_PRE_COMPACT.value,
-    EventType.MODEL_PRE_SWITCH.value, EventType.TOOL_SELECT.value, EventType.TASK_CREATED.value,
+    EventType.PERMISSION_PROMPT.value,
+    EventType.LLM_PRE_REQUEST.value,
+    EventType.CONTEXT_PRE_COMPACT.value,
+    EventType.MODEL_PRE_SWITCH.value,
+    EventType.TOOL_SELECT.value,
+    EventType.TASK_CREATED.value,
     EventType.CONFIG_CHANGE.value,
-}  # fmt: skip
+}
 """Where something can still be kept from happening: always before a tool, elsewhere by `can_block: true` (F-10)."""
 
 CHANGES: Final = ("tool_args", "updated_input", "modified_args", "tool_input", "arguments", "args", "input")
@@ -50,9 +54,11 @@ _NOT_FOUND: Final = frozenset({126, 127})
 _SHORT: Final = frozenset({"EVENT_TYPE", "TOOL_NAME", "TOOL_ARGS"})
 _ENDS_LLM: Final = frozenset({EventType.LLM_POST_RESPONSE.value, EventType.LLM_STREAM_END.value})
 _LEVELS: Final[Mapping[str, str]] = {
-    EventType.PERMISSION_REQUEST.value: "ask", EventType.PERMISSION_PROMPT.value: "ask",
-    EventType.PERMISSION_GRANTED.value: "allow", EventType.PERMISSION_DENIED.value: "deny",
-}  # fmt: skip
+    EventType.PERMISSION_REQUEST.value: "ask",
+    EventType.PERMISSION_PROMPT.value: "ask",
+    EventType.PERMISSION_GRANTED.value: "allow",
+    EventType.PERMISSION_DENIED.value: "deny",
+}
 """What the event itself says of the permission, where its agent says no more."""
 
 _TOP: Final = frozenset({"hooks", "version", "description"})
@@ -101,10 +107,12 @@ class _Forge:
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
         """`FORGE_*` by the event's kind, and the short names (F-07, F-08)."""
         found = {
-            "FORGE_EVENT": event.type, "EVENT_TYPE": event.type, "FORGE_SESSION_ID": event.session,
+            "FORGE_EVENT": event.type,
+            "EVENT_TYPE": event.type,
+            "FORGE_SESSION_ID": event.session,
             "FORGE_TIMESTAMP": str(_timestamp(event)),
             "FORGE_WORKING_DIR": self.directory(hook, event) or event.cwd,
-        }  # fmt: skip
+        }
         if event.tool:
             tool, given = event_facts.tool_call(NAME, event)
             args = event_facts.as_json(given, compact=False)
@@ -166,12 +174,18 @@ def event_fields(event: Event) -> dict[str, Any]:
         data |= {"perm_level": _permission(event, "level"), "perm_rule": _permission(event, "rule")}
     if event.source != NAME:
         data["fleethook"] = {
-            "source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw,
-        }  # fmt: skip
+            "source": event.source,
+            "event": event.native,
+            "tool": event.native_tool,
+            "raw": event.raw,
+        }
     return {
-        "type": kind, "timestamp": _timestamp(event), "data": data, "tool_name": tool,
+        "type": kind,
+        "timestamp": _timestamp(event),
+        "data": data,
+        "tool_name": tool,
         "session_id": event.session or None,
-    }  # fmt: skip
+    }
 
 
 def _timestamp(event: Event) -> float:
@@ -301,14 +315,23 @@ def _hook(file: common.Reading, path: PathParts, raw: Plain, root: str) -> Hook 
     full = os.path.join(root, below) if below else root
     file.script((*path, "command"), entry.command, full if os.path.isabs(full) else "")
     return Hook(
-        id=file.id(NAME, _stem(entry.description) or "-".join(re.findall(r"[a-z_]+", on[0])), ""), on=on,
-        command=entry.command, dialect=NAME, timeout=entry.timeout or DEFAULT_TIMEOUT, env=dict(entry.env or {}),
-        env_pass=tuple(entry.env_pass), enabled=entry.enabled is not False, description=entry.description or "",
+        id=file.id(NAME, _stem(entry.description) or "-".join(re.findall(r"[a-z_]+", on[0])), ""),
+        on=on,
+        command=entry.command,
+        dialect=NAME,
+        timeout=entry.timeout or DEFAULT_TIMEOUT,
+        env=dict(entry.env or {}),
+        env_pass=tuple(entry.env_pass),
+        enabled=entry.enabled is not False,
+        description=entry.description or "",
         # A project's own file names its root; elsewhere the root is that of each event.
-        working_dir=full if root else directory, stop_on_failure=entry.stop_on_failure is True,
+        working_dir=full if root else directory,
+        stop_on_failure=entry.stop_on_failure is True,
         own={} if entry.can_block is None else {"can_block": entry.can_block},
-        layer=file.layer, position=len(file.hooks), origin=file.origin(path),
-    )  # fmt: skip
+        layer=file.layer,
+        position=len(file.hooks),
+        origin=file.origin(path),
+    )
 
 
 def _stem(description: str | None) -> str:

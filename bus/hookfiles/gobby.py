@@ -108,9 +108,12 @@ class _Reader:
         if webhooks is not None:
             self.webhooks(webhooks, "webhooks" in parts)
         return HookFile(
-            tuple(self.hooks), tuple(self.endpoints), problems=tuple(self.problems), warnings=tuple(self.warnings),
+            tuple(self.hooks),
+            tuple(self.endpoints),
+            problems=tuple(self.problems),
+            warnings=tuple(self.warnings),
             sections=self.sections,
-        ).sealed()  # fmt: skip
+        ).sealed()
 
     def section(self, parts: Mapping[str, Plain], name: str, kind: type[Any], why: str) -> None:
         """A section that nothing here runs: kept as it stands with its defaults, and said to be so where it is on."""
@@ -153,16 +156,38 @@ class _Reader:
         own = {"log_deliveries": given.log_deliveries}
         retry = tuple(entry.retry_delay * 2**n for n in range(entry.retry_count))
         if not entry.can_block:
-            self.endpoints.append(Endpoint(
-                id=name, url=entry.url, events=on, headers=entry.headers, timeout=timeout, retry=retry,
-                enabled=entry.enabled, dialect=NAME, own=own, layer=self.layer, origin=origin,
-            ))  # fmt: skip
+            self.endpoints.append(
+                Endpoint(
+                    id=name,
+                    url=entry.url,
+                    events=on,
+                    headers=entry.headers,
+                    timeout=timeout,
+                    retry=retry,
+                    enabled=entry.enabled,
+                    dialect=NAME,
+                    own=own,
+                    layer=self.layer,
+                    origin=origin,
+                )
+            )
             return
-        self.hooks.append(Hook(
-            id=name, on=on, http=HttpCall(url=entry.url, headers=entry.headers), timeout=timeout, retry=retry,
-            on_failure="deny" if entry.fail_closed else None, enabled=entry.enabled, dialect=NAME, own=own,
-            layer=self.layer, position=len(self.hooks), origin=origin,
-        ))  # fmt: skip
+        self.hooks.append(
+            Hook(
+                id=name,
+                on=on,
+                http=HttpCall(url=entry.url, headers=entry.headers),
+                timeout=timeout,
+                retry=retry,
+                on_failure="deny" if entry.fail_closed else None,
+                enabled=entry.enabled,
+                dialect=NAME,
+                own=own,
+                layer=self.layer,
+                position=len(self.hooks),
+                origin=origin,
+            )
+        )
 
     def patterns(self, path: PathParts, names: list[str]) -> tuple[str, ...]:
         """The patterns of an endpoint's events, all without any; a name that does not exist is left out, and said."""
@@ -187,7 +212,7 @@ class _Reader:
         except TargetRefused as error:
             self.report((*path, "url"), error.reason)
 
-    def part(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:  # noqa: ANN401 - the struct that `kind` names
+    def part(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:
         """The value as a `kind`; keys that it does not have are another version's: named, and no reason to refuse it."""
         known = raw
         if isinstance(raw, dict):
@@ -215,9 +240,14 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 _DECISIONS: Final[Mapping[str, Decision]] = {
-    "allow": "abstain", "approve": "abstain", "continue": "abstain", "modify": "abstain",
-    "deny": "deny", "block": "deny", "ask": "ask",
-}  # fmt: skip
+    "allow": "abstain",
+    "approve": "abstain",
+    "continue": "abstain",
+    "modify": "abstain",
+    "deny": "deny",
+    "block": "deny",
+    "ask": "ask",
+}
 """Gobby's `allow` says that it has nothing against it, and not that the person need not be asked."""
 
 
@@ -266,13 +296,19 @@ class _Gobby:
         if event.output is not None:
             data["tool_output"] = event.output
         body = {
-            "event": _NAMES.get(event.type, event.type.replace(":", "_")), "timestamp": moment.replace("+00:00", "Z"),
-            "session_id": event.session, "source": event.source,
-            "project_id": event.data.get("project_id") or event.cwd or None, "machine_id": event.host, "data": data,
-        }  # fmt: skip
+            "event": _NAMES.get(event.type, event.type.replace(":", "_")),
+            "timestamp": moment.replace("+00:00", "Z"),
+            "session_id": event.session,
+            "source": event.source,
+            "project_id": event.data.get("project_id") or event.cwd or None,
+            "machine_id": event.host,
+            "data": data,
+        }
         if verdict is not None:
-            body["response"] = {"decision": "allow" if verdict.decision == "abstain" else verdict.decision,
-                                "reason": verdict.reason}  # fmt: skip
+            body["response"] = {
+                "decision": "allow" if verdict.decision == "abstain" else verdict.decision,
+                "reason": verdict.reason,
+            }
         return write_json(body)
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:  # noqa: ARG002 - as above

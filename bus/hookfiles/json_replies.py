@@ -42,7 +42,10 @@ def read_reply(raw: bytes, hook: str) -> Outcome:
         reason = f"hook {hook!r} says {decision} and gives no reason"
     contexts = [reply.context] if isinstance(reply.context, str) else reply.context or []
     return Outcome(
-        decision=decision, reason=reason, instead=(reply.instead or "").strip(),
-        contexts=tuple(text for text in contexts if text.strip()), updated_input=reply.updated_input,
+        decision=decision,
+        reason=reason,
+        instead=(reply.instead or "").strip(),
+        contexts=tuple(text for text in contexts if text.strip()),
+        updated_input=reply.updated_input,
         updated_output=reply.updated_output,
-    )  # fmt: skip
+    )

@@ -121,9 +121,12 @@ class _Pigo:
         """`PIGO_*` (P-05 to P-08); what the event's agent does not say is empty."""
         moment = _moment(hook, event)
         found = {
-            "PIGO_EVENT": moment, "PIGO_WORK_DIR": event.cwd, "PIGO_MODEL": model(event),
-            "PIGO_USER_MESSAGE": user_message(event), "PIGO_ASSISTANT_MESSAGE": assistant_message(event),
-        }  # fmt: skip
+            "PIGO_EVENT": moment,
+            "PIGO_WORK_DIR": event.cwd,
+            "PIGO_MODEL": model(event),
+            "PIGO_USER_MESSAGE": user_message(event),
+            "PIGO_ASSISTANT_MESSAGE": assistant_message(event),
+        }
         if moment in _TURN_MOMENTS:
             found["PIGO_TURN_NUMBER"] = turn_number(event)
         if moment in _TOOL_MOMENTS and event.tool:
@@ -262,12 +265,21 @@ def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry:
     own: dict[str, Any] = {"event": event} | ({"context": True} if context else {})
     same, nearest = MOMENTS[event]
     return Hook(
-        id=file.id(NAME, plugin, event, str(number + 1)), on=(*same, *nearest), command=entry.command, dialect=NAME,
-        plugin=plugin, own=own, blocking=blocking, timeout=_timeout(file, path, entry) if blocking else BACKGROUND,
+        id=file.id(NAME, plugin, event, str(number + 1)),
+        on=(*same, *nearest),
+        command=entry.command,
+        dialect=NAME,
+        plugin=plugin,
+        own=own,
+        blocking=blocking,
+        timeout=_timeout(file, path, entry) if blocking else BACKGROUND,
         # Only before a tool can a hook of pigo stop anything, whatever its file, layer or fleet says of failures.
-        on_failure=None if event == "tool_start" and not context else "allow", env_pass=tuple(entry.env_pass),
-        layer=file.layer, position=len(file.hooks), origin=file.origin(path),
-    )  # fmt: skip
+        on_failure=None if event == "tool_start" and not context else "allow",
+        env_pass=tuple(entry.env_pass),
+        layer=file.layer,
+        position=len(file.hooks),
+        origin=file.origin(path),
+    )
 
 
 def _timeout(file: common.Reading, path: PathParts, entry: _Entry) -> float:

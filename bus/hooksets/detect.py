@@ -21,8 +21,10 @@ MANIFEST: Final = Path(".claude-plugin/plugin.json")
 """What makes a folder a plugin, for Claude Code and for ion."""
 
 _IN_FOLDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "pigo": ("config.json",), "forge": ("hooks.json",), "gobby": ("config.yaml", "config.yml"),
-}  # fmt: skip
+    "pigo": ("config.json",),
+    "forge": ("hooks.json",),
+    "gobby": ("config.yaml", "config.yml"),
+}
 """The file of a system that keeps its hooks in one, where its folder is named."""
 
 _OURS: Final = frozenset({"endpoints", "guards", "network", "settings", "import", "version"})

@@ -76,9 +76,13 @@ def file_mark(path: str, digest: str, imported: Iterable[str] = (), seen: Mappin
 def event_data(change: GuardChange) -> dict[str, Any]:
     """The `data` of the event `guard:changed`."""
     return {
-        "how": change.how, "where": change.where, "by": change.by, "agent": change.agent, "text": change.text,
+        "how": change.how,
+        "where": change.where,
+        "by": change.by,
+        "agent": change.agent,
+        "text": change.text,
         "losses": [{"guard": loss.guard, "how": loss.how} for loss in change.losses[:_MOST_LOSSES]],
-    }  # fmt: skip
+    }
 
 
 async def report(links: Connections, keys: Keys, change: GuardChange) -> bool:
@@ -111,10 +115,14 @@ async def list_spooled(links: Connections, keys: Keys, event: Event) -> None:
 async def _list(links: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
     name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
     with links.link() as link:
-        replies = await link.exchange([
-            *(("LREM", name, 1, raw) for raw in instead),
-            ("LPUSH", name, msgspec.json.encode(kept)), ("LTRIM", name, 0, KEPT - 1), ("PEXPIRE", name, DONE_MS),
-        ])  # fmt: skip
+        replies = await link.exchange(
+            [
+                *(("LREM", name, 1, raw) for raw in instead),
+                ("LPUSH", name, msgspec.json.encode(kept)),
+                ("LTRIM", name, 0, KEPT - 1),
+                ("PEXPIRE", name, DONE_MS),
+            ]
+        )
     for reply in replies:
         checked(reply, "keeping a change of the guards")
 

@@ -34,9 +34,15 @@ from bus.pacing import pacing_checks
 from bus.verdicts import Policy
 
 __all__ = [
-    "HookFile", "from_document", "guard_packs", "load_foreign", "load_hook_file", "parse_hook_file",
-    "read_hook_document", "to_document",
-]  # fmt: skip
+    "HookFile",
+    "from_document",
+    "guard_packs",
+    "load_foreign",
+    "load_hook_file",
+    "parse_hook_file",
+    "read_hook_document",
+    "to_document",
+]
 
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
 _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
@@ -106,18 +112,31 @@ class _Reader:
         allow, proxy = self.network(parts.network)
         self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
         found = read_imports(
-            self.document, parts.imports, self.layer, _read_file,
-            trail=self.trail, on_failure=self.on_failure, taken=self.ids,
-        )  # fmt: skip
+            self.document,
+            parts.imports,
+            self.layer,
+            _read_file,
+            trail=self.trail,
+            on_failure=self.on_failure,
+            taken=self.ids,
+        )
         allow = (*allow, *found.network_allow)
         problems = [*self.problems, *found.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         closed = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
         result = HookFile(
-            self.in_order(hooks, found), (*endpoints, *found.endpoints), {**found.guards, **guards}, self.on_failure,
-            allow, tuple(problems), (*self.warnings, *found.warnings, *closed),
-            imports=tuple(found.imports), sections=found.sections, sources=sources(found), network_proxy=proxy,
-        )  # fmt: skip
+            self.in_order(hooks, found),
+            (*endpoints, *found.endpoints),
+            {**found.guards, **guards},
+            self.on_failure,
+            allow,
+            tuple(problems),
+            (*self.warnings, *found.warnings, *closed),
+            imports=tuple(found.imports),
+            sections=found.sections,
+            sources=sources(found),
+            network_proxy=proxy,
+        )
         return result.sealed()
 
     def in_order(self, own: list[Hook], found: Gathered) -> tuple[Hook, ...]:
@@ -184,10 +203,14 @@ class _Reader:
         if len(self.problems) > before or self.duplicate(path, entry.id):
             return None
         given |= {
-            "id": entry.id or self.derive("hooks", number, entry.description), "on": on, "http": http,
-            "command": entry.command or "", "env_pass": tuple(entry.env_pass), "retry": tuple(entry.retry),
+            "id": entry.id or self.derive("hooks", number, entry.description),
+            "on": on,
+            "http": http,
+            "command": entry.command or "",
+            "env_pass": tuple(entry.env_pass),
+            "retry": tuple(entry.retry),
             "on_failure": entry.on_failure or self.on_failure,
-        }  # fmt: skip
+        }
         return Hook(**given, layer=self.layer, position=number, origin=self.origin(path))
 
     def endpoint(self, number: int, raw: Plain) -> Endpoint | None:
@@ -215,14 +238,16 @@ class _Reader:
         if len(self.problems) > before or self.duplicate(path, entry.id):
             return None
         given |= {
-            "id": entry.id or self.derive("endpoints", number, entry.description), "events": events,
-            "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry), "url": url,
+            "id": entry.id or self.derive("endpoints", number, entry.description),
+            "events": events,
+            "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry),
+            "url": url,
             "old_secrets": tuple(entry.old_secrets),
             "on_failure": (entry.on_failure or self.on_failure) if entry.can_block else None,
-        }  # fmt: skip
+        }
         return Endpoint(**given, layer=self.layer, origin=self.origin(path))
 
-    def entry(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:  # noqa: ANN401 - the struct that `kind` names
+    def entry(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:
         entry, problems = convert(self.document, path, raw, kind)
         self.problems.extend(problems)
         return entry

@@ -67,12 +67,20 @@ class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def hook(self) -> Hook:
         """A hook that fits the same events and does nothing; rules are never recorded as what runs in the background."""
-        text = "" if self.count == 1 else f"and {self.count - 1} more like it"
         return Hook(
-            id=self.id, on=self.on, tool=self.tool, when=self.when, on_failure=self.on_failure, dialect=self.dialect,
-            own=self.own, layer=self.layer, origin=self.origin, description=text, blocking=self.blocking,
+            id=self.id,
+            on=self.on,
+            tool=self.tool,
+            when=self.when,
+            on_failure=self.on_failure,
+            dialect=self.dialect,
+            own=self.own,
+            layer=self.layer,
+            origin=self.origin,
+            description="" if self.count == 1 else f"and {self.count - 1} more like it",
+            blocking=self.blocking,
             command=":",
-        )  # fmt: skip
+        )
 
 
 class OwnHooks(NamedTuple):
@@ -141,13 +149,20 @@ def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
     hooks = HookSet([Layered(layer, file.digest[:8], file)]).hooks.values()
     return _merged(
         HookGroup(
-            id=hook.id, on=hook.on, layer=layer, origin=hook.origin, folder=folder, tool=hook.tool, when=hook.when,
-            on_failure=hook.on_failure, dialect=hook.dialect,
+            id=hook.id,
+            on=hook.on,
+            layer=layer,
+            origin=hook.origin,
+            folder=folder,
+            tool=hook.tool,
+            when=hook.when,
+            on_failure=hook.on_failure,
+            dialect=hook.dialect,
             own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own},
         )
         for hook in hooks
         if hook.blocking and not hook.observe
-    )  # fmt: skip
+    )
 
 
 def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
@@ -157,16 +172,25 @@ def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGrou
     return _merged(
         [
             HookGroup(
-                id=hook.id, on=hook.on, layer=layer, folder=folder, tool=hook.tool, when=hook.when, dialect=hook.dialect,
-                own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own}, blocking=hook.blocking,
+                id=hook.id,
+                on=hook.on,
+                layer=layer,
+                folder=folder,
+                tool=hook.tool,
+                when=hook.when,
+                dialect=hook.dialect,
+                own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own},
+                blocking=hook.blocking,
             )
             for hook in hooks
         ]
         + [
-            HookGroup(id=one.id, on=one.events, layer=layer, folder=folder, tool=one.tool, when=one.when, blocking=False)
+            HookGroup(
+                id=one.id, on=one.events, layer=layer, folder=folder, tool=one.tool, when=one.when, blocking=False
+            )
             for one in compiled.endpoints.values()
         ]
-    )  # fmt: skip
+    )
 
 
 def _merged(groups: Iterable[HookGroup]) -> list[HookGroup]:

@@ -74,9 +74,15 @@ class Gathered:
 
 
 def read_imports(
-    document: Document, entries: list[Plain], layer: Layer, native: Native, *, trail: Trail, on_failure: Policy | None,
+    document: Document,
+    entries: list[Plain],
+    layer: Layer,
+    native: Native,
+    *,
+    trail: Trail,
+    on_failure: Policy | None,
     taken: Iterable[str],
-) -> Gathered:  # fmt: skip
+) -> Gathered:
     """Read every entry of a file's `import:`, in order; `taken` are the ids that its own hooks and endpoints have."""
     found = Gathered()
     ids = set(taken)
@@ -114,10 +120,17 @@ def read_one(path: Path, layer: Layer, native: Native, *, dialect: str | None = 
     file, said = _read(entry, path.absolute(), str(path), layer, native, Trail(), found.sources)
     _add(found, file, said, set(), entry, None)
     whole = HookFile(
-        tuple(found.hooks), tuple(found.endpoints), found.guards, None, tuple(found.network_allow),
-        tuple(found.problems), tuple(found.warnings), imports=tuple(found.imports), sections=found.sections,
+        tuple(found.hooks),
+        tuple(found.endpoints),
+        found.guards,
+        None,
+        tuple(found.network_allow),
+        tuple(found.problems),
+        tuple(found.warnings),
+        imports=tuple(found.imports),
+        sections=found.sections,
         sources=sources(found),
-    )  # fmt: skip
+    )
     return whole.sealed(), found.imports[0]
 
 
@@ -162,10 +175,12 @@ def _read(
             if entry.sha256 and not place.is_dir() and content_digest(place) != entry.sha256:
                 raise _not_accepted(place, "its content is not the one that you accepted")
             file = (
-                native(target, layer, trail.below(real)) if ours
-                else find_hooks(dialect).read(target, layer) if entry.dialect
+                native(target, layer, trail.below(real))
+                if ours
+                else find_hooks(dialect).read(target, layer)
+                if entry.dialect
                 else read_guessed(target, layer, dialect)
-            )  # fmt: skip
+            )
             if entry.sha256:
                 names = [*read, *(source.path for source in file.sources)]
                 if place.is_dir() and content_digest(place, names) != entry.sha256:

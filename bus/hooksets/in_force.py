@@ -153,18 +153,22 @@ class HookSet:
         A rule only decides, so it has nothing to do there, and an endpoint that can block is told by its delivery.
         """
         return [
-            hook for hook in self._index.find(event)
-            if hook.kind != "rule" and (verdict is None or not hook.blocking) and hook.id not in self.endpoints
+            hook
+            for hook in self._index.find(event)
+            if hook.kind != "rule"
+            and (verdict is None or not hook.blocking)
+            and hook.id not in self.endpoints
             and self.holds(hook, event, verdict)
-        ]  # fmt: skip
+        ]
 
     def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
         """The endpoints that are told of `event`: all but those that were asked about it and answered."""
         answered = {part.hook for part in verdict.parts if not part.fallback} if verdict is not None else frozenset()
         return [
-            one for one in self._targets.find(event)
+            one
+            for one in self._targets.find(event)
             if not (one.can_block and one.id in answered) and self.holds(one, event, verdict)
-        ]  # fmt: skip
+        ]
 
     def is_costly(self, event: Event) -> bool:
         """Whether `background` and `targets` have to ask a process about this event, and block for as long."""
@@ -210,9 +214,15 @@ class Watcher:
     """
 
     def __init__(
-        self, links: Connections, keys: Keys, *, host: str, user_file: Path | None, trust_file: Path,
+        self,
+        links: Connections,
+        keys: Keys,
+        *,
+        host: str,
+        user_file: Path | None,
+        trust_file: Path,
         last_good: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._links, self._keys, self.host, self.user_file = links, keys, host, user_file
         self.last_good = last_good
         self._fleet = Layered("fleet", "0", HookFile())

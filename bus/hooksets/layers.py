@@ -37,8 +37,11 @@ def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) 
     if known is not None and _bare(known) == _bare(placed):
         return None
     if known is not None:
-        renamed = next(name for n in range(1, len(taken) + 2)
-                       if (name := f"{placed.id[:48]}-{layered.layer}{n if n > 1 else ''}") not in taken)  # fmt: skip
+        renamed = next(
+            name
+            for n in range(1, len(taken) + 2)
+            if (name := f"{placed.id[:48]}-{layered.layer}{n if n > 1 else ''}") not in taken
+        )
         log.warning("%s: the id %r is taken in %s; here it is %r", placed.origin, placed.id, known.origin, renamed)
         placed = msgspec.structs.replace(placed, id=renamed)
     taken[placed.id] = placed

@@ -21,9 +21,14 @@ _WORD_LIMIT: Final = 10_000
 _PACKAGE: Final = ("package.json",)
 _MAKE: Final = ("GNUmakefile", "makefile", "Makefile")
 _RECIPES: Final[Mapping[str, tuple[str, ...]]] = {
-    "make": _MAKE, "gmake": _MAKE, "just": ("justfile", "Justfile", ".justfile"),
-    "npm": _PACKAGE, "pnpm": _PACKAGE, "yarn": _PACKAGE, "bun": _PACKAGE,
-}  # fmt: skip
+    "make": _MAKE,
+    "gmake": _MAKE,
+    "just": ("justfile", "Justfile", ".justfile"),
+    "npm": _PACKAGE,
+    "pnpm": _PACKAGE,
+    "yarn": _PACKAGE,
+    "bun": _PACKAGE,
+}
 """The files whose commands a program runs without being given their names."""
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 

@@ -66,9 +66,11 @@ def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
 def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:
     """Raise ConfigError where a pinned import brings others with it, whose content nobody has accepted."""
     real = os.path.realpath(place)
-    others = [] if place.is_dir() else sorted(
-        name for name in read if os.path.realpath(name) != real and os.path.isfile(name)
-    )  # fmt: skip
+    others = (
+        []
+        if place.is_dir()
+        else sorted(name for name in read if os.path.realpath(name) != real and os.path.isfile(name))
+    )
     if file.imports or others:
         raise _brings(others[0] if others else file.imports[0].path, "which is not pinned")
 

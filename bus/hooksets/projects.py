@@ -122,9 +122,12 @@ def read_trusted(path: Path) -> tuple[HookFile, Kept]:
     named = [os.path.join(folder, name) for name in covered_files(path)]
     scripts = {name: text for name in named if name not in texts and (text := _text(name)) is not None}
     kept = Kept(
-        path=os.path.realpath(path), files={name: Copy(text=text) for name, text in texts.items()}, digest=digest,
-        contents=to_document(file), scripts=scripts,
-    )  # fmt: skip
+        path=os.path.realpath(path),
+        files={name: Copy(text=text) for name, text in texts.items()},
+        digest=digest,
+        contents=to_document(file),
+        scripts=scripts,
+    )
     return file, kept
 
 

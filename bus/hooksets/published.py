@@ -91,11 +91,15 @@ async def history(links: Connections, keys: Keys, most: int = 50) -> list[Change
         row = {name.decode(): value.decode("utf-8", "replace") for name, value in flat(fields).items()}
         changes.append(
             Change(
-                version=int(row["version"]), ms=int(entry.partition(b"-")[0]), by=row.get("by", ""),
-                message=row.get("message", ""), digest=row.get("digest", ""),
-                hooks=int(row.get("hooks", 0)), endpoints=int(row.get("endpoints", 0)),
+                version=int(row["version"]),
+                ms=int(entry.partition(b"-")[0]),
+                by=row.get("by", ""),
+                message=row.get("message", ""),
+                digest=row.get("digest", ""),
+                hooks=int(row.get("hooks", 0)),
+                endpoints=int(row.get("endpoints", 0)),
             )
-        )  # fmt: skip
+        )
     return changes
 
 
@@ -149,10 +153,24 @@ async def _put(
         links,
         "apply",
         (keys("hookset", "current"), keys("hookset", "log")),
-        (keys("hookset", ""), text, "" if expected is None else expected,
-         KEPT_VERSIONS, KEPT_LOG, "by", f"{getpass.getuser()}@{host_name()}", "message", message,
-         "digest", file.digest, "hooks", len(file.hooks), "endpoints", len(file.endpoints)),
-    )  # fmt: skip
+        (
+            keys("hookset", ""),
+            text,
+            "" if expected is None else expected,
+            KEPT_VERSIONS,
+            KEPT_LOG,
+            "by",
+            f"{getpass.getuser()}@{host_name()}",
+            "message",
+            message,
+            "digest",
+            file.digest,
+            "hooks",
+            len(file.hooks),
+            "endpoints",
+            len(file.endpoints),
+        ),
+    )
     if word != b"ok":
         raise ConfigError(
             f"version {int(version)} was published meanwhile; look at `fleethook hooks diff` and apply again"

@@ -63,7 +63,7 @@ def load_settings(
     return Loaded(Settings(**values), MappingProxyType(origins), tuple(warnings))
 
 
-def _named(name: str, raw: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
+def _named(name: str, raw: object, origin: str) -> Any:
     """A value from a flag or a variable, whose name stands where a file's name would."""
     if name not in NAMES:
         raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))

@@ -67,12 +67,20 @@ class WatchedFile:
 
     def _say(self, found: FileInForce) -> None:
         """Log what is new among what is not in force."""
-        said = tuple(dict.fromkeys([
-            *(one.text for one in found.rejected),
-            *([] if found.kept is not None or self.layer != "project" or is_gone(self._path) else [
-                f"{self._path} is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it"
-            ]),
-        ]))  # fmt: skip
+        said = tuple(
+            dict.fromkeys(
+                [
+                    *(one.text for one in found.rejected),
+                    *(
+                        []
+                        if found.kept is not None or self.layer != "project" or is_gone(self._path)
+                        else [
+                            f"{self._path} is not trusted, none of its hooks run; `fleethook hooks trust` shows and trusts it"
+                        ]
+                    ),
+                ]
+            )
+        )
         for text in said:
             if text not in self._said:
                 log.error("%s", text)

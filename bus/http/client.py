@@ -80,9 +80,13 @@ class WebhookClient:
     """
 
     def __init__(
-        self, policy: AddressPolicy, *, proxy: str = "", tls: ssl.SSLContext | None = None,
+        self,
+        policy: AddressPolicy,
+        *,
+        proxy: str = "",
+        tls: ssl.SSLContext | None = None,
         lookup: Lookup | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
         self._ways: dict[str, tuple[PreparedTarget, aiohttp.ClientSession]] = {}
         self._session: aiohttp.ClientSession | None = None
@@ -133,9 +137,15 @@ class WebhookClient:
             self._lookups.close()
 
     async def post(
-        self, url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, cap: int = CAP,
+        self,
+        url: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        seconds: float,
+        cap: int = CAP,
         before: Before | None = None,
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         """POST `body` and read the answer, all within `seconds`: look-up, connecting, sending and reading.
 
         Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The

@@ -78,15 +78,23 @@ class Pool(aiohttp.TCPConnector):
     """Every connection under one address policy."""
 
     def __init__(
-        self, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup, *,
+        self,
+        policy: AddressPolicy,
+        tls: ssl.SSLContext | None,
+        lookup: Lookup,
+        *,
         resolver: AbstractResolver | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tls = tls if tls is not None else _tls()
         self.tls.sslobject_class = _TimedTls
         super().__init__(
-            resolver=resolver or VettedResolver(policy, lookup), use_dns_cache=False, limit=0, keepalive_timeout=KEEP_ALIVE,
-            ssl=self.tls, socket_factory=_timed_socket,
-        )  # fmt: skip
+            resolver=resolver or VettedResolver(policy, lookup),
+            use_dns_cache=False,
+            limit=0,
+            keepalive_timeout=KEEP_ALIVE,
+            ssl=self.tls,
+            socket_factory=_timed_socket,
+        )
         if not hasattr(self, "_factory"):  # aiohttp has no public place for it
             raise FleethookError(f"aiohttp {aiohttp.__version__} makes its connections in another way; install 3.14")
         make: Any = functools.partial(BoundedProtocol, loop=self._loop)

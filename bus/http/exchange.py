@@ -37,9 +37,15 @@ class PreparedTarget(aiohttp.ClientRequest):
         self.key = self.connection_key
 
     async def ask(
-        self, session: aiohttp.ClientSession, head: bytes, body: bytes, *, seconds: float, cap: int,
+        self,
+        session: aiohttp.ClientSession,
+        head: bytes,
+        body: bytes,
+        *,
+        seconds: float,
+        cap: int,
         before: Before | None,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """Send a request and wait for the head of its answer, all within `seconds`; then that is read, and closed.
 
         Raises what aiohttp raises, TimeoutError, AnswerTooLong, ProxyFailed, and what `before` raises.
@@ -158,9 +164,13 @@ class Answer(aiohttp.ClientResponse):
 def open_session(pool: Pool) -> aiohttp.ClientSession:
     """A session over these connections; closing it closes them."""
     return aiohttp.ClientSession(
-        connector=pool, request_class=PostRequest, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False,
-        trust_env=False, read_bufsize=_BUFFER,
-    )  # fmt: skip
+        connector=pool,
+        request_class=PostRequest,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        read_bufsize=_BUFFER,
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -38,9 +38,15 @@ class ProxiedTarget(PreparedTarget):
             self.request_line = f"POST {target.url} HTTP/1.1\r\n{line}"
 
     async def ask(
-        self, session: aiohttp.ClientSession, head: bytes, body: bytes, *, seconds: float, cap: int,
+        self,
+        session: aiohttp.ClientSession,
+        head: bytes,
+        body: bytes,
+        *,
+        seconds: float,
+        cap: int,
         before: Before | None,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """As of any door; raises ProxyFailed where the proxy itself answered, since it wants a password."""
         answer = await super().ask(session, head, body, seconds=seconds, cap=cap, before=before)
         if answer.status == _AUTHENTICATE and not self.is_ssl():
@@ -58,7 +64,7 @@ class ProxiedPool(Pool):
         self._vetting = VettedResolver(policy, lookup)
         self._to_proxy = PreparedTarget(f"http://{proxy.name}/")
 
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:  # noqa: ANN401, ASYNC109 - as aiohttp has it
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Connection:  # noqa: ASYNC109 - as aiohttp has it
         """A connection for a request, whose name was looked up and vetted just now."""
         assert isinstance(req, PostRequest)  # noqa: S101 - the session makes no other
         door = req.post.door
@@ -94,7 +100,7 @@ class ProxiedPool(Pool):
             if clock is not None:
                 clock.found()
 
-    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> BoundedProtocol:  # noqa: ANN401, ASYNC109 - as aiohttp has it
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> BoundedProtocol:  # noqa: ASYNC109 - as aiohttp has it
         try:
             transport, line = await self._create_direct_connection(self._to_proxy, traces, timeout)
         except OSError as error:

@@ -38,10 +38,13 @@ def _managed(where: InstallScope) -> tuple[Layer, ...]:
 
 def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
     managed = _managed(where)
-    mine = json_layers([
-        where.project / ".claude/settings.local.json", where.project / ".claude/settings.json",
-        _folder(where) / "settings.json",
-    ])  # fmt: skip
+    mine = json_layers(
+        [
+            where.project / ".claude/settings.local.json",
+            where.project / ".claude/settings.json",
+            _folder(where) / "settings.json",
+        ]
+    )
     yield from unreadable([*managed, *mine])
     yield from switched([*managed, *mine], ("disableAllHooks",))
     for layer in managed:
@@ -52,11 +55,15 @@ def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "session_id": f"fleethook-doctor-{token}", "transcript_path": "", "cwd": str(cwd),
-        "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "session_id": f"fleethook-doctor-{token}",
+        "transcript_path": "",
+        "cwd": str(cwd),
+        "permission_mode": "default",
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
         "tool_input": {"command": command, "description": "fleethook doctor: nothing runs this"},
         "tool_use_id": f"toolu_fleethook_{token}",
-    }  # fmt: skip
+    }
     return Canary("PreToolUse", payload, {"CLAUDE_PROJECT_DIR": str(cwd)})
 
 

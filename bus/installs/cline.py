@@ -32,9 +32,10 @@ class Scripts:
             if not wanted:
                 return before
             raise ConfigError(
-                "is somebody else's script, and Cline takes one for each event", file=str(path),
+                "is somebody else's script, and Cline takes one for each event",
+                file=str(path),
                 hint=f"leave {path.name} out with --events, or let that script run from fleethook.yaml",
-            )  # fmt: skip
+            )
         return f"{_HEAD}{hook_command(setup, 'cline', path.name, deaf=True)}\n".encode() if wanted else None
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
@@ -62,10 +63,14 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "clineVersion": "", "hookName": "PreToolUse", "timestamp": str(int(datetime.now(UTC).timestamp() * 1000)),
-        "taskId": f"fleethook-doctor-{token}", "workspaceRoots": [str(cwd)], "userId": "",
+        "clineVersion": "",
+        "hookName": "PreToolUse",
+        "timestamp": str(int(datetime.now(UTC).timestamp() * 1000)),
+        "taskId": f"fleethook-doctor-{token}",
+        "workspaceRoots": [str(cwd)],
+        "userId": "",
         "preToolUse": {"toolName": "execute_command", "parameters": {"command": command, "requires_approval": "true"}},
-    }  # fmt: skip
+    }
     return Canary("PreToolUse", payload)
 
 

@@ -85,9 +85,11 @@ def trusted_hash(event: str, matcher: object, handler: Mapping[str, Any]) -> str
     most = LONGEST.get(event)
     seconds = handler.get("timeout") or (1 if most else 600)
     known = {
-        "type": "command", "command": handler.get("command"), "async": bool(handler.get("async", False)),
+        "type": "command",
+        "command": handler.get("command"),
+        "async": bool(handler.get("async", False)),
         "timeout": min(seconds, most) if most else seconds,
-    }  # fmt: skip
+    }
     said: dict[str, Any] = {"event_name": _snake(event), "hooks": [known]}
     if matcher is not None:
         said["matcher"] = matcher
@@ -131,10 +133,17 @@ def _snake(event: str) -> str:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "session_id": f"fleethook-doctor-{token}", "turn_id": f"fleethook-{token}", "transcript_path": None,
-        "cwd": str(cwd), "hook_event_name": "PreToolUse", "model": "fleethook-doctor", "permission_mode": "default",
-        "tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": f"call_fleethook_{token}",
-    }  # fmt: skip
+        "session_id": f"fleethook-doctor-{token}",
+        "turn_id": f"fleethook-{token}",
+        "transcript_path": None,
+        "cwd": str(cwd),
+        "hook_event_name": "PreToolUse",
+        "model": "fleethook-doctor",
+        "permission_mode": "default",
+        "tool_name": "Bash",
+        "tool_input": {"command": command},
+        "tool_use_id": f"call_fleethook_{token}",
+    }
     return Canary("PreToolUse", payload)
 
 

@@ -25,10 +25,15 @@ def _folder(where: InstallScope) -> Path:
 
 
 def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
-    layers = json_layers([
-        PROGRAM.places[scope](where), where.project / ".github/copilot/settings.local.json",
-        where.project / ".github/copilot/settings.json", _folder(where) / "settings.json",
-    ], comments=True)  # fmt: skip
+    layers = json_layers(
+        [
+            PROGRAM.places[scope](where),
+            where.project / ".github/copilot/settings.local.json",
+            where.project / ".github/copilot/settings.json",
+            _folder(where) / "settings.json",
+        ],
+        comments=True,
+    )
     yield from unreadable(layers)
     yield from switched(layers, ("disableAllHooks",))
 
@@ -36,9 +41,12 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     asked = {"command": command, "description": "fleethook doctor: nothing runs this"}
     payload = {
-        "sessionId": f"fleethook-doctor-{token}", "timestamp": int(datetime.now(UTC).timestamp() * 1000),
-        "cwd": str(cwd), "toolName": "bash", "toolArgs": json.dumps(asked),
-    }  # fmt: skip
+        "sessionId": f"fleethook-doctor-{token}",
+        "timestamp": int(datetime.now(UTC).timestamp() * 1000),
+        "cwd": str(cwd),
+        "toolName": "bash",
+        "toolArgs": json.dumps(asked),
+    }
     return Canary("preToolUse", payload)
 
 

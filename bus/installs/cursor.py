@@ -18,10 +18,17 @@ def _entry(hook: Hook) -> dict[str, Any]:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "conversation_id": f"fleethook-doctor-{token}", "generation_id": f"fleethook-{token}", "model": "default",
-        "hook_event_name": "beforeShellExecution", "cursor_version": "0", "workspace_roots": [str(cwd)],
-        "user_email": "", "transcript_path": None, "command": command, "cwd": str(cwd),
-    }  # fmt: skip
+        "conversation_id": f"fleethook-doctor-{token}",
+        "generation_id": f"fleethook-{token}",
+        "model": "default",
+        "hook_event_name": "beforeShellExecution",
+        "cursor_version": "0",
+        "workspace_roots": [str(cwd)],
+        "user_email": "",
+        "transcript_path": None,
+        "command": command,
+        "cwd": str(cwd),
+    }
     return Canary("beforeShellExecution", payload, {"CURSOR_PROJECT_DIR": str(cwd)})
 
 

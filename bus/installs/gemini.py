@@ -27,9 +27,11 @@ def _folder(where: InstallScope) -> Path:
 def _layers(where: InstallScope) -> tuple[Layer, ...]:
     """Every settings file, the strongest first."""
     named = where.environ.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH", "")
-    machine = Path(named) if named else where.machine(
-        "/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"
-    )  # fmt: skip
+    machine = (
+        Path(named)
+        if named
+        else where.machine("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json")
+    )
     paths = [machine, where.project / ".gemini/settings.json", _folder(where) / "settings.json"]
     return json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
 
@@ -63,17 +65,21 @@ def _folder_trouble(where: InstallScope, layers: tuple[Layer, ...]) -> Iterator[
     what = "is not trusted by Gemini CLI" if trusted is False else "has not been shown to Gemini CLI yet"
     yield InstallProblem(
         f"the folder {where.project} {what}, and without its trust no hook runs there",
-        "start gemini in it and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true", sure=trusted is False,
-    )  # fmt: skip
+        "start gemini in it and trust the folder, or set GEMINI_CLI_TRUST_WORKSPACE=true",
+        sure=trusted is False,
+    )
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "session_id": f"fleethook-doctor-{token}", "transcript_path": "", "cwd": str(cwd),
-        "hook_event_name": "BeforeTool", "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "session_id": f"fleethook-doctor-{token}",
+        "transcript_path": "",
+        "cwd": str(cwd),
+        "hook_event_name": "BeforeTool",
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "tool_name": "run_shell_command",
         "tool_input": {"command": command, "description": "fleethook doctor: nothing runs this"},
-    }  # fmt: skip
+    }
     return Canary("BeforeTool", payload, {"GEMINI_PROJECT_DIR": str(cwd), "GEMINI_CWD": str(cwd)})
 
 

@@ -65,9 +65,11 @@ class JsonHooks:
         strange = [name for name in settings if self.only and name not in self.only]
         if strange:
             raise ConfigError(
-                f"the name {strange[0]!r} makes {find(self.agent).name} refuse the whole file", file=str(path),
-                path=strange[0], hint="take it out; nothing was changed",
-            )  # fmt: skip
+                f"the name {strange[0]!r} makes {find(self.agent).name} refuse the whole file",
+                file=str(path),
+                path=strange[0],
+                hint="take it out; nothing was changed",
+            )
         section = {event: [self.entry(self._hook(event, setup))] for event in self._events(setup)}
         missing = {name: value for name, value in self.base.items() if name not in settings} if section else {}
         wanted = hook_entries.merged({**missing, **settings}, section, str(path))

@@ -64,9 +64,13 @@ class Record:
     def as_json(self) -> dict[str, Any]:
         """The record as plain data."""
         return {
-            "agent": self.agent, "backup": str(self.backup) if self.backup else None, "created": self.created,
-            "exact": self.exact, "folders": [str(folder) for folder in self.folders], "written": self.written,
-        }  # fmt: skip
+            "agent": self.agent,
+            "backup": str(self.backup) if self.backup else None,
+            "created": self.created,
+            "exact": self.exact,
+            "folders": [str(folder) for folder in self.folders],
+            "written": self.written,
+        }
 
     def is_as_written(self, current: bytes) -> bool:
         """Whether nobody has changed the file since."""

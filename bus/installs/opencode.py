@@ -123,10 +123,12 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "hook": "tool.execute.before", "directory": str(cwd), "worktree": str(cwd),
+        "hook": "tool.execute.before",
+        "directory": str(cwd),
+        "worktree": str(cwd),
         "input": {"tool": "bash", "sessionID": f"fleethook-doctor-{token}", "callID": f"call_fleethook_{token}"},
         "output": {"args": {"command": command, "description": "fleethook doctor: nothing runs this"}},
-    }  # fmt: skip
+    }
     return Canary("tool.execute.before", payload)
 
 

@@ -35,9 +35,11 @@ def _folder(where: InstallScope) -> Path:
 
 def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     named = where.environ.get("QWEN_CODE_SYSTEM_SETTINGS_PATH", "")
-    machine = Path(named) if named else where.machine(
-        "/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"
-    )  # fmt: skip
+    machine = (
+        Path(named)
+        if named
+        else where.machine("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json")
+    )
     paths = [machine, where.project / ".qwen/settings.json", _folder(where) / "settings.json"]
     layers = json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
     yield from unreadable(layers)
@@ -56,18 +58,25 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
         if not trusted:
             yield InstallProblem(
                 f"the folder {where.project} is not trusted by Qwen Code, which then reads no hooks there",
-                "start qwen in it and trust the folder", sure=trusted is False,
-            )  # fmt: skip
+                "start qwen in it and trust the folder",
+                sure=trusted is False,
+            )
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "session_id": f"fleethook-doctor-{token}", "transcript_path": "", "cwd": str(cwd),
-        "hook_event_name": "PreToolUse", "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "permission_mode": "default", "prompt_id": f"fleethook-{token}", "tool_name": "run_shell_command",
+        "session_id": f"fleethook-doctor-{token}",
+        "transcript_path": "",
+        "cwd": str(cwd),
+        "hook_event_name": "PreToolUse",
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "permission_mode": "default",
+        "prompt_id": f"fleethook-{token}",
+        "tool_name": "run_shell_command",
         "tool_input": {"command": command, "description": "fleethook doctor: nothing runs this"},
-        "tool_use_id": f"toolu_fleethook_{token}", "tool_call_id": f"call_fleethook_{token}",
-    }  # fmt: skip
+        "tool_use_id": f"toolu_fleethook_{token}",
+        "tool_call_id": f"call_fleethook_{token}",
+    }
     return Canary("PreToolUse", payload, {"QWEN_PROJECT_DIR": str(cwd)})
 
 

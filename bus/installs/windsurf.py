@@ -17,10 +17,12 @@ def _entry(hook: Hook) -> dict[str, Any]:
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:
     payload = {
-        "agent_action_name": "pre_run_command", "trajectory_id": f"fleethook-doctor-{token}",
-        "execution_id": f"fleethook-{token}", "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "agent_action_name": "pre_run_command",
+        "trajectory_id": f"fleethook-doctor-{token}",
+        "execution_id": f"fleethook-{token}",
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "tool_info": {"command_line": command, "cwd": str(cwd)},
-    }  # fmt: skip
+    }
     return Canary("pre_run_command", payload, {"ROOT_WORKSPACE_PATH": str(cwd)})
 
 

@@ -12,10 +12,34 @@ from bus.events import Event
 
 _COMMANDS: Final = ("command", "cmd", "script", "commands", "command_line", "shell_command", "shell", "line")
 _PATHS: Final = (
-    "path", "paths", "file_path", "filepath", "file", "files", "filename", "file_name", "uri", "source", "src", "destination",
-    "dest", "dst", "target", "target_file", "old_path", "new_path", "from", "to", "directory", "dir", "folder",
-    "relative_path", "absolute_path", "output", "output_path",
-)  # fmt: skip
+    "path",
+    "paths",
+    "file_path",
+    "filepath",
+    "file",
+    "files",
+    "filename",
+    "file_name",
+    "uri",
+    "source",
+    "src",
+    "destination",
+    "dest",
+    "dst",
+    "target",
+    "target_file",
+    "old_path",
+    "new_path",
+    "from",
+    "to",
+    "directory",
+    "dir",
+    "folder",
+    "relative_path",
+    "absolute_path",
+    "output",
+    "output_path",
+)
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 
 

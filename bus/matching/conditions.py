@@ -18,12 +18,39 @@ MAX_DATA_DEPTH: Final = 64
 VARIABLES: Final = frozenset({"event", "verdict"})
 FUNCTIONS: Final = frozenset(
     {
-        "contains", "startsWith", "endsWith", "matches", "size", "has", "all", "exists", "exists_one", "map", "filter",
-        "int", "uint", "double", "string", "bytes", "type", "dyn", "in", "duration", "timestamp",
-        "getFullYear", "getMonth", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear",
-        "getHours", "getMinutes", "getSeconds", "getMilliseconds",
+        "contains",
+        "startsWith",
+        "endsWith",
+        "matches",
+        "size",
+        "has",
+        "all",
+        "exists",
+        "exists_one",
+        "map",
+        "filter",
+        "int",
+        "uint",
+        "double",
+        "string",
+        "bytes",
+        "type",
+        "dyn",
+        "in",
+        "duration",
+        "timestamp",
+        "getFullYear",
+        "getMonth",
+        "getDate",
+        "getDayOfMonth",
+        "getDayOfWeek",
+        "getDayOfYear",
+        "getHours",
+        "getMinutes",
+        "getSeconds",
+        "getMilliseconds",
     }
-)  # fmt: skip
+)
 """What common-expression-language 0.10 can run; it compiles any other name too, and then fails at every event."""
 
 _STRINGS: Final = re.compile(STRING)

@@ -13,10 +13,26 @@ from bus.shell.commands import Command
 
 _ABBREVIATING: Final = frozenset(
     [
-        "rm", "chmod", "chown", "chgrp", "cp", "mv", "ln", "shred", "truncate", "tee", "install", "mkdir", "rmdir",
-        "touch", "git", "rsync", "userdel", "tar",
+        "rm",
+        "chmod",
+        "chown",
+        "chgrp",
+        "cp",
+        "mv",
+        "ln",
+        "shred",
+        "truncate",
+        "tee",
+        "install",
+        "mkdir",
+        "rmdir",
+        "touch",
+        "git",
+        "rsync",
+        "userdel",
+        "tar",
     ]
-)  # fmt: skip
+)
 """Programs that take any unambiguous beginning of a long option: `--recur`, `--har`."""
 
 _WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge", "--no-force"])

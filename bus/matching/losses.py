@@ -20,9 +20,16 @@ _GIT_SECONDS: Final = 0.3
 _REMEMBER_SECONDS: Final = 2
 _EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
 _SAFE: Final = (
-    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never",
-    "-c", "core.untrackedCache=false", "--no-pager",
-)  # fmt: skip
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "protocol.allow=never",
+    "-c",
+    "core.untrackedCache=false",
+    "--no-pager",
+)
 _FILTER: Final = re.compile(r"(filter\..+)\.(?:clean|process|required)")
 
 

@@ -20,10 +20,33 @@ _HARMLESS: Final = frozenset(
 )
 _SYSTEM: Final = frozenset(
     [
-        "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "media", "mnt", "opt", "proc", "root", "run",
-        "sbin", "srv", "sys", "usr", "var", "Applications", "Library", "System", "Users", "Volumes", "private",
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "media",
+        "mnt",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "srv",
+        "sys",
+        "usr",
+        "var",
+        "Applications",
+        "Library",
+        "System",
+        "Users",
+        "Volumes",
+        "private",
     ]
-)  # fmt: skip
+)
 """The directories of `/` that belong to no project, even where the project is `/` itself."""
 
 _HOME: Final = re.compile(r"(/root|(?:/System/Volumes/Data|/[a-z])?/(?:home|Users)/[^/]+)(?:/|$)")

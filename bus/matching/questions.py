@@ -117,7 +117,7 @@ def _as_encodable(event: Event) -> Event:
     return msgspec.structs.replace(event, **plain)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever an event holds
+def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -102,7 +102,7 @@ class _Linear:
 
     __slots__ = ("_compiled",)
 
-    def __init__(self, compiled: Any) -> None:  # noqa: ANN401 - re2 is untyped
+    def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
 
     def search(self, text: str, /) -> object:

@@ -22,9 +22,16 @@ from bus.verdicts import Decision
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
 
 Incident = Literal[
-    "data-loss", "lost-work", "lost-history", "lost-infrastructure", "outage", "unread-code", "privilege-escalation",
-    "weakened-guard", "leaked-secret",
-]  # fmt: skip
+    "data-loss",
+    "lost-work",
+    "lost-history",
+    "lost-infrastructure",
+    "outage",
+    "unread-code",
+    "privilege-escalation",
+    "weakened-guard",
+    "leaked-secret",
+]
 
 _SHOWN = 120
 """Characters of what matched that go into a reason."""

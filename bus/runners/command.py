@@ -117,10 +117,15 @@ async def run_command(
     check_pins(hook, directory)
     dialect = find_hooks(hook.dialect)
     done = await run_process(
-        argv(hook), stdin=dialect.stdin(hook, event), env=command_env(hook, event),
-        cwd=directory, seconds=seconds, grace=grace, one_stream=dialect.one_stream,
+        argv(hook),
+        stdin=dialect.stdin(hook, event),
+        env=command_env(hook, event),
+        cwd=directory,
+        seconds=seconds,
+        grace=grace,
+        one_stream=dialect.one_stream,
         detach=detach,
-    )  # fmt: skip
+    )
     log_ending(hook, event, done, seconds)
     return done
 
@@ -137,13 +142,23 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
 
     Values too large for the OS are cut and marked, and their names stand in FLEETHOOK_CUT.
     """
-    env, cut = fit_env({
-        **base_env(hook.env_pass), **find_hooks(hook.dialect).variables(hook, event), **hook.env,
-        "FLEETHOOK_EVENT": event.type, "FLEETHOOK_EVENT_ID": event.id, "FLEETHOOK_PARENT": event.id,
-        "FLEETHOOK_TOOL": event.tool, "FLEETHOOK_SESSION": event.session, "FLEETHOOK_CWD": event.cwd,
-        "FLEETHOOK_SOURCE": event.source, "FLEETHOOK_HOOK": hook.id,
-        "FLEETHOOK_NATIVE_EVENT": event.native, "FLEETHOOK_NATIVE_TOOL": event.native_tool,
-    })  # fmt: skip
+    env, cut = fit_env(
+        {
+            **base_env(hook.env_pass),
+            **find_hooks(hook.dialect).variables(hook, event),
+            **hook.env,
+            "FLEETHOOK_EVENT": event.type,
+            "FLEETHOOK_EVENT_ID": event.id,
+            "FLEETHOOK_PARENT": event.id,
+            "FLEETHOOK_TOOL": event.tool,
+            "FLEETHOOK_SESSION": event.session,
+            "FLEETHOOK_CWD": event.cwd,
+            "FLEETHOOK_SOURCE": event.source,
+            "FLEETHOOK_HOOK": hook.id,
+            "FLEETHOOK_NATIVE_EVENT": event.native,
+            "FLEETHOOK_NATIVE_TOOL": event.native_tool,
+        }
+    )
     if cut:
         env["FLEETHOOK_CUT"] = ",".join(cut)
     return env

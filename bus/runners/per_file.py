@@ -73,9 +73,13 @@ def _about(hook: Hook, call: Event, said: Outcome) -> Outcome:
     # No agent has a form for a part of a call, and an allow was given for the changed one.
     note = f"{hook_name(hook)} changed the input for {path}, one file of several: the change was dropped"
     return msgspec.structs.replace(
-        said, reason=reason, failure=failure, updated_input=None, note="; ".join(filter(None, (said.note, note))),
+        said,
+        reason=reason,
+        failure=failure,
+        updated_input=None,
+        note="; ".join(filter(None, (said.note, note))),
         decision="abstain" if said.decision == "allow" else said.decision,
-    )  # fmt: skip
+    )
 
 
 def _combined(hook: Hook, outcomes: Sequence[Outcome]) -> Outcome:
@@ -98,8 +102,13 @@ def _combined(hook: Hook, outcomes: Sequence[Outcome]) -> Outcome:
     outputs = "\n".join(one.output for one in outcomes if one.output)
     return Outcome(
         decision=said.decision if said is not None and not said.failure else "abstain",
-        reason=said.reason if said is not None else "", instead=said.instead if said is not None else "",
-        failure=said.failure if said is not None else "", contexts=tuple(dict.fromkeys(texts)),
-        note="; ".join(dict.fromkeys(notes)), output=outputs[-SHOWN:],
-        exit_code=said.exit_code if said is not None else next((code for code in codes if code), next(iter(codes), None)),
-    )  # fmt: skip
+        reason=said.reason if said is not None else "",
+        instead=said.instead if said is not None else "",
+        failure=said.failure if said is not None else "",
+        contexts=tuple(dict.fromkeys(texts)),
+        note="; ".join(dict.fromkeys(notes)),
+        output=outputs[-SHOWN:],
+        exit_code=said.exit_code
+        if said is not None
+        else next((code for code in codes if code), next(iter(codes), None)),
+    )

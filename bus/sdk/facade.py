@@ -21,9 +21,16 @@ class AgentFace(Sender):
     """The scopes of a program with an event loop."""
 
     def session(
-        self, id: str = "", *, source: str = "", cwd: str = "", model: str = "", parent: str = "",  # noqa: A002 - its name
-        ask: Ask | None = None, budget: float | None = None,
-    ) -> Session:  # fmt: skip
+        self,
+        id: str = "",
+        *,
+        source: str = "",
+        cwd: str = "",
+        model: str = "",
+        parent: str = "",
+        ask: Ask | None = None,
+        budget: float | None = None,
+    ) -> Session:
         """One session; what is given here goes with everything inside.
 
         `id` is made where there is none; `source` names the program (default `generic`); `parent` is the id of the event
@@ -44,9 +51,14 @@ class AgentFace(Sender):
         return LlmCall(self, model, **data)
 
     def tool(
-        self, name: str, input: Mapping[str, Any] | None = None, *, call: str = "",  # noqa: A002 - its name
-        ask: Ask | None = None, budget: float | None = None,
-    ) -> ToolCall:  # fmt: skip
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        call: str = "",
+        ask: Ask | None = None,
+        budget: float | None = None,
+    ) -> ToolCall:
         """One tool call; raises Denied. Run it with `input` of the scope, which hooks may have changed; set `result`."""
         return ToolCall(self, name, input, call=call, ask=ask, budget=budget)
 
@@ -84,13 +96,20 @@ class SyncAgentFace(ABC):
         """The asynchronous one."""
 
     @abstractmethod
-    def _run(self, work: Any) -> Any:  # noqa: ANN401 - a coroutine's own result
+    def _run(self, work: Any) -> Any:
         """The result of a coroutine."""
 
     def session(
-        self, id: str = "", *, source: str = "", cwd: str = "", model: str = "", parent: str = "",  # noqa: A002 - its name
-        ask: Ask | None = None, budget: float | None = None,
-    ) -> Blocking[Session]:  # fmt: skip
+        self,
+        id: str = "",
+        *,
+        source: str = "",
+        cwd: str = "",
+        model: str = "",
+        parent: str = "",
+        ask: Ask | None = None,
+        budget: float | None = None,
+    ) -> Blocking[Session]:
         """As AgentFace.session."""
         made = self._face.session(id, source=source, cwd=cwd, model=model, parent=parent, ask=ask, budget=budget)
         return Blocking(made, self._run)
@@ -108,9 +127,14 @@ class SyncAgentFace(ABC):
         return Blocking(self._face.llm(model, **data), self._run)
 
     def tool(
-        self, name: str, input: Mapping[str, Any] | None = None, *, call: str = "",  # noqa: A002 - its name
-        ask: Ask | None = None, budget: float | None = None,
-    ) -> Blocking[ToolCall]:  # fmt: skip
+        self,
+        name: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        call: str = "",
+        ask: Ask | None = None,
+        budget: float | None = None,
+    ) -> Blocking[ToolCall]:
         """As AgentFace.tool."""
         return Blocking(self._face.tool(name, input, call=call, ask=ask, budget=budget), self._run)
 

@@ -19,7 +19,7 @@ _WIDE: Final = 10_000
 """Members of one container that are kept; it is said how many are not."""
 
 
-def plain(value: object, depth: int = DEEPEST) -> Any:  # noqa: ANN401 - None, bool, int, float, str, bytes, list, dict
+def plain(value: object, depth: int = DEEPEST) -> Any:
     """The value itself where the wire takes it, else what says most of it; never raises for what a value does.
 
     Structs and dataclasses become maps, sets and tuples lists, anything else its `str()`; NaN and infinity are text.
@@ -50,7 +50,7 @@ def plain(value: object, depth: int = DEEPEST) -> Any:  # noqa: ANN401 - None, b
     return plain(known, depth) if known is not value else _worded(value)
 
 
-def _first(items: Any) -> list[Any]:  # noqa: ANN401 - any iterable
+def _first(items: Any) -> list[Any]:
     return [item for item, _ in zip(items, range(_WIDE), strict=False)]
 
 

@@ -41,7 +41,7 @@ _CAN: Final = {
     )
     for kind in EventType
     if kind not in OWN
-}  # fmt: skip
+}
 """A program can be told everything; nobody is asked whether it may stop."""
 
 Ask = Callable[["Scope"], "bool | Awaitable[bool]"]
@@ -136,9 +136,13 @@ class Scope:
         place = self._inner
         data = {**place.data, **self._data, **more}
         return Event(
-            type=kind.value, source=place.source, session=place.session, cwd=place.cwd, parent=place.parent,
+            type=kind.value,
+            source=place.source,
+            session=place.session,
+            cwd=place.cwd,
+            parent=place.parent,
             data=plain(data),
-        )  # fmt: skip
+        )
 
     async def _asked(self, event: Event) -> CarriedVerdict:
         """The verdict on `event`, settled: a person asked where hooks want one, and what may not be raised as Denied."""
@@ -184,18 +188,30 @@ class Session(Scope):
     starts, ends = EventType.SESSION_START, EventType.SESSION_END
 
     def __init__(
-        self, bus: Sender, *, id: str = "", source: str = "", cwd: str = "", model: str = "",  # noqa: A002 - its name
-        parent: str = "", ask: Ask | None = None, budget: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        bus: Sender,
+        *,
+        id: str = "",
+        source: str = "",
+        cwd: str = "",
+        model: str = "",
+        parent: str = "",
+        ask: Ask | None = None,
+        budget: float | None = None,
+    ) -> None:
         outer = here()
         super().__init__(bus, outer)
         self.id = id or f"s{os.urandom(10).hex()}"
         data = {**({"model": model} if model else {}), **({"parent_session": outer.session} if outer.session else {})}
         self._inner = Place(
-            source=source_name(source) if source else outer.source, session=self.id, cwd=cwd or outer.cwd or os.getcwd(),
-            parent=parent or outer.parent, ask=ask or outer.ask, budget=budget if budget is not None else outer.budget,
+            source=source_name(source) if source else outer.source,
+            session=self.id,
+            cwd=cwd or outer.cwd or os.getcwd(),
+            parent=parent or outer.parent,
+            ask=ask or outer.ask,
+            budget=budget if budget is not None else outer.budget,
             data=data,
-        )  # fmt: skip
+        )
 
 
 class Prompt(Scope):
@@ -248,9 +264,15 @@ class ToolCall(Scope):
     starts, ends = EventType.TOOL_PRE_EXECUTE, EventType.TOOL_POST_EXECUTE
 
     def __init__(
-        self, bus: Sender, name: str, given: Mapping[str, Any] | None = None, *, call: str = "", ask: Ask | None = None,
+        self,
+        bus: Sender,
+        name: str,
+        given: Mapping[str, Any] | None = None,
+        *,
+        call: str = "",
+        ask: Ask | None = None,
         budget: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(bus, here())
         self.name = name
         self.id = call or f"c{os.urandom(10).hex()}"

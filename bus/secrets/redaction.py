@@ -169,22 +169,35 @@ _RULES = (
         r"(?P<value>(?!(?:tokens?|auth\w{0,16}|schemes?|realm|header)\b)[A-Za-z0-9._~+/=-]{6,}+)",
     ),
     _near("basic", r"(?i)(?P<head>\bbasic[ \t]{1,8})(?P<value>[A-Za-z0-9+/]{6,}+={0,2})", _basic),
-    _near("passw token bearer passphrase passcode secret credential key connection",
-          rf"(?i)(?P<head>{_WORDS}{_BESIDE}){_VALUE}"),
-    _near("_key _pat _pass _pwd _auth _creds",
-          rf"(?P<head>(?<=[A-Za-z0-9])_(?:KEY|PAT|PASS|PWD|AUTH|CREDS|pwd|pass){_BESIDE}){_VALUE}"),
-    _near("pass token bearer secret credential key connection",
-          rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9-]{{0,40}}?{_WORDS}|(?:[a-z0-9-]{{0,40}}-)?pass)[ \t]{{1,8}})"
-          rf"(?!-){_VALUE}"),
+    _near(
+        "passw token bearer passphrase passcode secret credential key connection",
+        rf"(?i)(?P<head>{_WORDS}{_BESIDE}){_VALUE}",
+    ),
+    _near(
+        "_key _pat _pass _pwd _auth _creds",
+        rf"(?P<head>(?<=[A-Za-z0-9])_(?:KEY|PAT|PASS|PWD|AUTH|CREDS|pwd|pass){_BESIDE}){_VALUE}",
+    ),
+    _near(
+        "pass token bearer secret credential key connection",
+        rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9-]{{0,40}}?{_WORDS}|(?:[a-z0-9-]{{0,40}}-)?pass)[ \t]{{1,8}})"
+        rf"(?!-){_VALUE}",
+    ),
     _near("sshpass", rf"(?P<head>\bsshpass[ \t]{{1,8}}-p[ \t]{{0,8}}){_VALUE}"),
     _near("mysql", rf"(?P<head>\bmysql\w{{0,16}}\b[^\n|;&]{{0,200}}?[ \t]-p){_VALUE}"),
     _near("login", rf"(?P<head>\blogin\b[^\n|;&]{{0,200}}?[ \t]-p[ \t=]{{0,8}}){_VALUE}"),  # docker, podman, helm, oc
     _near("login", r"(?P<head>\blogin[ \t]{1,8}\S{1,200}\s{1,8}password[ \t]{1,8})(?P<value>\S++)"),  # .netrc
-    _near("curl wget", r"""(?P<head>(?<!\S)(?:-u|--user)(?:[ \t]{1,8}|=)["']?)"""
-          r"""(?P<value>[^\s:"']{1,256}:[^\s"']++)""", _login),
-    _near("?", r"""(?i)(?P<head>[?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential)|code|key|auth|session)=)"""
-          r"""(?P<value>[^\s&"'<>\#]++)"""),
-)  # fmt: skip
+    _near(
+        "curl wget",
+        r"""(?P<head>(?<!\S)(?:-u|--user)(?:[ \t]{1,8}|=)["']?)"""
+        r"""(?P<value>[^\s:"']{1,256}:[^\s"']++)""",
+        _login,
+    ),
+    _near(
+        "?",
+        r"""(?i)(?P<head>[?&](?:sig|signature|x-(?:amz|goog)-(?:signature|credential)|code|key|auth|session)=)"""
+        r"""(?P<value>[^\s&"'<>\#]++)""",
+    ),
+)
 
 _NEEDLES = tuple(sorted({needle for rule in _RULES for needle in rule.needles}))
 _ANY_NEEDLE = "|".join(map(re.escape, _NEEDLES))

@@ -157,9 +157,32 @@ def program_name(text: str) -> str:
 
 
 PRINTING: Final = _FILTERS | {
-    "echo", "printf", "cd", "pushd", "popd", "export", "set", "mkdir", ":", "true", "locate", "plocate", "mdfind", "printenv",
-    "git", "mktemp", "which", "command", "type", "realpath", "readlink", "dirname", "ls", "find", "gfind",
-}  # fmt: skip
+    "echo",
+    "printf",
+    "cd",
+    "pushd",
+    "popd",
+    "export",
+    "set",
+    "mkdir",
+    ":",
+    "true",
+    "locate",
+    "plocate",
+    "mdfind",
+    "printenv",
+    "git",
+    "mktemp",
+    "which",
+    "command",
+    "type",
+    "realpath",
+    "readlink",
+    "dirname",
+    "ls",
+    "find",
+    "gfind",
+}
 """The programs of which it is known what they print."""
 
 

@@ -28,15 +28,33 @@ _SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)
 
 _ESCAPED: Final = re.compile(r"(?im)(?:^|;)[ \t]*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
 _CMAKE: Final = {
-    "rm": ("rm",), "remove": ("rm",), "remove_directory": ("rm", "-r"), "rename": ("mv",), "copy": ("cp",), "env": ("env",),
+    "rm": ("rm",),
+    "remove": ("rm",),
+    "remove_directory": ("rm", "-r"),
+    "rename": ("mv",),
+    "copy": ("cp",),
+    "env": ("env",),
     "time": ("time",),
-}  # fmt: skip
+}
 _CODE: Final = frozenset({"-e", "-E", "-c", "--eval", "-eval", "--evaluate", "--command", "runner", "-s"})
 
 VARIABLES: Final = frozenset(
-    ["EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_PAGER", "GIT_SSH_COMMAND",
-     "GIT_EXTERNAL_DIFF", "GIT_ASKPASS", "LESSOPEN", "PROMPT_COMMAND"]
-)  # fmt: skip
+    [
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "MANPAGER",
+        "BROWSER",
+        "GIT_EDITOR",
+        "GIT_SEQUENCE_EDITOR",
+        "GIT_PAGER",
+        "GIT_SSH_COMMAND",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_ASKPASS",
+        "LESSOPEN",
+        "PROMPT_COMMAND",
+    ]
+)
 """Variables whose value is a command that a program runs."""
 
 
@@ -161,9 +179,27 @@ EDITORS: Final[dict[str, Unwrap]] = {
     "mongosh": _mongosh,
     "cmake": _cmake,
     **dict.fromkeys(
-        ["groovy", "kotlin", "scala", "scala-cli", "jshell", "erl", "ghc", "tclsh", "guile", "racket", "sbcl", "clojure", "clj",
-         "bb", "swift", "mix", "rails", "go"],
+        [
+            "groovy",
+            "kotlin",
+            "scala",
+            "scala-cli",
+            "jshell",
+            "erl",
+            "ghc",
+            "tclsh",
+            "guile",
+            "racket",
+            "sbcl",
+            "clojure",
+            "clj",
+            "bb",
+            "swift",
+            "mix",
+            "rails",
+            "go",
+        ],
         _other,
     ),
-}  # fmt: skip
+}
 """By program."""

@@ -142,8 +142,10 @@ CONTAINERS: Final[dict[str, Unwrap]] = {
 """By program."""
 
 
-_SHELL_MODULES: Final = names("command shell raw script win_shell win_command win_powershell ansible.builtin.command"
-                              " ansible.builtin.shell ansible.builtin.raw ansible.windows.win_shell")  # fmt: skip
+_SHELL_MODULES: Final = names(
+    "command shell raw script win_shell win_command win_powershell ansible.builtin.command"
+    " ansible.builtin.shell ansible.builtin.raw ansible.windows.win_shell"
+)
 _TEXT: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
 
 
@@ -217,9 +219,7 @@ HOSTS: Final[dict[str, Unwrap]] = {
     "clush": _hosts("-w -x -g -l -f -u -t -X -o"),
     "dsh": _hosts("-m -g -f -o -r --machine --group --file"),
     "mosh": _hosts("--ssh --server --client --predict -p --port", 1),
-    "autossh": _hosts(
-        "-M -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B", 1
-    ),
+    "autossh": _hosts("-M -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B", 1),
     "fab": _hosts("-H -i -u --hosts --identity"),
     "ansible": _ansible,
     "aws": _aws,
@@ -227,7 +227,7 @@ HOSTS: Final[dict[str, Unwrap]] = {
     "heroku": _heroku,
     "fly": _fly,
     "flyctl": _fly,
-}  # fmt: skip
+}
 """By program."""
 
 

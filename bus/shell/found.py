@@ -206,8 +206,17 @@ class Found:
     """What one line shares over all its scripts: the commands so far, the functions, and how deep the reader is."""
 
     __slots__ = (
-        "aliases", "budget", "depth", "files", "functions", "incomplete", "items", "redirected", "too_deep", "unread",
-    )  # fmt: skip
+        "aliases",
+        "budget",
+        "depth",
+        "files",
+        "functions",
+        "incomplete",
+        "items",
+        "redirected",
+        "too_deep",
+        "unread",
+    )
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget

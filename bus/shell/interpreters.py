@@ -17,10 +17,29 @@ _INTERPRETER: Final = re.compile(
     r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex)[\d.]*(?:\.exe)?"
 )
 _CODE: Final = {
-    "python": "c", "pypy": "c", "ipython": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "bun": "ep",
-    "tsx": "ep", "php": "rBRE", "lua": "e", "luajit": "e", "osascript": "e", "deno": "",
-    "ts-node": "ep", "jython": "c", "jruby": "e", "julia": "eE", "rscript": "e", "r": "e", "elixir": "e", "iex": "e",
-}  # fmt: skip
+    "python": "c",
+    "pypy": "c",
+    "ipython": "c",
+    "perl": "eE",
+    "ruby": "e",
+    "node": "ep",
+    "nodejs": "ep",
+    "bun": "ep",
+    "tsx": "ep",
+    "php": "rBRE",
+    "lua": "e",
+    "luajit": "e",
+    "osascript": "e",
+    "deno": "",
+    "ts-node": "ep",
+    "jython": "c",
+    "jruby": "e",
+    "julia": "eE",
+    "rscript": "e",
+    "r": "e",
+    "elixir": "e",
+    "iex": "e",
+}
 """By language, the letters of the options whose value is code; they may end a cluster (`perl -lne`)."""
 _LONG: Final = names("--eval --print --run -eval")
 _VALUES: Final = {
@@ -134,12 +153,24 @@ def _released(text: str) -> str:
 _SHELL: Final = (names("-o -O +o +O --rcfile --init-file"), 0, names("-c"))
 _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     **dict.fromkeys(SHELLS, _SHELL),
-    **dict.fromkeys(["python", "pypy", "ipython", "bpython", "ptpython"], (names("-W -X"), 0, names("-c -m -V --version -h"))),
-    **dict.fromkeys(["node", "bun", "deno", "tsx"], (names("-r --require --import"), 0, names("-e -p -v --eval --version"))),
-    **dict.fromkeys(["irb", "pry", "ghci", "iex", "erl", "scala", "jshell", "clj", "julia", "r", "lua", "gdb", "lldb"],
-                    (names("-r -I"), 0, names("-e --eval -v --version -batch --batch"))),
-    "psql": (names("-U -h -p -d -v --username --host --port --dbname --set"), 2, names("-c -f -l --command --file --list")),
-    **dict.fromkeys(["mysql", "mariadb"], (names("-u -h -P -D -S --user --host --port --database"), 1, names("-e --execute"))),
+    **dict.fromkeys(
+        ["python", "pypy", "ipython", "bpython", "ptpython"], (names("-W -X"), 0, names("-c -m -V --version -h"))
+    ),
+    **dict.fromkeys(
+        ["node", "bun", "deno", "tsx"], (names("-r --require --import"), 0, names("-e -p -v --eval --version"))
+    ),
+    **dict.fromkeys(
+        ["irb", "pry", "ghci", "iex", "erl", "scala", "jshell", "clj", "julia", "r", "lua", "gdb", "lldb"],
+        (names("-r -I"), 0, names("-e --eval -v --version -batch --batch")),
+    ),
+    "psql": (
+        names("-U -h -p -d -v --username --host --port --dbname --set"),
+        2,
+        names("-c -f -l --command --file --list"),
+    ),
+    **dict.fromkeys(
+        ["mysql", "mariadb"], (names("-u -h -P -D -S --user --host --port --database"), 1, names("-e --execute"))
+    ),
     "sqlite3": (names("-cmd -init -separator"), 1, names("-version -cmd")),
     "mongosh": (names("-u -p --username --password --host --port"), 1, names("--eval -f --file")),
     "redis-cli": (names("-h -p -n -a -u -s --user --pass"), 0, names("--eval --scan --pipe --stat")),
@@ -147,7 +178,7 @@ _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     "su": (names("-s -g -G"), 1, names("-c --command --session-command")),
     "sudo": (names("-u -g -p -h -D --user --group"), 0, names("-l -v -k -K -V")),
     "pwsh": (names("-WorkingDirectory"), 0, names("-c -Command -File -f")),
-}  # fmt: skip
+}
 """By program: the options that take a value, the operands that leave it a prompt, and the options that do not."""
 _VERSION: Final = re.compile(r"[\d.]+$")
 

@@ -36,11 +36,25 @@ _EXTENDED: Final = re.compile(
 """`!(a|b)` and `*.@(js|ts)`: patterns of file names."""
 _OPERATORS: Final = re.compile(rb";;&|;&|<>")
 _PLAIN_OPERATORS: Final = {b";;&": b";; ", b";&": b";;", b"<>": b" >"}
-_STATEMENTS: Final = frozenset({
-    "program", "list", "pipeline", "subshell", "compound_statement", "do_group", "if_statement", "elif_clause",
-    "else_clause", "while_statement", "for_statement", "case_item", "ERROR", "command_substitution",
-    "process_substitution",
-})  # fmt: skip
+_STATEMENTS: Final = frozenset(
+    {
+        "program",
+        "list",
+        "pipeline",
+        "subshell",
+        "compound_statement",
+        "do_group",
+        "if_statement",
+        "elif_clause",
+        "else_clause",
+        "while_statement",
+        "for_statement",
+        "case_item",
+        "ERROR",
+        "command_substitution",
+        "process_substitution",
+    }
+)
 
 
 @lru_cache(maxsize=1)

@@ -28,10 +28,24 @@ _SKIPPED: Final = {"chmod": 1, "chown": 1, "chgrp": 1}
 
 _CHANGE_ALL: Final = frozenset(
     [
-        "rm", "rmdir", "unlink", "shred", "srm", "trash", "touch", "truncate", "tee", "sponge", "mkdir", "chmod", "chown",
-        "chgrp", "wipefs", "mkfifo",
+        "rm",
+        "rmdir",
+        "unlink",
+        "shred",
+        "srm",
+        "trash",
+        "touch",
+        "truncate",
+        "tee",
+        "sponge",
+        "mkdir",
+        "chmod",
+        "chown",
+        "chgrp",
+        "wipefs",
+        "mkfifo",
     ]
-)  # fmt: skip
+)
 _CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
 _CHANGING: Final = _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget"}
 """The programs of which it is known what they change."""

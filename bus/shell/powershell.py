@@ -26,22 +26,43 @@ _TOKEN: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\$\{?(env:)?([A-Za-z_]\w*(?::\w+)?)\}?|%([A-Za-z_]\w*)%", re.IGNORECASE)
 _TEMPORARY: Final = "/tmp"  # noqa: S108  (a name in what is read)
 _KNOWN: Final[Mapping[str, str]] = {
-    "home": "~", "userprofile": "~", "homepath": "~", "pwd": ".", "psscriptroot": ".", "cd": ".", "temp": _TEMPORARY,
-    "tmp": _TEMPORARY, "systemroot": "/c/Windows", "windir": "/c/Windows", "systemdrive": "/c", "homedrive": "/c",
+    "home": "~",
+    "userprofile": "~",
+    "homepath": "~",
+    "pwd": ".",
+    "psscriptroot": ".",
+    "cd": ".",
+    "temp": _TEMPORARY,
+    "tmp": _TEMPORARY,
+    "systemroot": "/c/Windows",
+    "windir": "/c/Windows",
+    "systemdrive": "/c",
+    "homedrive": "/c",
     "programfiles": "/c/Program Files",
-    "programdata": "/c/ProgramData", "appdata": "~/AppData/Roaming", "localappdata": "~/AppData/Local",
+    "programdata": "/c/ProgramData",
+    "appdata": "~/AppData/Roaming",
+    "localappdata": "~/AppData/Local",
     "public": "/c/Users/Public",
     "onedrive": "~/OneDrive",
-}  # fmt: skip
+}
 _ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(["ri", "rm", "rd", "del", "erase", "rmdir"], "remove-item"),
-    **dict.fromkeys(["gci", "ls", "dir"], "get-childitem"), **dict.fromkeys(["iex"], "invoke-expression"),
-    **dict.fromkeys(["iwr", "wget"], "invoke-webrequest"), "irm": "invoke-restmethod", "sc": "set-content", "ac": "add-content",
-    **dict.fromkeys(["mi", "mv", "move"], "move-item"), **dict.fromkeys(["cpi", "cp", "copy"], "copy-item"),
+    **dict.fromkeys(["gci", "ls", "dir"], "get-childitem"),
+    **dict.fromkeys(["iex"], "invoke-expression"),
+    **dict.fromkeys(["iwr", "wget"], "invoke-webrequest"),
+    "irm": "invoke-restmethod",
+    "sc": "set-content",
+    "ac": "add-content",
+    **dict.fromkeys(["mi", "mv", "move"], "move-item"),
+    **dict.fromkeys(["cpi", "cp", "copy"], "copy-item"),
     "clc": "clear-content",
-    **dict.fromkeys(["spps", "kill"], "stop-process"), **dict.fromkeys(["saps", "start"], "start-process"), "ni": "new-item",
-    **dict.fromkeys(["sl", "chdir"], "set-location"), **dict.fromkeys(["rni", "ren"], "rename-item"), "sv": "set-variable",
-}  # fmt: skip
+    **dict.fromkeys(["spps", "kill"], "stop-process"),
+    **dict.fromkeys(["saps", "start"], "start-process"),
+    "ni": "new-item",
+    **dict.fromkeys(["sl", "chdir"], "set-location"),
+    **dict.fromkeys(["rni", "ren"], "rename-item"),
+    "sv": "set-variable",
+}
 _SWITCHES: Final = (
     "recurse",
     "force",
@@ -86,10 +107,33 @@ _SHADOWS: Final = re.compile(
 )
 _TAKES: Final = re.compile(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
 _OWN_NOUNS: Final = frozenset(
-    ["item", "itemproperty", "content", "variable", "module", "job", "pssession", "typedata", "event", "alias", "member",
-     "psbreakpoint", "pssnapin", "host", "history", "script", "process", "transcript", "computer", "progress", "psdebug",
-     "poshgitprompt", "mockverifiable", "pscustomobject"]
-)  # fmt: skip
+    [
+        "item",
+        "itemproperty",
+        "content",
+        "variable",
+        "module",
+        "job",
+        "pssession",
+        "typedata",
+        "event",
+        "alias",
+        "member",
+        "psbreakpoint",
+        "pssnapin",
+        "host",
+        "history",
+        "script",
+        "process",
+        "transcript",
+        "computer",
+        "progress",
+        "psdebug",
+        "poshgitprompt",
+        "mockverifiable",
+        "pscustomobject",
+    ]
+)
 """What a session or a project has of its own, and what has rules of its own."""
 _RUNS: Final = re.compile(r"\b(?:iex|invoke-expression)\b|scriptblock\]::create|\.invoke\(", re.IGNORECASE)
 _NET: Final = re.compile(

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from bus.shell.inner import Arg, Inner
-from bus.shell.python_functions import (
+from bus.shell.code_functions import (
     BELOW,
     COMMANDS,
     DECODERS,
@@ -30,6 +29,7 @@ from bus.shell.python_functions import (
     TWO,
     UNCHANGED,
 )
+from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN
 
 _MOST: Final = 64

@@ -10,70 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN
 
 _MOST: Final = 64
 _LONGEST: Final = 64 * 1024
 _LONGEST_CALL: Final = 2048
-
-_SCRIPT: Final = ("",)
-"""Stands for a function that hands a text to a shell."""
-_DELETE, _TREE, _DIRECTORY, _WRITE, _MOVE, _COPY = ("rm",), ("rm", "-r"), ("rmdir",), ("tee",), ("mv",), ("cp",)
-_LINK: Final = ("ln", "-s")
-
-_PERL: Final[dict[str, tuple[str, ...]]] = {
-    "unlink": _DELETE, "rmtree": _TREE, "remove_tree": _TREE, "rmdir": _DIRECTORY, "system": _SCRIPT, "exec": _SCRIPT,
-    "qx": _SCRIPT, "rename": _MOVE, "move": _MOVE, "copy": _COPY, "truncate": ("truncate", "-s", "0"), "spew": _WRITE,
-    "chmod": ("chmod",), "kill": ("kill",), "write_file": _WRITE,
-}  # fmt: skip
-_RUBY: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(["rm_rf", "rm_r", "remove_dir", "remove_entry", "remove_entry_secure", "rmtree", "rm_tree"], _TREE),
-    **dict.fromkeys(["FileUtils.rm", "FileUtils.rm_f", "FileUtils.remove", "File.delete", "File.unlink"], _DELETE),
-    **dict.fromkeys(["Dir.rmdir", "Dir.delete", "Dir.unlink"], _DIRECTORY),
-    **dict.fromkeys(["system", "exec", "spawn", "IO.popen", "%x", "Open3.capture2", "Open3.capture3", "Open3.capture2e",
-                     "Open3.popen3"], _SCRIPT),
-    **dict.fromkeys(["File.write", "IO.write"], _WRITE), "File.rename": _MOVE, "FileUtils.mv": _MOVE, "FileUtils.cp": _COPY,
-    "Process.kill": ("kill",), "File.truncate": ("truncate", "-s", "0"), "FileUtils.chmod_R": ("chmod", "-R"),
-    "File.chmod": ("chmod",), "FileUtils.chmod": ("chmod",), "File.symlink": _LINK,
-}  # fmt: skip
-_NODE: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(["rmSync", "rmdirSync", "rm", "rmdir", "Deno.remove", "Deno.removeSync"], _DELETE),
-    **dict.fromkeys(["unlinkSync", "unlink"], _DELETE),
-    **dict.fromkeys(["rimraf", "rimrafSync", "rimraf.sync", "removeSync", "emptyDirSync", "emptyDir", "fse.remove", "del.sync",
-                     "deleteSync", "shell.rm"], _TREE),
-    **dict.fromkeys(["execSync", "exec", "spawnSync", "spawn", "execFileSync", "execFile", "Deno.Command", "Bun.spawn",
-                     "Bun.spawnSync", "execa", "execaSync", "Bun.$", "$"], _SCRIPT),
-    **dict.fromkeys(["writeFileSync", "writeFile", "outputFileSync", "Bun.write", "Deno.writeTextFileSync"], _WRITE),
-    **dict.fromkeys(["truncateSync", "truncate"], ("truncate", "-s", "0")),
-    **dict.fromkeys(["renameSync", "rename", "moveSync"], _MOVE), **dict.fromkeys(["copyFileSync", "cpSync"], _COPY),
-    **dict.fromkeys(["symlinkSync", "symlink"], _LINK), **dict.fromkeys(["appendFileSync", "appendFile"], ("tee", "-a")),
-    **dict.fromkeys(["chmodSync"], ("chmod",)),
-    "process.kill": ("kill",),
-}  # fmt: skip
-_PHP: Final[dict[str, tuple[str, ...]]] = {
-    "unlink": _DELETE, "rmdir": _DIRECTORY, "deleteDirectory": _TREE, "rename": _MOVE, "copy": _COPY,
-    "file_put_contents": _WRITE, "chmod": ("chmod",), "posix_kill": ("kill",),
-    **dict.fromkeys(["system", "exec", "shell_exec", "passthru", "popen", "proc_open", "pcntl_exec"], _SCRIPT),
-}  # fmt: skip
-_LUA: Final[dict[str, tuple[str, ...]]] = {"os.execute": _SCRIPT, "io.popen": _SCRIPT, "os.remove": _DELETE}
-_APPLE: Final[dict[str, tuple[str, ...]]] = {"do shell script": _SCRIPT, "doShellScript": _SCRIPT}
-_R: Final[dict[str, tuple[str, ...]]] = {
-    "unlink": _DELETE, "file.remove": _DELETE, "dir_delete": _TREE, "file_delete": _DELETE,
-    **dict.fromkeys(["system", "system2", "shell"], _SCRIPT), "file.rename": _MOVE, "file.copy": _COPY,
-}  # fmt: skip
-_JULIA: Final[dict[str, tuple[str, ...]]] = {"rm": _DELETE, "run": _SCRIPT, "mv": _MOVE, "cp": _COPY}
-_ELIXIR: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(["File.rm_rf!", "File.rm_rf"], _TREE), **dict.fromkeys(["File.rm!", "File.rm"], _DELETE),
-    **dict.fromkeys(["System.cmd", "System.shell", "os.cmd"], _SCRIPT),
-}  # fmt: skip
-
-LANGUAGES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "perl": _PERL, "ruby": _RUBY, "node": _NODE, "nodejs": _NODE, "deno": _NODE, "bun": _NODE, "tsx": _NODE, "php": _PHP,
-    "lua": _LUA, "luajit": _LUA, "osascript": _APPLE, "ts-node": _NODE, "jruby": _RUBY, "mongosh": _NODE,
-    "r": _R, "rscript": _R, "julia": _JULIA, "elixir": _ELIXIR, "iex": _ELIXIR,
-}  # fmt: skip
-"""By program, what its functions are as commands."""
 
 _CALLS: Final = {
     id(table): re.compile(
@@ -175,7 +118,7 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
             command, words = _numbered(command, code[match.end() : end], words)
         if not words:
             continue
-        if command is _SCRIPT:
+        if command is SCRIPT:
             if _SQL.match(words[0]):  # `$db->exec("DROP TABLE users")`
                 yield Inner(argv=(Arg("sqlite3"), Arg("database"), Arg(words[0])))
                 continue
@@ -184,13 +127,11 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
             )
             yield Inner(argv=tuple(map(Arg, words))) if listed else Inner(script=words[0])
             continue
-        if command is _DELETE and re.search(r"recursive['\"]?\s*(?::|=>?)\s*(?:true|1|T)", code[match.end() : end]):
-            command = _TREE
-        if command is _WRITE and words[1:2] == [""]:
+        if command is DELETE and re.search(r"recursive['\"]?\s*(?::|=>?)\s*(?:true|1|T)", code[match.end() : end]):
+            command = TREE
+        if command is WRITE and words[1:2] == [""]:
             yield Inner(argv=tuple(map(Arg, ("truncate", "-s", "0", words[0]))))
-        taken = (
-            words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (_MOVE, _COPY, _LINK) else 1]
-        )
+        taken = words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (MOVE, COPY, LINK) else 1]
         yield Inner(argv=tuple(map(Arg, (*command, *taken))))
     if program in ("perl", "ruby", "jruby", "php", "julia"):
         for match in _BACKTICKS.finditer(code):
@@ -233,7 +174,7 @@ def _opened(code: str, program: str) -> Iterator[Inner]:
         elif ">" in sign:
             opened.append(("a" if ">>" in sign else "w", target))
     for match in islice(_PATHNAME.finditer(code), _MOST):
-        yield Inner(argv=tuple(map(Arg, (*(_TREE if match[2] == "rmtree" else _DELETE), match[1]))))
+        yield Inner(argv=tuple(map(Arg, (*(TREE if match[2] == "rmtree" else DELETE), match[1]))))
     for mode, path in opened:
         if mode[0] in "wax":
             emptied = mode[0] == "w" and not prints

@@ -109,13 +109,20 @@ def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
         return AnswerFile(
             agent=_text(plan.agent),
             server=Server(
-                kind=cast("Kind", kind), address=address, port=int(rest[0]) if rest else 0,
-                name=rest[1] if len(rest) > 1 else _text(plan.name), cafile=rest[2] if len(rest) > 2 else "",
-                user=user, password=password, db=plan.db,
+                kind=cast("Kind", kind),
+                address=address,
+                port=int(rest[0]) if rest else 0,
+                name=rest[1] if len(rest) > 1 else _text(plan.name),
+                cafile=rest[2] if len(rest) > 2 else "",
+                user=user,
+                password=password,
+                db=plan.db,
             ),
-            prefix=_text(plan.prefix), host=_text(plan.host), spool=_text(plan.spool),
+            prefix=_text(plan.prefix),
+            host=_text(plan.host),
+            spool=_text(plan.spool),
             events=tuple(_event(fields) for fields in plan.events.values()),
-        )  # fmt: skip
+        )
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=name, hint="run: fleethook install") from error
     except (ValueError, IndexError) as error:
@@ -131,9 +138,14 @@ def format_answers(answers: AnswerFile) -> bytes:
         "tls": ("tls", server.address, str(server.port), server.name, server.cafile),
     }[server.kind]
     rows: list[tuple[str, ...]] = [
-        ("agent", answers.agent), ("server", *where), ("auth", _hex(server.user), _hex(server.password)),
-        ("db", str(server.db)), ("prefix", answers.prefix), ("host", answers.host), ("spool", answers.spool),
-    ]  # fmt: skip
+        ("agent", answers.agent),
+        ("server", *where),
+        ("auth", _hex(server.user), _hex(server.password)),
+        ("db", str(server.db)),
+        ("prefix", answers.prefix),
+        ("host", answers.host),
+        ("spool", answers.spool),
+    ]
     if server.name:
         rows.append(("name", server.name))
     for event in answers.events:
@@ -199,10 +211,15 @@ def server_from_url(url: str) -> Server:
     host = parts.hostname or "localhost"
     kind: Kind = "tls" if parts.scheme == "rediss" else "tcp"
     return Server(
-        kind=kind, address=(address := _resolve(host, port)), port=port,
+        kind=kind,
+        address=(address := _resolve(host, port)),
+        port=port,
         name=host if kind == "tls" or host != address else "",
-        cafile=query.get("ssl_ca_certs", "") if kind == "tls" else "", user=user, password=password, db=db,
-    )  # fmt: skip
+        cafile=query.get("ssl_ca_certs", "") if kind == "tls" else "",
+        user=user,
+        password=password,
+        db=db,
+    )
 
 
 def program_spool(places: Directories, url: str, prefix: str) -> Path:
@@ -244,10 +261,13 @@ def _event(fields: list[bytes]) -> EventLine:
     if mode not in get_args(Mode):
         raise ValueError(f"event {name} has the unknown mode {mode}")
     return EventLine(
-        name=name, mode=cast("Mode", mode), deadline_ms=int(deadline), policy=policy,
+        name=name,
+        mode=cast("Mode", mode),
+        deadline_ms=int(deadline),
+        policy=policy,
         fallback=Answer(int(code), bytes.fromhex(out), bytes.fromhex(err)),
         patience_ms=int(fields[7]) if fields[7:8] and fields[7].isdigit() else 0,
-    )  # fmt: skip
+    )
 
 
 def _text(raw: bytes) -> str:

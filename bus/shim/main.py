@@ -152,11 +152,6 @@ def main(argv: list[str]) -> int:
 class Call:
     """One hook call on its way: what is known of it so far, so that a failure anywhere can be put on record."""
 
-    __slots__ = (
-        "acked", "away", "body", "end", "fields", "hard", "id", "marked", "plan", "publish", "reached", "soft", "start",
-        "waits", "why",
-    )  # fmt: skip
-
     def __init__(self, plan: Plan, what: "list[bytes]", start: float, most: float, publish: bool) -> None:
         # Of the deadline a part is kept back: for the fallback, and for putting it on record.
         now, end = time.monotonic(), start + most

@@ -33,10 +33,17 @@ Settings that people keep in their profile (CODEX_HOME, CLAUDE_CONFIG_DIR, keys 
 """
 
 _PROGRAMS: Final[Mapping[str, str]] = {
-    **{name: name for name in ("claude", "codex", "gemini", "qwen", "cursor", "opencode", "copilot", "windsurf", "cline")},
-    "claude-code": "claude", "codex-cli": "codex", "gemini-cli": "gemini", "qwen-code": "qwen", "cursor-agent": "cursor",
+    **{
+        name: name
+        for name in ("claude", "codex", "gemini", "qwen", "cursor", "opencode", "copilot", "windsurf", "cline")
+    },
+    "claude-code": "claude",
+    "codex-cli": "codex",
+    "gemini-cli": "gemini",
+    "qwen-code": "qwen",
+    "cursor-agent": "cursor",
     "opencode-ai": "opencode",
-}  # fmt: skip
+}
 _UNMISTAKABLE: Final = frozenset({"claude-code", "gemini-cli", "qwen-code", "cursor-agent", "opencode-ai"})
 """Names of folders that belong to no other program."""
 

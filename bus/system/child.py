@@ -72,9 +72,14 @@ class Child:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._env, cwd="/",
-                bufsize=0, start_new_session=True,
-            )  # fmt: skip
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self._env,
+                cwd="/",
+                bufsize=0,
+                start_new_session=True,
+            )
             assert self._process.stdin is not None  # noqa: S101 - it was asked for
             os.set_blocking(self._process.stdin.fileno(), False)
         if not self._ready:

@@ -70,9 +70,17 @@ class Detach:
 
 
 async def run_process(
-    command: str | Sequence[str], *, stdin: bytes, env: Mapping[str, str], cwd: str, seconds: float,
-    grace: float = 2.0, cap: int = CAP, one_stream: bool = False, detach: Detach | None = None,
-) -> Finished:  # fmt: skip
+    command: str | Sequence[str],
+    *,
+    stdin: bytes,
+    env: Mapping[str, str],
+    cwd: str,
+    seconds: float,
+    grace: float = 2.0,
+    cap: int = CAP,
+    one_stream: bool = False,
+    detach: Detach | None = None,
+) -> Finished:
     """Run `command` in a session of its own and return when it and all that it started are gone.
 
     A string goes to `/bin/sh -c` as it stands, a sequence is executed directly. After `seconds` the group gets SIGTERM,
@@ -141,10 +149,14 @@ class _Run:
             self._write(feed)
             with descendants.marking() as self.mark:
                 self.popen = subprocess.Popen(
-                    args, stdin=theirs[0], stdout=theirs[1],
-                    stderr=theirs[1] if one_stream else theirs[2], cwd=cwd, start_new_session=True,
+                    args,
+                    stdin=theirs[0],
+                    stdout=theirs[1],
+                    stderr=theirs[1] if one_stream else theirs[2],
+                    cwd=cwd,
+                    start_new_session=True,
                     env={**env, descendants.RUN: self.mark.value},
-                )  # fmt: skip
+                )
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -196,9 +208,15 @@ class _Run:
         return Finished(
             exit_code=code if code is not None and code >= 0 else None,
             signal=-code if code is not None and code < 0 else None,
-            stdout=bytes(self.out.kept), stderr=bytes(self.err.kept), stdout_cut=self.out.cut, stderr_cut=self.err.cut,
-            timed_out=self.timed_out, spawn_error=lost, ms=ms, survivors_killed=len(self.killed),
-        )  # fmt: skip
+            stdout=bytes(self.out.kept),
+            stderr=bytes(self.err.kept),
+            stdout_cut=self.out.cut,
+            stderr_cut=self.err.cut,
+            timed_out=self.timed_out,
+            spawn_error=lost,
+            ms=ms,
+            survivors_killed=len(self.killed),
+        )
 
     def _pipe(self, theirs: list[int], *, ours: int) -> int:
         ends = os.pipe()

@@ -31,15 +31,39 @@ DEFAULT_OFF: Final = "user default reset off"
 
 _CONNECT: Final = ("+auth", "+hello", "+ping", "+select")
 _WORKER: Final = (
-    "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "-@admin", "-@dangerous", "-@scripting",
-    "+eval", "+evalsha", "+script|load", "+script|exists", "+time", "+info",
-    "+client|setname", "+client|getname", "+client|id", "+client|list",
-)  # fmt: skip
+    "+@read",
+    "+@write",
+    "+@transaction",
+    "+@pubsub",
+    "+@connection",
+    "-@admin",
+    "-@dangerous",
+    "-@scripting",
+    "+eval",
+    "+evalsha",
+    "+script|load",
+    "+script|exists",
+    "+time",
+    "+info",
+    "+client|setname",
+    "+client|getname",
+    "+client|id",
+    "+client|list",
+)
 """RQ 3 names its connection, finds itself in CLIENT LIST and reads the version from INFO."""
 
 _ADMIN: Final = (
-    "+@all", "-@admin", "-@dangerous", "+info", "+config|get", "+client", "+shutdown", "+slowlog", "+latency", "+role",
-)  # fmt: skip
+    "+@all",
+    "-@admin",
+    "-@dangerous",
+    "+info",
+    "+config|get",
+    "+client",
+    "+shutdown",
+    "+slowlog",
+    "+latency",
+    "+role",
+)
 
 
 def user_name(role: Role, namespace: str = EVERY_NAMESPACE) -> str:
@@ -86,12 +110,13 @@ def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tu
         commands = ("+xadd", "+blmove", "+blpop", "+exists", *on_reply)
         return ("resetchannels", *(f"~{at}{name}" for name in names), *_CONNECT, *commands)
     return (
-        "resetchannels", *_CONNECT,
+        "resetchannels",
+        *_CONNECT,
         f"(+xadd %W~{at}requests %W~{at}events)",
         f"(+blmove +blpop ~{at}reply:*)",
         *(f"({command} %R~{at}reply:*)" for command in on_reply),
         f"(+exists %R~{at}alive:evaluator %R~{at}reply:*)",
-    )  # fmt: skip
+    )
 
 
 def _worker(namespace: str, *, selectors: bool) -> tuple[str, ...]:

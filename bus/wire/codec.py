@@ -44,7 +44,7 @@ _FULL_MAP: Final = 0x8F
 """First byte of a map of 15; a smaller one takes the schema number by counting one more in its first byte."""
 
 
-def pack(value: Any) -> bytes:  # noqa: ANN401 - anything that msgpack can say
+def pack(value: Any) -> bytes:
     """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
     try:
         return _WRITE(value)
@@ -65,16 +65,23 @@ def _fitting(value: object) -> object:
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
-def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anything that msgpack can say
+def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:
     """The value in `raw`, checked for size, element counts, depth, extension types and NaN; raises DecodeError."""
     if len(raw) > limit:
         raise DecodeError(f"message of {len(raw)} bytes; at most {limit} are accepted")
     count = _counter() if len(raw) > _COUNTED else None
     try:
         value = msgpack.unpackb(
-            raw, raw=False, strict_map_key=True, unicode_errors="surrogatepass", list_hook=count, object_hook=count,
-            max_array_len=_MAX_ARRAY, max_map_len=_MAX_MAP, max_ext_len=0,
-        )  # fmt: skip
+            raw,
+            raw=False,
+            strict_map_key=True,
+            unicode_errors="surrogatepass",
+            list_hook=count,
+            object_hook=count,
+            max_array_len=_MAX_ARRAY,
+            max_map_len=_MAX_MAP,
+            max_ext_len=0,
+        )
         _check(value, MAX_DEPTH)
     except DecodeError:
         raise
@@ -84,7 +91,7 @@ def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anyth
     return value
 
 
-def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - anything that JSON can say
+def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:
     """The JSON value in an agent's payload; accepts lone surrogates and a missing newline, raises DecodeError."""
     if len(raw) > limit:
         raise DecodeError(f"payload of {len(raw)} bytes; at most {limit} are accepted")
@@ -102,7 +109,7 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:  # noqa: ANN401 - an
     return value
 
 
-def write_json(value: Any) -> bytes:  # noqa: ANN401 - anything that JSON can say
+def write_json(value: Any) -> bytes:
     """One line of pure-ASCII JSON: safe for any agent's parser, lone surrogates included; ValueError for NaN."""
     return _JSON.encode(value).encode("ascii")
 

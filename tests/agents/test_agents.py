@@ -26,8 +26,9 @@ def files(home: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(home)): path.read_bytes()
         for pattern in ("*settings*.json", "hooks.json", "*.toml", "plugin*/**/*.js")
-        for path in sorted(home.rglob(pattern)) if path.is_file() and "cache" not in str(path).lower()
-    }  # fmt: skip
+        for path in sorted(home.rglob(pattern))
+        if path.is_file() and "cache" not in str(path).lower()
+    }
 
 
 @pytest.mark.req("B-08", "X-01")

@@ -75,14 +75,21 @@ class World:
         """One command line of ours, and its stdout."""
         env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
-            "HOME": str(self.home), "FLEETHOOK_HOME": str(self.folder / "fh"), "CODEX_HOME": str(self.home / ".codex"),
+            "HOME": str(self.home),
+            "FLEETHOOK_HOME": str(self.folder / "fh"),
+            "CODEX_HOME": str(self.home / ".codex"),
             TEST_VARIABLE: "1",
             "PATH": os.pathsep.join([*(str(one) for one in self.on_path), os.environ["PATH"]]),
-        }  # fmt: skip
+        }
         done = subprocess.run(
-            [sys.executable, "-m", "workers.cli", *args], cwd=self.project, env={**env, "PYTHONPATH": os.getcwd()},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "workers.cli", *args],
+            cwd=self.project,
+            env={**env, "PYTHONPATH": os.getcwd()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert code is None or done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
         return done.stdout
 

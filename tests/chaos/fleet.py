@@ -138,16 +138,25 @@ class Fleet:
         log = self.home / f"{kind}-{len(self._workers)}.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         own = {
-            "FLEETHOOK_HOME": str(self.home), "FLEETHOOK_HOST": "test-host", "FLEETHOOK_REDIS_URL": self._url,
-            "FLEETHOOK_NAMESPACE": self.keys.prefix.split(":")[1], VARIABLE: str(self._lifeline),
-            "FLEETHOOK_BREAKER_FIRST": "0.2", "FLEETHOOK_BREAKER_MOST": "1",  # a receiver that fails at random opens it
-        }  # fmt: skip
+            "FLEETHOOK_HOME": str(self.home),
+            "FLEETHOOK_HOST": "test-host",
+            "FLEETHOOK_REDIS_URL": self._url,
+            "FLEETHOOK_NAMESPACE": self.keys.prefix.split(":")[1],
+            VARIABLE: str(self._lifeline),
+            "FLEETHOOK_BREAKER_FIRST": "0.2",
+            "FLEETHOOK_BREAKER_MOST": "1",  # a receiver that fails at random opens it
+        }
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.cli", "worker", kind], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, cwd=self.home, env={**kept, "PYTHONPATH": str(ROOT), **own, **self._more, **env},
-                pass_fds=(self._lifeline,), start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-P", "-m", "workers.cli", "worker", kind],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.home,
+                env={**kept, "PYTHONPATH": str(ROOT), **own, **self._more, **env},
+                pass_fds=(self._lifeline,),
+                start_new_session=True,
+            )
         worker = Worker(kind, popen, log)
         self._workers.append(worker)
         return worker

@@ -39,10 +39,14 @@ LINE = (
 def hooks(port: int) -> str:
     """Three endpoints that take everything, one that fails at times and gives up soon, one that refuses some for good."""
     lines = "\n".join(
-        LINE.format(id=name, port=port, path=name if name in {"flaky", "picky"} else "good",
-                    retry=[0.1, 0.2] if name == "flaky" else [0.2, 0.4, 0.8, 1.6])
+        LINE.format(
+            id=name,
+            port=port,
+            path=name if name in {"flaky", "picky"} else "good",
+            retry=[0.1, 0.2] if name == "flaky" else [0.2, 0.4, 0.8, 1.6],
+        )
         for name in ENDPOINTS
-    )  # fmt: skip
+    )
     return HOOKS.format(port=port, lines=lines)
 
 
@@ -160,8 +164,11 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
     not_taken = {name for name in delivered if not receiver.taken[webhook_id(name)]}
     assert not not_taken, "called delivered, and never taken"
     refused = {delivery_id(name, "picky") for name in receiver.refused}
-    more = {name: counts.client.hget(keys("delivery", name), "reason")
-            for name in dead - refused if not name.endswith(".flaky")}  # fmt: skip
+    more = {
+        name: counts.client.hget(keys("delivery", name), "reason")
+        for name in dead - refused
+        if not name.endswith(".flaky")
+    }
     assert not more, "nothing else is given up"
     assert refused <= dead, "what is refused for good is a dead letter"
     assert not {name for name in dead if name.endswith((".good", ".more", ".most"))}

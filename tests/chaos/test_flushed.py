@@ -24,8 +24,13 @@ hooks:
 def test_after_a_flush_the_guards_are_there_again(tmp_path: Path) -> None:
     with fleet(tmp_path, "evaluator", "evaluator", "dispatcher", hooks=HOOKS) as world:
         agent = world.agent()
-        payload = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/", "tool_name": "Bash",
-                   "tool_input": {"command": "rm x"}}  # fmt: skip
+        payload = {
+            "hook_event_name": "PreToolUse",
+            "session_id": "s",
+            "cwd": "/",
+            "tool_name": "Bash",
+            "tool_input": {"command": "rm x"},
+        }
         assert b"No rm here" in agent.hook("PreToolUse", payload).stdout
         with sync_client(world.url("admin")) as client:
             client.delete(*client.scan_iter(count=1000))

@@ -62,8 +62,15 @@ def lose(proxy: Proxy, losses: tuple[int, ...]) -> None:
 
 def write_call(tool: str) -> Event:
     """A call that is denied, by a rule or by a command that takes its time."""
-    return Event(type="tool:pre_execute", source="codex", session="s", tool=tool, id=event_id(), host="test-host",
-                 input={"command": "echo forbidden"} if tool == "bash" else {"path": "a"})  # fmt: skip
+    return Event(
+        type="tool:pre_execute",
+        source="codex",
+        session="s",
+        tool=tool,
+        id=event_id(),
+        host="test-host",
+        input={"command": "echo forbidden"} if tool == "bash" else {"path": "a"},
+    )
 
 
 @LOSSES
@@ -159,8 +166,14 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
 
     async def hook() -> Answer:
         marks.append(f"mark-{len(marks)}")
-        payload = {"tool_name": "Bash", "tool_input": {"command": "echo forbidden"}, "tool_use_id": marks[-1],
-                   "session_id": "s", "cwd": "/", "hook_event_name": event}  # fmt: skip
+        payload = {
+            "tool_name": "Bash",
+            "tool_input": {"command": "echo forbidden"},
+            "tool_use_id": marks[-1],
+            "session_id": "s",
+            "cwd": "/",
+            "hook_event_name": event,
+        }
         return await asyncio.to_thread(world.hook, json.dumps(payload).encode(), event)
 
     answers: list[tuple[int, Answer]] = []

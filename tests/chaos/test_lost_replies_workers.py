@@ -66,8 +66,15 @@ async def test_an_evaluator_that_loses_replies_answers_every_request_once(
         await asyncio.to_thread(fleet.ready)
 
         async def ask(tool: str) -> Verdict:
-            event = Event(type="tool:pre_execute", source="codex", session="s", tool=tool, id=event_id(), host="test-host",
-                          input={"command": "echo forbidden"} if tool == "bash" else {"path": "a"})  # fmt: skip
+            event = Event(
+                type="tool:pre_execute",
+                source="codex",
+                session="s",
+                tool=tool,
+                id=event_id(),
+                host="test-host",
+                input={"command": "echo forbidden"} if tool == "bash" else {"path": "a"},
+            )
             asked[event.id] = tool
             return await bus.request(event, budget=8.0)
 
@@ -95,9 +102,10 @@ async def test_a_deliverer_that_loses_replies_delivers_every_event_once(
 ) -> None:
     names: list[str] = []
     async with (
-        Receiver(seed=1) as receiver, Proxy(server.url) as proxy,
+        Receiver(seed=1) as receiver,
+        Proxy(server.url) as proxy,
         Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
-    ):  # fmt: skip
+    ):
         await apply(links, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port), "fleet"))
         for one in ("dispatcher", "carrier"):
             fleet.start(one, FLEETHOOK_REDIS_URL=proxy.url if one == kind else server.url, FLEETHOOK_RQ_URL=server.url)

@@ -93,9 +93,17 @@ def _to_kill(counts: Counts) -> bool:
     ids=["small", None],
 )
 async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_are_killed(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, total: int, sessions: int, kills: int,
-    pause: tuple[float, float], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    server: Server,
+    keys: Keys,
+    links: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    total: int,
+    sessions: int,
+    kills: int,
+    pause: tuple[float, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     secret, chance = generate_secret(), random.Random(3)
     monkeypatch.setenv("CHAOS_SECRET", secret)  # the fleet's processes have it from here
     sent: list[Event] = []
@@ -104,8 +112,11 @@ async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_ar
         Paced(5, secret) as receiver,
         Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
     ):
-        await apply(links, keys, parse_hook_file(
-            HOOKS.format(port=receiver.port, retry=[0.1] * 30, most=MOST, more=MORE), "fleet"))  # fmt: skip
+        await apply(
+            links,
+            keys,
+            parse_hook_file(HOOKS.format(port=receiver.port, retry=[0.1] * 30, most=MOST, more=MORE), "fleet"),
+        )
         fleet.start("dispatcher", 2)
         fleet.start("carrier", 2)
         await asyncio.to_thread(fleet.ready)
@@ -113,8 +124,16 @@ async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_ar
         killing = asyncio.create_task(havoc(fleet, counts, pause, stop))
         while len(sent) < total or fleet.killed < kills:  # something is always under way for the next kill to find
             assert time.monotonic() - start < (60 if total < 1_000 else 600)
-            heap = [Event(type="turn:end", source="codex", session=f"s{chance.randrange(sessions)}", id=event_id(),
-                          host="test-host") for _ in range(12)]  # fmt: skip
+            heap = [
+                Event(
+                    type="turn:end",
+                    source="codex",
+                    session=f"s{chance.randrange(sessions)}",
+                    id=event_id(),
+                    host="test-host",
+                )
+                for _ in range(12)
+            ]
             await bus.publish_many(heap)
             sent += heap
             await asyncio.sleep(0.1)

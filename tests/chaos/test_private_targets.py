@@ -16,15 +16,46 @@ import pytest
 from bus.http.address_policy import policy
 from bus.http.client import WebhookClient
 
-PRIVATE_V4: Final = [IPv4Network(text) for text in (
-    "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "0.0.0.0/8",
-    "224.0.0.0/4", "240.0.0.0/4", "192.0.0.0/24", "198.18.0.0/15", "192.0.2.0/24", "203.0.113.0/24",
-    "169.254.169.254/32", "127.0.0.1/32", "100.100.100.200/32", "168.63.129.16/32", "255.255.255.255/32",
-)]  # fmt: skip
-PRIVATE_V6: Final = [IPv6Network(text) for text in (
-    "::1/128", "::/128", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8", "fd00:ec2::254/128", "2001:db8::/32",
-    "100::/64", "fd20:ce::254/128", "5f00::/16", "4000::/3",
-)]  # fmt: skip
+PRIVATE_V4: Final = [
+    IPv4Network(text)
+    for text in (
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "100.64.0.0/10",
+        "0.0.0.0/8",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "192.0.0.0/24",
+        "198.18.0.0/15",
+        "192.0.2.0/24",
+        "203.0.113.0/24",
+        "169.254.169.254/32",
+        "127.0.0.1/32",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "255.255.255.255/32",
+    )
+]
+PRIVATE_V6: Final = [
+    IPv6Network(text)
+    for text in (
+        "::1/128",
+        "::/128",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+        "fd00:ec2::254/128",
+        "2001:db8::/32",
+        "100::/64",
+        "fd20:ce::254/128",
+        "5f00::/16",
+        "4000::/3",
+    )
+]
 PUBLIC: Final = ("8.8.8.8", "1.1.1.1", "93.184.215.14", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e")
 FULL_WIDTH: Final = {ord(one): ord(one) + 0xFEE0 for one in "0123456789."}
 CIRCLED: Final = {ord("1") + digit: 0x2460 + digit for digit in range(9)}
@@ -116,10 +147,17 @@ class Hosts:
         """A private IPv6 address, or one that carries a private IPv4 address in one of the transition forms."""
         low, pick = int(self.inside()), self.random
         forms = (
-            0xFFFF << 32 | low, low, 0x64FF9B << 96 | low, 0x0064FF9B0001 << 80 | low, 0x2002 << 112 | low << 80,
-            0x20010000 << 96 | (low ^ 0xFFFFFFFF), 0xFFFF << 48 | low, 0xFE80 << 112 | 0x5EFE << 32 | low,
-            0x20010DB8 << 96 | 0x02005EFE << 32 | low, 0x2A00 << 112 | 0x5EFE << 32 | low,
-        )  # fmt: skip
+            0xFFFF << 32 | low,
+            low,
+            0x64FF9B << 96 | low,
+            0x0064FF9B0001 << 80 | low,
+            0x2002 << 112 | low << 80,
+            0x20010000 << 96 | (low ^ 0xFFFFFFFF),
+            0xFFFF << 48 | low,
+            0xFE80 << 112 | 0x5EFE << 32 | low,
+            0x20010DB8 << 96 | 0x02005EFE << 32 | low,
+            0x2A00 << 112 | 0x5EFE << 32 | low,
+        )
         if pick.random() < 0.7:
             return IPv6Address(pick.choice(forms))
         network = pick.choice(PRIVATE_V6)
@@ -131,22 +169,48 @@ class Hosts:
         number, parts = int(address), list(address.packed)
         number_of = (str, hex, lambda n: f"0{n:o}", lambda n: f"{n:03}", lambda n: f"0X{n:X}", lambda n: f"0x{n:08x}")
         spell = pick.choice(number_of)
-        return pick.choice([
-            str(address), f"{address}.", spell(number), ".".join(map(spell, parts)),
-            ".".join(pick.choice(number_of)(part) for part in parts),
-            f"{spell(parts[0])}.{spell(number & 0xFFFFFF)}", f"{parts[0]}.{parts[1]}.{number & 0xFFFF}",
-            ".".join(str(part + 256) for part in parts), str(number + (1 << 32)), str(address).translate(FULL_WIDTH),
-            str(address).translate(CIRCLED), str(address).replace(".", "。"), "".join(f"%{ord(c):02x}" for c in str(address)),
-            f"{address}%00.example", f" {address}", f"{address}\t", f"{address}%20", f"{address}\u200b", f"0{address}",
-        ])  # fmt: skip
+        return pick.choice(
+            [
+                str(address),
+                f"{address}.",
+                spell(number),
+                ".".join(map(spell, parts)),
+                ".".join(pick.choice(number_of)(part) for part in parts),
+                f"{spell(parts[0])}.{spell(number & 0xFFFFFF)}",
+                f"{parts[0]}.{parts[1]}.{number & 0xFFFF}",
+                ".".join(str(part + 256) for part in parts),
+                str(number + (1 << 32)),
+                str(address).translate(FULL_WIDTH),
+                str(address).translate(CIRCLED),
+                str(address).replace(".", "。"),
+                "".join(f"%{ord(c):02x}" for c in str(address)),
+                f"{address}%00.example",
+                f" {address}",
+                f"{address}\t",
+                f"{address}%20",
+                f"{address}\u200b",
+                f"0{address}",
+            ]
+        )
 
     def v6(self) -> str:
         """A private IPv6 address in some spelling."""
         address, pick = self.inside6(), self.random
         dotted = f"::ffff:{IPv4Address(int(address) & 0xFFFFFFFF)}"
         whole, short = address.exploded, str(address)
-        return pick.choice([f"[{short}]", f"[{whole}]", f"[{short.upper()}]", f"[{dotted}]", f"[{short}%25eth0]",
-                            f"[{short}%eth0]", short, f"[{short}", f"[[{short}]]"])  # fmt: skip
+        return pick.choice(
+            [
+                f"[{short}]",
+                f"[{whole}]",
+                f"[{short.upper()}]",
+                f"[{dotted}]",
+                f"[{short}%25eth0]",
+                f"[{short}%eth0]",
+                short,
+                f"[{short}",
+                f"[[{short}]]",
+            ]
+        )
 
     def name(self) -> str:
         """A name with a private address among its answers, or with one only at the second question."""
@@ -164,12 +228,27 @@ class Hosts:
     def trick(self) -> str:
         """An authority that two parsers read differently."""
         inside, outside = self.inside(), self.random.choice(PUBLIC[:3])
-        return self.random.choice([
-            f"{outside}@{inside}", f"{inside}@{outside}", f"{outside}\\@{inside}", f"{inside}#@{outside}",
-            f"{outside}:80@{inside}", f"{outside}%2f@{inside}", f"{inside}\r\nHost: {outside}", f"{outside}\n@{inside}",
-            f"{outside},{inside}", f"{outside};{inside}", f"localhost%00.{outside}", "localhost", "LOCALHOST.",
-            "\u24dbocalhost", "localho\u017ft", "metadata.google.internal", "metadata",
-        ])  # fmt: skip
+        return self.random.choice(
+            [
+                f"{outside}@{inside}",
+                f"{inside}@{outside}",
+                f"{outside}\\@{inside}",
+                f"{inside}#@{outside}",
+                f"{outside}:80@{inside}",
+                f"{outside}%2f@{inside}",
+                f"{inside}\r\nHost: {outside}",
+                f"{outside}\n@{inside}",
+                f"{outside},{inside}",
+                f"{outside};{inside}",
+                f"localhost%00.{outside}",
+                "localhost",
+                "LOCALHOST.",
+                "\u24dbocalhost",
+                "localho\u017ft",
+                "metadata.google.internal",
+                "metadata",
+            ]
+        )
 
     def open(self) -> str:
         """A public host: without these, nothing would be seen at the socket at all."""

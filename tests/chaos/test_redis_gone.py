@@ -48,8 +48,14 @@ class Calls:
         """One hook call."""
         mark = f"mark-{sum(map(len, self.marks.values()))}"
         self.marks[event].append(mark)
-        payload = {"tool_name": "Bash", "tool_input": {"command": "echo forbidden"}, "tool_use_id": mark,
-                   "session_id": "s", "cwd": "/", "hook_event_name": event}  # fmt: skip
+        payload = {
+            "tool_name": "Bash",
+            "tool_input": {"command": "echo forbidden"},
+            "tool_use_id": mark,
+            "session_id": "s",
+            "cwd": "/",
+            "hook_event_name": event,
+        }
         start = time.monotonic()
         answer = self._world.hook(json.dumps(payload).encode(), event)
         self.slowest = max(self.slowest, time.monotonic() - start)
@@ -153,5 +159,8 @@ async def test_an_evaluator_that_stands_still_costs_the_deadline_and_the_record_
     assert "budget" in verdicts[1].fallback, "what the evaluator recorded: out of time"
     reports = counts.record().reports
     assert [reports.get(verdict.event) for verdict in verdicts] == [
-        None, ("no answer in time",), ("no evaluator",), None,
-    ], "and what the agent did"  # fmt: skip
+        None,
+        ("no answer in time",),
+        ("no evaluator",),
+        None,
+    ], "and what the agent did"

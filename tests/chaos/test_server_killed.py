@@ -90,8 +90,15 @@ class Traffic:
 
     async def _ask(self) -> None:
         while not self._stop:
-            event = Event(type="tool:pre_execute", source="codex", session="s", tool="bash", id=event_id(),
-                          host="test-host", input={"command": "echo forbidden"})  # fmt: skip
+            event = Event(
+                type="tool:pre_execute",
+                source="codex",
+                session="s",
+                tool="bash",
+                id=event_id(),
+                host="test-host",
+                input={"command": "echo forbidden"},
+            )
             start = time.monotonic()
             verdict = await self._bus.request(event, budget=4.0)
             self.late.append(time.monotonic() - start)

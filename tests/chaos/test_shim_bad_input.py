@@ -147,10 +147,20 @@ def test_a_reader_that_does_not_read_costs_no_more_than_the_deadline(world: Worl
     assert spool_status(world.spool).records == 1, "what there was no time to say is kept"
 
 
-@pytest.mark.parametrize(("parent", "kept"), [
-    ("e" + "0" * 32, True), ("a.b-c_D9", True), ("x" * 64, True), ("x" * 65, False), ("", False), ("a b", False),
-    ("a\r\nb", False), ("ü", False), ("$(id)", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parent", "kept"),
+    [
+        ("e" + "0" * 32, True),
+        ("a.b-c_D9", True),
+        ("x" * 64, True),
+        ("x" * 65, False),
+        ("", False),
+        ("a b", False),
+        ("a\r\nb", False),
+        ("ü", False),
+        ("$(id)", False),
+    ],
+)
 def test_only_what_looks_like_an_id_counts_as_a_parent(world: World, parent: str, kept: bool) -> None:
     world.hook(b"{}", "PostToolUse", env={"FLEETHOOK_PARENT": parent})
     assert world.entries("events")[0].get(b"parent") == (parent.encode() if kept else None)

@@ -49,11 +49,15 @@ async def test_a_line_has_what_its_answer_is_told_by() -> None:
 
 
 async def test_a_door_is_known_by_scheme_host_and_port() -> None:
-    keys = [PreparedTarget(f"{url}/a?b=%2F").connection_key for url in
-            ("https://a.test", "https://a.test:443", "http://a.test", "https://b.test", "https://a.test:8443")]  # fmt: skip
+    keys = [
+        PreparedTarget(f"{url}/a?b=%2F").connection_key
+        for url in ("https://a.test", "https://a.test:443", "http://a.test", "https://b.test", "https://a.test:8443")
+    ]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 4
     assert [PreparedTarget(url).host_line for url in ("https://a.test/", "http://a.test:81/", "http://[::1]/")] == [
-        "Host: a.test\r\n", "Host: a.test:81\r\n", "Host: [::1]\r\n",
-    ]  # fmt: skip
+        "Host: a.test\r\n",
+        "Host: a.test:81\r\n",
+        "Host: [::1]\r\n",
+    ]
     assert PreparedTarget("https://a.test/a?b=%2F").request_line == "POST /a?b=%2F HTTP/1.1\r\n"

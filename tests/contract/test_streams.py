@@ -32,15 +32,30 @@ async def test_an_answer_is_given_once_and_leaves_nothing_behind(place: Place) -
     assert await place.lengths() == [0, 0, 1, 0, 0]
     (event,) = await stream(place.links, place.keys)
     assert {name: event.fields[name] for name in (b"id", b"source", b"event", b"host", b"parent", b"body")} == {
-        b"id": request.id.encode(), b"source": b"generic", b"event": b"tool:pre_execute", b"host": b"test-host",
-        b"parent": b"e0", b"body": encode_event(bash()),
-    }  # fmt: skip
+        b"id": request.id.encode(),
+        b"source": b"generic",
+        b"event": b"tool:pre_execute",
+        b"host": b"test-host",
+        b"parent": b"e0",
+        b"body": encode_event(bash()),
+    }
     assert decode_verdict(event.fields[b"verdict"]).reason == "no"
 
 
 @pytest.mark.req("B-02")
-@pytest.mark.parametrize("bad", ["", "requests", "fh:other:{0}:reply:" + "a" * 32, "§reply:short", "§hookset:" + "a" * 32,
-                                 "§reply:" + "A" * 32, "§reply:" + "a" * 32 + "\n", "§reply:" + "a" * 33])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "requests",
+        "fh:other:{0}:reply:" + "a" * 32,
+        "§reply:short",
+        "§hookset:" + "a" * 32,
+        "§reply:" + "A" * 32,
+        "§reply:" + "a" * 32 + "\n",
+        "§reply:" + "a" * 33,
+    ],
+)
 async def test_a_reply_name_outside_the_prefix_is_never_written(place: Place, bad: str) -> None:
     name = bad.replace("§", place.keys.prefix)
     request = await place.one(reply=name or " ")
@@ -340,8 +355,14 @@ def test_a_call_is_the_same_only_with_the_same_input() -> None:
     )
     assert call_key(one, keys) == call_key(one, keys)
 
-    for change in ({"input": {"command": "rm -rf /"}}, {"session": "t"}, {"type": "tool:post_execute"}, {"call": "call_1"},
-                   {"tool": "write"}, {"source": "codex"}):  # fmt: skip
+    for change in (
+        {"input": {"command": "rm -rf /"}},
+        {"session": "t"},
+        {"type": "tool:post_execute"},
+        {"call": "call_1"},
+        {"tool": "write"},
+        {"source": "codex"},
+    ):
         assert call_key(msgspec.structs.replace(one, **change), keys) != call_key(one, keys)
     assert call_key(msgspec.structs.replace(one, call=""), keys) == ""
     assert call_key(None, keys) == ""

@@ -84,14 +84,27 @@ ALONE = 6  # of these run at the same time
 def published(folder: Path) -> str:
     """The hook file, one hook for each of HOOKS and each policy; JSON is YAML."""
     bad = [
-        {"id": f"{name}-{policy}", "on": "tool:pre_execute", "when": f"event.session == '{name}-{policy}'",
-         "command": command, "timeout": 0.5 if what.startswith("timed out") else 8, "on_failure": policy}
-        for name, (command, what) in HOOKS.items() for policy in ("deny", "allow")
-    ]  # fmt: skip
+        {
+            "id": f"{name}-{policy}",
+            "on": "tool:pre_execute",
+            "when": f"event.session == '{name}-{policy}'",
+            "command": command,
+            "timeout": 0.5 if what.startswith("timed out") else 8,
+            "on_failure": policy,
+        }
+        for name, (command, what) in HOOKS.items()
+        for policy in ("deny", "allow")
+    ]
     rule = {"decision": "deny", "reason": "No rm here", "commands": [{"program": ["rm"]}]}
-    good = [{"id": "no-rm", "on": "tool:pre_execute", "rule": rule},
-            {"id": "dump", "on": "tool:pre_execute", "when": "event.session == 'dump'",
-             "command": f"cat > {folder}/dumped"}]  # fmt: skip
+    good = [
+        {"id": "no-rm", "on": "tool:pre_execute", "rule": rule},
+        {
+            "id": "dump",
+            "on": "tool:pre_execute",
+            "when": "event.session == 'dump'",
+            "command": f"cat > {folder}/dumped",
+        },
+    ]
     return json.dumps({"hooks": bad + good})
 
 

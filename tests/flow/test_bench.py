@@ -55,10 +55,14 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     programs = [
         subprocess.Popen(
-            [sys.executable, "-m", "workers.cli", "bench", *parts, "--quick", "--rounds=1", "--json"], env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) for parts in TOGETHER
-    ]  # fmt: skip
+            [sys.executable, "-m", "workers.cli", "bench", *parts, "--quick", "--rounds=1", "--json"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for parts in TOGETHER
+    ]
     said = [program.communicate(timeout=140) for program in programs]
     assert [program.returncode for program in programs] == [0] * len(TOGETHER), [err for _, err in said]
     figures = [one for out, _ in said for one in json.loads(out)]
@@ -69,11 +73,16 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     promised["bar"] = promised["bar"] or 1.0
     assert {one["name"]: one["sense"] for one in figures if one["bar"]} == COMPARED
     assert {one["name"] for one in figures if not one["bar"]} == {
-        "the same through redis-py", "fleethook --help", "up, from start to ready", "publish to receiver, p50",
-        "publish to receiver, p95", "publish to receiver, p99",
-        "guards, a harmless line at the median", "guards, the same line: reading alone",
+        "the same through redis-py",
+        "fleethook --help",
+        "up, from start to ready",
+        "publish to receiver, p50",
+        "publish to receiver, p95",
+        "publish to receiver, p99",
+        "guards, a harmless line at the median",
+        "guards, the same line: reading alone",
         *(f"request p50, {way}" for way in Places(os.getpid(), ()).ways),
-    }  # fmt: skip
+    }
     idle = by_name["up, idle: CPU of all processes"]
     assert idle["ours"] < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
     for one in figures:

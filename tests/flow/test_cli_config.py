@@ -89,8 +89,10 @@ def test_the_doctor_without_a_server_says_what_is_missing(monkeypatch: pytest.Mo
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "unix:///nowhere/s")
     away = {one["id"]: one for one in fleethook("doctor", "--live", "--json").json["checks"]}
     assert (away["server"]["status"], away["guards"]["status"], away["claude-live"]["status"]) == (
-        "fail", "unknown", "unknown"
-    )  # fmt: skip
+        "fail",
+        "unknown",
+        "unknown",
+    )
     assert "was not sent" in away["claude-live"]["what"]
 
     monkeypatch.setenv("FLEETHOOK_BUDGET", "soon")

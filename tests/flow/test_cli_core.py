@@ -60,20 +60,37 @@ class Place:
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         mine[TEST_VARIABLE] = "1"
-        return {**mine, "HOME": str(self.root), "FLEETHOOK_HOME": str(self.root / "fh"), "PYTHONPATH": str(REPOSITORY),
-                **(more or {})}  # fmt: skip
+        return {
+            **mine,
+            "HOME": str(self.root),
+            "FLEETHOOK_HOME": str(self.root / "fh"),
+            "PYTHONPATH": str(REPOSITORY),
+            **(more or {}),
+        }
 
     def popen(self, *args: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers", *args], cwd=self.project, env=self.environment(), text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "workers", *args],
+            cwd=self.project,
+            env=self.environment(),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def run(self, *args: str, env: Mapping[str, str] | None = None, stdin: str = "") -> Done:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "workers", *args], cwd=self.project, env=self.environment(env), text=True,
-            input=stdin, capture_output=True, check=False, timeout=50,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "workers", *args],
+            cwd=self.project,
+            env=self.environment(env),
+            text=True,
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=50,
+        )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def runs(self) -> bool:
@@ -158,8 +175,12 @@ def test_status_shows_who_is_alive(up: tuple[Place, Done]) -> None:
     assert done.code == 0, done.out
     found = done.json
     assert {role["role"]: (role["health"], role["alive"]) for role in found["roles"]} == {
-        "evaluator": ("ok", 1), "dispatcher": ("ok", 1), "host": ("ok", 1), "carrier": ("ok", 1), "chores": ("ok", 1)
-    }  # fmt: skip
+        "evaluator": ("ok", 1),
+        "dispatcher": ("ok", 1),
+        "host": ("ok", 1),
+        "carrier": ("ok", 1),
+        "chores": ("ok", 1),
+    }
     assert [stream["name"] for stream in found["streams"]][:4] == ["requests", "waiting", "events", "deliveries"]
     assert found["problems"] == []
     assert found["up"]["ready"]
@@ -336,9 +357,10 @@ def test_configuration_errors_name_their_place(place: Place) -> None:
     assert 'did you mean "guards"?' in checked.out
     shown = place.run("config", "show", "--origin", "--json", env={"FLEETHOOK_REDIS_URL": "redis://u:secret1@h:1/0"})
     assert shown.json["redis_url"] == {
-        "value": "redis://[redacted]@h:1/0", "origin": "FLEETHOOK_REDIS_URL",
+        "value": "redis://[redacted]@h:1/0",
+        "origin": "FLEETHOOK_REDIS_URL",
         "description": shown.json["redis_url"]["description"],
-    }  # fmt: skip
+    }
     assert shown.json["budget"]["origin"] == "default"
     wrong = place.run("status", env={"FLEETHOOK_BUDGET": "soon"})
     assert wrong.code == 4

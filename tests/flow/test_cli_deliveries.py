@@ -129,11 +129,14 @@ def test_deliveries_know_type_session_and_payload_of_their_event(
         return {one["id"] for one in fleethook(*words, "--json").lines} & {told, gone}
 
     for words, found in (
-        (("--type", "tool:*"), {told}), (("--type", "tool:post_execute:bash"), {told}), (("--type", "tool:*:write"), set()),
+        (("--type", "tool:*"), {told}),
+        (("--type", "tool:post_execute:bash"), {told}),
+        (("--type", "tool:*:write"), set()),
         (("--type", "session:end", "--type", "tool:post_execute"), {told, gone}),
-        (("--session", "s-"), {told, gone}), (("--session", "s-2"), {told}),
+        (("--session", "s-"), {told, gone}),
+        (("--session", "s-2"), {told}),
         (("--session", "s-1", "--type", "tool:*"), set()),
-    ):  # fmt: skip
+    ):
         assert listed("deliveries", "list", *words) == found, words
         assert listed("dead", "list", *words) == found & {gone}, words
     assert fleethook("deliveries", "list", "--type", "tool:[").code != 0
@@ -273,9 +276,11 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
     run(server.url, bury)
     root = Path(__file__).parents[2]
     chores = subprocess.Popen(
-        [sys.executable, "-m", "workers.cli", "worker", "chores"], stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root)}, cwd=root,
-    )  # fmt: skip
+        [sys.executable, "-m", "workers.cli", "worker", "chores"],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        cwd=root,
+    )
     assert chores.stderr is not None
     try:
         line = b" "

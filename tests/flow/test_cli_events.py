@@ -196,8 +196,10 @@ def test_what_is_published_without_a_server_waits_on_the_disk(monkeypatch: pytes
 def test_tail_follows_until_it_is_interrupted(home: Path, server: Server, keys: Keys) -> None:
     tail = subprocess.Popen(
         [sys.executable, "-m", "workers.cli", "tail", "--json", "--session", "s1"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
     assert tail.stdout is not None
     assert tail.stderr is not None
     try:

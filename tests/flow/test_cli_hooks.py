@@ -72,8 +72,11 @@ def test_versions_are_published_compared_and_rolled_back(project: Path, server: 
     assert fleethook("hooks", "rollback", "2", "--yes").code == 0
     told = fleethook("hooks", "history", "--json").json
     assert [(one["version"], one["message"]) for one in told] == [
-        (4, "rollback to 2"), (3, "rollback to 1"), (2, ""), (1, "the beginning"),
-    ]  # fmt: skip
+        (4, "rollback to 2"),
+        (3, "rollback to 1"),
+        (2, ""),
+        (1, "the beginning"),
+    ]
     assert "the beginning" in fleethook("hooks", "history").out
     assert fleethook("hooks", "rollback", "77", "--yes").code == 1
     assert fleethook("hooks", "apply").code == 0, "nothing changes, so nobody is asked"
@@ -303,9 +306,12 @@ def test_a_hook_is_listed_with_the_time_that_each_agent_here_gives_it(project: P
     assert timeouts() == {"slow": {}, "quick": {}, "later": {}, "elsewhere": {}, "ruled": {}}
     assert fleethook("install", "claude", "codex", "--yes").code == 0
     assert timeouts() == {
-        "slow": {"claude": 539.5, "codex": 26.5}, "quick": {"claude": 5.0, "codex": 5.0}, "later": {}, "elsewhere": {},
+        "slow": {"claude": 539.5, "codex": 26.5},
+        "quick": {"claude": 5.0, "codex": 5.0},
+        "later": {},
+        "elsewhere": {},
         "ruled": {},
-    }  # fmt: skip
+    }
     shown = {line.split()[0]: line for line in fleethook("hooks", "list").out.splitlines() if line}
     assert " 590 s; claude 539.5 s; codex 26.5 s " in shown["slow"]
     assert " 5 s " in shown["quick"]

@@ -20,17 +20,27 @@ from tests.support.delivering import publish
 from tests.support.running import ask, evaluating
 from tests.support.servers import Server
 
-PIGO = {"plugins": [
-    {"name": "gate", "hooks": {"tool_start": [{"command": "echo no; exit 1", "match": {"tool": "bash"}}], "turn_end": [
-        {"command": "true", "blocking": False}]}},
-    {"name": "spare", "enabled": False, "hooks": {"agent_end": [{"command": "true"}]}},
-    {"name": "wrong", "hooks": {"tool_begin": [{"command": "true"}]}},
-]}  # fmt: skip
+PIGO = {
+    "plugins": [
+        {
+            "name": "gate",
+            "hooks": {
+                "tool_start": [{"command": "echo no; exit 1", "match": {"tool": "bash"}}],
+                "turn_end": [{"command": "true", "blocking": False}],
+            },
+        },
+        {"name": "spare", "enabled": False, "hooks": {"agent_end": [{"command": "true"}]}},
+        {"name": "wrong", "hooks": {"tool_begin": [{"command": "true"}]}},
+    ]
+}
 FORGE = {"hooks": [{"event": "tool:pre_execute:bash", "command": "exit 0", "description": "Sudo blocker"}]}
 GOBBY = Path(__file__).parents[2] / "examples" / "gobby" / "config.yaml"
 MEMORY = {"name": "memory", "version": "2.1.0", "description": "Remembers"}
-HOOKS = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [
-    {"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/check.sh"}]}]}}  # fmt: skip
+HOOKS = {
+    "hooks": {
+        "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/check.sh"}]}]
+    }
+}
 
 
 @pytest.fixture
@@ -68,8 +78,13 @@ def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path,
     assert "pigo, as its name and content say" in shown.err
     row = next(line for line in shown.out.splitlines() if "tool:pre_execute" in line).split("  ")
     assert [cell.strip() for cell in row if cell.strip()][1:] == [
-        "tool:pre_execute [bash]", "pigo command", "blocking", "10 s", "deny", "~/.pigo/config.json:7",
-    ]  # fmt: skip
+        "tool:pre_execute [bash]",
+        "pigo command",
+        "blocking",
+        "10 s",
+        "deny",
+        "~/.pigo/config.json:7",
+    ]
     assert f"{pigo}:" in shown.out, "what was not understood has its place"
     assert "tool_begin" in shown.out
     assert "+  - ~/.pigo/config.json" in shown.out, "what would be written"
@@ -102,8 +117,10 @@ def test_what_lies_in_the_usual_places_is_found(home: Path, user_file: Path) -> 
     put(user_file, "import: [~/.pigo/config.json]")
     found = fleethook("hooks", "import", "--json").json
     assert {(one["dialect"], one["path"]): one["imported"] for one in found} == {
-        ("pigo", str(pigo)): f"{user_file}:1", ("forge", str(forge)): "", ("gobby", str(gobby)): "",
-    }  # fmt: skip
+        ("pigo", str(pigo)): f"{user_file}:1",
+        ("forge", str(forge)): "",
+        ("gobby", str(gobby)): "",
+    }
     assert ".forge/hooks.json" in fleethook("hooks", "import").out
 
 
@@ -122,9 +139,13 @@ def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> Non
     put(user_file, f"import: [~/.pigo/config.json, ~/.config/ion/plugins, '{GOBBY}', {{path: x, enabled: false}}]")
     listed = {one["name"]: one for one in fleethook("plugins", "list", "--json").json}
     assert {name: (one["enabled"], one["hooks"], one["dialect"]) for name, one in listed.items()} == {
-        "gate": (True, 2, "pigo"), "spare": (False, 0, "pigo"), "wrong": (True, 0, "pigo"), "memory": (True, 1, "ion"),
-        "code-guardian": (False, 0, "gobby"), "x": (False, 0, ""),
-    }  # fmt: skip
+        "gate": (True, 2, "pigo"),
+        "spare": (False, 0, "pigo"),
+        "wrong": (True, 0, "pigo"),
+        "memory": (True, 1, "ion"),
+        "code-guardian": (False, 0, "gobby"),
+        "x": (False, 0, ""),
+    }
     memory = listed["memory"]
     assert (memory["commands"], memory["skills"], memory["version"]) == (
         ["list", "recall"],
@@ -188,17 +209,21 @@ def test_imported_hooks_are_tried_published_and_list_their_last_run(home: Path, 
     user_file.unlink()
     listed = fleethook("hooks", "list", "--json").json["hooks"]
     assert [(one["dialect"], one["layer"], one["last_run"]) for one in listed] == [
-        ("pigo", "fleet", None), ("pigo", "fleet", None), ("forge", "fleet", None),
-    ]  # fmt: skip
+        ("pigo", "fleet", None),
+        ("pigo", "fleet", None),
+        ("forge", "fleet", None),
+    ]
 
 
 @pytest.mark.req("X-05")
 async def test_the_last_run_is_what_the_record_says(
     home: Path, server: Server, keys: Keys, links: Connections, user_file: Path
 ) -> None:
-    rules = ("hooks:\n  - {id: ran, on: 'tool:*', rule: {decision: ask}}\n"
-             "  - {id: idle, on: 'session:end', rule: {decision: ask}}\n"
-             "  - {id: off, on: '*', command: x, enabled: false}\n")  # fmt: skip
+    rules = (
+        "hooks:\n  - {id: ran, on: 'tool:*', rule: {decision: ask}}\n"
+        "  - {id: idle, on: 'session:end', rule: {decision: ask}}\n"
+        "  - {id: off, on: '*', command: x, enabled: false}\n"
+    )
     put(user_file, rules)
     async with evaluating(server.url, keys, user_file=user_file):
         await ask(links, keys, "ls")
@@ -409,9 +434,10 @@ def test_a_repositorys_folder_of_any_system_can_be_pinned(dialect: str, home: Pa
     folder = home / "other" / "tools"
     (home / "other" / ".git").mkdir(parents=True)
     name, content = {
-        "pigo": ("config.json", PIGO), "gobby": ("config.yaml", GOBBY.read_text()),
+        "pigo": ("config.json", PIGO),
+        "gobby": ("config.yaml", GOBBY.read_text()),
         "forge": ("hooks.json", FORGE),
-    }[dialect]  # fmt: skip
+    }[dialect]
     file = put(folder / name, content)
     done = fleethook("hooks", "import", str(folder), "--to", "user", "--yes", "--as", dialect)
     assert done.code in {0, 5}, (done.out, done.err)

@@ -36,8 +36,9 @@ def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_
     assert (dry.code, files(person)) == (0, before)
     assert "Found: Codex CLI, Gemini CLI" in dry.err
     assert [line for line in dry.out.splitlines() if line.startswith("+++ ")] == [
-        f"+++ {person}/.codex/hooks.json", f"+++ {person}/.gemini/settings.json"
-    ]  # fmt: skip
+        f"+++ {person}/.codex/hooks.json",
+        f"+++ {person}/.gemini/settings.json",
+    ]
     done = fleethook("install", "--yes")
     assert done.code == 0, done.err
     assert "only you can do this: Codex CLI runs no hook that it has not been told to trust" in done.err
@@ -47,8 +48,9 @@ def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_
     assert gemini.endswith("} // mine\n")
     again = fleethook("install", "--yes", "--json")
     assert [(one["agent"], one["diff"], one["applied"]) for one in again.json["agents"]] == [
-        ("codex", "", False), ("gemini", "", False)
-    ]  # fmt: skip
+        ("codex", "", False),
+        ("gemini", "", False),
+    ]
     assert "gemini is installed already" in fleethook("install", "gemini", "--yes").err
 
     undone = fleethook("uninstall", "--yes", "--json")

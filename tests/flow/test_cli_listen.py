@@ -85,8 +85,10 @@ def test_a_verified_webhook_is_handed_on_and_its_answer_returned(monkeypatch: py
         assert service.got[0].headers["webhook-id"] == "msg_1"
     assert code == 1, "one signature did not hold"
     assert [(one["verified"], one["status"], one["repeat"]) for one in records] == [
-        (True, 503, False), (False, 401, False), (True, 200, True)
-    ]  # fmt: skip
+        (True, 503, False),
+        (False, 401, False),
+        (True, 200, True),
+    ]
     assert "hunter2" not in json.dumps(records)
     assert records[0]["body"] == {"type": "session.start", "password": "[redacted]"}
 

@@ -118,9 +118,12 @@ def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
         one["endpoint"]: (one["standing"], one["breaker"]) for one in fleethook("status", "--json").json["endpoints"]
     }
     assert found == {
-        "well": ("active", "closed"), f"mine@{host_name()}": ("active", "closed"), "sick": ("open", "open"),
-        "gone": ("disabled", "closed"), "calm": ("paused", "closed"),
-    }  # fmt: skip
+        "well": ("active", "closed"),
+        f"mine@{host_name()}": ("active", "closed"),
+        "sick": ("open", "open"),
+        "gone": ("disabled", "closed"),
+        "calm": ("paused", "closed"),
+    }
 
 
 @pytest.mark.req("X-10")

@@ -73,14 +73,35 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
 
         shown = fleethook("webhooks", "add", url, "--id", "in", "--allow", "--secret", "generate", "--dry-run")
         assert (shown.code, mine.read_text(), "whsec_" in shown.out) == (0, MINE, False)
-        made = fleethook("webhooks", "add", url, "--id", "in", "--allow", "--secret", "generate", "--events",
-                         "tool:*", "retry=gobby", "headers.X-Team=red", "--yes", "--json").json  # fmt: skip
+        made = fleethook(
+            "webhooks",
+            "add",
+            url,
+            "--id",
+            "in",
+            "--allow",
+            "--secret",
+            "generate",
+            "--events",
+            "tool:*",
+            "retry=gobby",
+            "headers.X-Team=red",
+            "--yes",
+            "--json",
+        ).json
         secret, kept = made["secret"], Path(made["secret_file"])
-        assert lines(MINE, mine.read_text()) == sorted([
-            "+   - id: in", f'+     url: "{url}"', '+     events: "tool:*"', f'+     secret: "file:{kept}"',
-            "+     retry: gobby", "+     headers: {X-Team: red}", "+ network:",
-            f'+   allow: ["127.0.0.1:{receiver.port}"]',
-        ])  # fmt: skip
+        assert lines(MINE, mine.read_text()) == sorted(
+            [
+                "+   - id: in",
+                f'+     url: "{url}"',
+                '+     events: "tool:*"',
+                f'+     secret: "file:{kept}"',
+                "+     retry: gobby",
+                "+     headers: {X-Team: red}",
+                "+ network:",
+                f'+   allow: ["127.0.0.1:{receiver.port}"]',
+            ]
+        )
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert "abcdef123456" not in made["diff"]
         assert fleethook("webhooks", "add", url, "--id", "in", "--yes").code == 4, "the id is taken"
@@ -111,9 +132,14 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
     assert (unsaid.code, "write FIELD=VALUE" in unsaid.err, mine.read_text()) == (2, True, before)
     assert fleethook("webhooks", "set", "in", "url=http://169.254.169.254/", "--allow", "--yes").code == 4
     assert fleethook("webhooks", "set", "in", "timeout=5", "headers.X-Team=", "retry=[1, 2]", "--yes").code == 0
-    assert lines(before, mine.read_text()) == sorted([
-        "-     retry: gobby", "+     retry: [1, 2]", "-     headers: {X-Team: red}", "+     timeout: 5",
-    ])  # fmt: skip
+    assert lines(before, mine.read_text()) == sorted(
+        [
+            "-     retry: gobby",
+            "+     retry: [1, 2]",
+            "-     headers: {X-Team: red}",
+            "+     timeout: 5",
+        ]
+    )
     paced = ["rate=10/s", "batch={max_events: 5, max_wait: 2}"]
     assert fleethook("webhooks", "set", "in", *paced, "--yes").code == 0
     listed = [one for one in fleethook("webhooks", "list", "--json").lines if one["id"] == "in"]
@@ -246,8 +272,19 @@ def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
     monkeypatch.setenv("PD_KEY", "R0UT1NGKEY")
     with beside(receiving) as receiver:
         receiver.usual = Answer(202, b'{"status": "success"}')
-        made = fleethook("webhooks", "add", receiver.url("/enqueue"), "--id", "call", "--allow", "--yes",
-                         "format=pagerduty", "routing_key=env:PD_KEY", "payload=thin", "resolve=retry")  # fmt: skip
+        made = fleethook(
+            "webhooks",
+            "add",
+            receiver.url("/enqueue"),
+            "--id",
+            "call",
+            "--allow",
+            "--yes",
+            "format=pagerduty",
+            "routing_key=env:PD_KEY",
+            "payload=thin",
+            "resolve=retry",
+        )
         assert made.code == 0, made.err
         shown = fleethook("webhooks", "show", "call").out
         assert (" None" in shown, "pagerduty" in shown) == (False, True)
@@ -275,8 +312,18 @@ def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
 @pytest.mark.req("G-10")
 def test_what_was_added_is_shown_as_the_list_shows_it(mine: Path) -> None:
     slack = "https://203.0.114.1/services/T0/B0/abcdef1234567890"
-    added = fleethook("webhooks", "add", slack, "--id", "chat", "--yes", "format=slack", "payload=thin",
-                      "--events", "tool:*, session:end")  # fmt: skip
+    added = fleethook(
+        "webhooks",
+        "add",
+        slack,
+        "--id",
+        "chat",
+        "--yes",
+        "format=slack",
+        "payload=thin",
+        "--events",
+        "tool:*, session:end",
+    )
     head, row = added.out.splitlines()[-2:]
     assert "slack thin" in row
     listed = fleethook("webhooks", "list").out.splitlines()
@@ -329,9 +376,11 @@ def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once
 ) -> None:
     with ExitStack() as stack:
         receiver = stack.enter_context(beside(receiving))
-        text = (f"endpoints:\n  - {{id: one, url: '{receiver.url()}', events: 'turn:end', max_in_flight: 5}}\n"
-                f"  - {{id: two, url: '{receiver.url()}', events: 'session:end'}}\n"
-                f"network: {{allow: ['127.0.0.1:{receiver.port}']}}\n")  # fmt: skip
+        text = (
+            f"endpoints:\n  - {{id: one, url: '{receiver.url()}', events: 'turn:end', max_in_flight: 5}}\n"
+            f"  - {{id: two, url: '{receiver.url()}', events: 'session:end'}}\n"
+            f"network: {{allow: ['127.0.0.1:{receiver.port}']}}\n"
+        )
         run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
         stack.enter_context(workers(server.url, keys, mine.parent.parent, "dispatcher", "carrier"))
         assert fleethook("webhooks", "pause", "one").code == 0

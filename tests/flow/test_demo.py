@@ -20,14 +20,23 @@ def test_the_demo_shows_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
     environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
     environment.pop("XDG_RUNTIME_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-m", "workers.cli", "demo"], env=environment, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "workers.cli", "demo"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for shown in (
-        "blocked before it ran", "the folder is still there", "let through; bus time", "runs in the background",
-        "attempts answered 503, 503, 204", "200 requests: 200 verdicts, 0 fallbacks", "400 delivered, 0 lost",
+        "blocked before it ran",
+        "the folder is still there",
+        "let through; bus time",
+        "runs in the background",
+        "attempts answered 503, 503, 204",
+        "200 requests: 200 verdicts, 0 fallbacks",
+        "400 delivered, 0 lost",
         "All of it held",
-    ):  # fmt: skip
+    ):
         assert shown in done.stdout, done.stdout
     assert list(tmp_path.iterdir()) == []

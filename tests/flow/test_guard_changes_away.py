@@ -39,9 +39,14 @@ def user_file(world: Fleet) -> Path:
 def command(world: Fleet, *words: str) -> str:
     """What a command prints that a person runs on that machine."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", *words], cwd=world.folder, capture_output=True, text=True,
-        env={**world.environment, "FLEETHOOK_TEST_CONFIRMS": "1"}, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "workers.cli", *words],
+        cwd=world.folder,
+        capture_output=True,
+        text=True,
+        env={**world.environment, "FLEETHOOK_TEST_CONFIRMS": "1"},
+        timeout=60,
+        check=False,
+    )
     assert done.returncode in {0, 1}, done.stderr  # `status` says 1 where not all kinds of workers run
     return done.stdout
 

@@ -96,9 +96,12 @@ def test_an_event_of_a_later_version_is_on_record_and_the_agent_hears_its_own_si
     payload = {"hook_event_name": "EventOfTomorrow", "session_id": "tomorrow", "conversation_id": "tomorrow"}
     run = ["/bin/sh", "-c", later]
     done = subprocess.run(
-        run, input=json.dumps(payload).encode(), env={"PATH": os.defpath, "HOME": str(tmp_path)}, capture_output=True,
+        run,
+        input=json.dumps(payload).encode(),
+        env={"PATH": os.defpath, "HOME": str(tmp_path)},
+        capture_output=True,
         check=False,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, silence, b"")
     (seen,) = (seen for seen in world.events(source=agent) if seen.event.native == "EventOfTomorrow")
     assert (seen.event.session, seen.event.type) == ("tomorrow", f"{agent}:EventOfTomorrow")

@@ -62,9 +62,12 @@ class OldShim:
             shutil.copy(FROZEN / f"{name}_1.py", self.house / "bus" / f"{name}.py")
         login = urlsplit(self.world.url("shim"))
         text = (FROZEN / "answers_1.txt").read_text()
-        for name, value in (("@SOCKET@", socket or str(self.world.server.socket)), ("@SPOOL@", str(self.spool)),
-                            ("@USER@", (login.username or "").encode().hex()),
-                            ("@PASSWORD@", (login.password or "").encode().hex())):  # fmt: skip
+        for name, value in (
+            ("@SOCKET@", socket or str(self.world.server.socket)),
+            ("@SPOOL@", str(self.spool)),
+            ("@USER@", (login.username or "").encode().hex()),
+            ("@PASSWORD@", (login.password or "").encode().hex()),
+        ):
             text = text.replace(name, value)
         self.answers.write_text(text)
 
@@ -72,9 +75,12 @@ class OldShim:
         launcher = str(self.house / "bus" / "launcher.py")
         done = subprocess.run(
             [sys.executable, "-I", "-S", launcher, "claude", native, str(self.answers)],
-            input=json.dumps({"hook_event_name": native, "cwd": "/", **payload}).encode(), capture_output=True,
-            timeout=30, check=False, env={"PATH": os.defpath},
-        )  # fmt: skip
+            input=json.dumps({"hook_event_name": native, "cwd": "/", **payload}).encode(),
+            capture_output=True,
+            timeout=30,
+            check=False,
+            env={"PATH": os.defpath},
+        )
         return Answer(done.returncode, done.stdout, done.stderr)
 
 

@@ -75,10 +75,17 @@ def run(root: Path, host: str, command: str, port: int) -> subprocess.CompletedP
     """One command of the page in the shell of a host, which keeps what it exports."""
     home, kept = root / host, root / f"{host}.sh"
     env = {
-        "HOME": str(home), "PATH": f"{root / 'bin'}:/usr/bin:/bin", "USER": "somebody", "FLEETHOOK_HOST": host,
-        "FLEETHOOK_HOME": str(home / "fh"), "FLEETHOOK_TEST_CONFIRMS": "1", "PYTHONPATH": str(ROOT),
-        "TEST_ROOT": str(root), "TEST_PORT": str(port), "TEST_SERVER_BINARY": str(find_binary().path),
-    }  # fmt: skip
+        "HOME": str(home),
+        "PATH": f"{root / 'bin'}:/usr/bin:/bin",
+        "USER": "somebody",
+        "FLEETHOOK_HOST": host,
+        "FLEETHOOK_HOME": str(home / "fh"),
+        "FLEETHOOK_TEST_CONFIRMS": "1",
+        "PYTHONPATH": str(ROOT),
+        "TEST_ROOT": str(root),
+        "TEST_PORT": str(port),
+        "TEST_SERVER_BINARY": str(find_binary().path),
+    }
     script = f"[ -e {kept} ] && . {kept}\nset -e\n{place(command, root, port)}\nexport -p > {kept}\n"
     return subprocess.run(
         ["bash", "-c", script], env=env, cwd=home, capture_output=True, text=True, timeout=90, check=False

@@ -69,9 +69,14 @@ async def everything(links: Connections, keys: Keys) -> str:
 
 @pytest.mark.req("G-20", "G-09")
 def test_the_fleets_webhooks_go_through_its_proxy_and_the_password_is_nowhere_to_be_seen(
-    server: Server, keys: Keys, home: Path, proxy: ForwardProxy, receiver: Receiver, caplog: pytest.LogCaptureFixture,
+    server: Server,
+    keys: Keys,
+    home: Path,
+    proxy: ForwardProxy,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     caplog.set_level(logging.DEBUG)
     Path("fleet.yaml").write_text(HOOKS.format(port=receiver.port, proxy=proxy.place))
     shown: list[Result] = [fleethook("hooks", "check", "fleet.yaml"), fleethook("config", "check", "fleet.yaml")]
@@ -100,10 +105,22 @@ def test_the_fleets_webhooks_go_through_its_proxy_and_the_password_is_nowhere_to
         shown.append(fleethook("webhooks", "test", "far"))
         assert "PROXY_PASSWORD is not set" in shown[-1].out
     assert len(receiver.got) == 2
-    shown += [fleethook(*line.split()) for line in (
-        "config show --origin", "config show --json", "webhooks show far", "webhooks show far --json", "hooks history",
-        "webhooks list", "deliveries list --json", "dead list --json", "hooks diff fleet.yaml 0", "hooks list", "status",
-    )]  # fmt: skip
+    shown += [
+        fleethook(*line.split())
+        for line in (
+            "config show --origin",
+            "config show --json",
+            "webhooks show far",
+            "webhooks show far --json",
+            "hooks history",
+            "webhooks list",
+            "deliveries list --json",
+            "dead list --json",
+            "hooks diff fleet.yaml 0",
+            "hooks list",
+            "status",
+        )
+    ]
     shown.append(fleethook("deliveries", "show", first, "--json"))
     kept = run(server.url, lambda links: everything(links, keys))
     for text in (*(one.out + one.err for one in shown), caplog.text, kept):

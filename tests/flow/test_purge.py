@@ -41,9 +41,13 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
     before = files(person)
     assert fleethook("service", "install", "--yes", "--no-start").code == 0
     up = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", "up", "--detach"], env=dict(os.environ), capture_output=True,
-        text=True, timeout=50, check=False,
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "workers.cli", "up", "--detach"],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert up.returncode == 0, up.stderr
     places = directories(create=False)
     try:
@@ -59,8 +63,14 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
         dry = fleethook("uninstall", "--purge", "--dry-run", "--json").json
         assert (dry["agents"], len(dry["services"]), dry["purged"]) == (["codex"], 2, False)
         assert {Path(path).name for path in dry["files"]} >= {
-            "server", "credentials.json", "secret.key", "agents", "last-good", "installed.json", "secrets",
-        }  # fmt: skip
+            "server",
+            "credentials.json",
+            "secret.key",
+            "agents",
+            "last-good",
+            "installed.json",
+            "secrets",
+        }
         assert running(places) is not None
         assert fleethook("uninstall", "--purge").code == 2, "nobody can be asked for the name here"
 
@@ -96,9 +106,13 @@ def test_the_name_of_the_machine_has_to_be_typed(person: Path) -> None:
         assert hooks.exists()
         leader, follower = os.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.cli", "uninstall", "--purge"], env=dict(os.environ), stdin=follower,
-            stdout=follower, stderr=follower, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-P", "-m", "workers.cli", "uninstall", "--purge"],
+            env=dict(os.environ),
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            start_new_session=True,
+        )
         os.close(follower)
         said = bytearray()
 

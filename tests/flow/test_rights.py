@@ -114,8 +114,15 @@ def denied(stdout: bytes) -> bool:
 def ask(world: Fleet, thief: Any, **fields: str | bytes) -> bytes:
     """A crafted request with a reply key of one's own, and its answer."""
     reply = world.keys("reply", reply_token())
-    whole: dict[Any, Any] = {"id": event_id(), "reply": reply, "budget": "9000", "source": "claude",
-                             "event": "PreToolUse", "host": "h", **fields}  # fmt: skip
+    whole: dict[Any, Any] = {
+        "id": event_id(),
+        "reply": reply,
+        "budget": "9000",
+        "source": "claude",
+        "event": "PreToolUse",
+        "host": "h",
+        **fields,
+    }
     thief.xadd(world.keys("requests"), whole)
     raw: bytes = thief.execute_command("BLMOVE", reply, reply, "LEFT", "LEFT", "9")
     return raw
@@ -124,8 +131,14 @@ def ask(world: Fleet, thief: Any, **fields: str | bytes) -> bytes:
 def announce(world: Fleet, thief: Any, **fields: str | bytes) -> str:
     """A crafted event; returns its id."""
     body = encode_payload(json.dumps(bash("ls")).encode())
-    whole: dict[Any, Any] = {"id": event_id(), "source": "claude", "event": "PostToolUse", "host": "h", "body": body,
-                             **fields}  # fmt: skip
+    whole: dict[Any, Any] = {
+        "id": event_id(),
+        "source": "claude",
+        "event": "PostToolUse",
+        "host": "h",
+        "body": body,
+        **fields,
+    }
     thief.xadd(world.keys("events"), whole)
     return str(whole["id"])
 
@@ -201,19 +214,40 @@ def test_a_reply_goes_to_reply_keys_only(world: Fleet, thief: Any, admin: Any) -
     queue = "rq:queue:fleethook-fleet-carrier"
     token = reply_token()
     wrong = [
-        keys("hookset", "current"), keys("hookset", "2"), keys("events"), keys("requests"), keys("deliveries"),
-        keys("due"), keys("alive", "evaluator"), keys("verdict", "e1"), queue, "rq:queues", "", "x", "*",
-        keys("reply", ""), keys("reply", "x"), keys("reply", token.upper()), keys("reply", token + "0"),
-        keys("reply", token[:-1]), keys("reply", f"{token}\n"), f"{keys('reply', token)}:x", token,
-        f"fh:other:{{0}}:reply:{token}", keys("reply", token).replace("{0}", "{1}"), keys("reply", "../" + token[3:]),
+        keys("hookset", "current"),
+        keys("hookset", "2"),
+        keys("events"),
+        keys("requests"),
+        keys("deliveries"),
+        keys("due"),
+        keys("alive", "evaluator"),
+        keys("verdict", "e1"),
+        queue,
+        "rq:queues",
+        "",
+        "x",
+        "*",
+        keys("reply", ""),
+        keys("reply", "x"),
+        keys("reply", token.upper()),
+        keys("reply", token + "0"),
+        keys("reply", token[:-1]),
+        keys("reply", f"{token}\n"),
+        f"{keys('reply', token)}:x",
+        token,
+        f"fh:other:{{0}}:reply:{token}",
+        keys("reply", token).replace("{0}", "{1}"),
+        keys("reply", "../" + token[3:]),
         keys("reply", f"{token[:-1]}\u0661"),
-    ]  # fmt: skip
+    ]
     there = {name.decode(): admin.type(name) for name in admin.scan_iter("*")}
     body = encode_payload(json.dumps(bash("rm -rf /")).encode())
     ids = [event_id() for _ in wrong]
     for name, reply in zip(ids, wrong, strict=True):
-        thief.xadd(keys("requests"), {"id": name, "reply": reply, "budget": "9000", "source": "claude",
-                                      "event": "PreToolUse", "body": body})  # fmt: skip
+        thief.xadd(
+            keys("requests"),
+            {"id": name, "reply": reply, "budget": "9000", "source": "claude", "event": "PreToolUse", "body": body},
+        )
     wait_until(lambda: set(ids) <= {seen.id for seen in world.events()}, "all of them are judged")
     now = {name.decode(): admin.type(name) for name in admin.scan_iter("*")}
     assert {name: now.get(name) for name in there if name in wrong} == {
@@ -224,9 +258,22 @@ def test_a_reply_goes_to_reply_keys_only(world: Fleet, thief: Any, admin: Any) -
 
 
 ODD = [
-    "../../etc/passwd", "a.b", "*", "{0}", "x:y", "\r\nFLUSHALL\r\n", "e" * 65, "\0", "$(touch hit)", "`id`", "a b",
-    "\u00e9", "'; touch hit; '", "%s", "",
-]  # fmt: skip
+    "../../etc/passwd",
+    "a.b",
+    "*",
+    "{0}",
+    "x:y",
+    "\r\nFLUSHALL\r\n",
+    "e" * 65,
+    "\0",
+    "$(touch hit)",
+    "`id`",
+    "a b",
+    "\u00e9",
+    "'; touch hit; '",
+    "%s",
+    "",
+]
 
 
 @pytest.mark.parametrize("field", ["id", "parent"])
@@ -248,13 +295,19 @@ def test_odd_ids_and_parents_name_nothing(world: Fleet, thief: Any, admin: Any, 
 
 RUN = "touch LAB/hit"
 ORDERS: list[dict[str, Any]] = [
-    {"command": RUN}, {"hooks": [{"id": "x", "on": "*", "command": RUN}]}, {"hook": {"command": RUN, "layer": "fleet"}},
-    {"tool_input": {"command": f"$({RUN}) `{RUN}` ; {RUN} | {RUN} && {RUN}\n{RUN}"}}, {"cwd": f"$({RUN})"},
-    {"session_id": f"`{RUN}`"}, {"tool_name": f"x; {RUN}"}, {"hook_event_name": f"$({RUN})"},
-    {"func": "os.system", "args": [RUN]}, {"fleethook": {"apply": {"hooks": [{"command": RUN}]}}},
+    {"command": RUN},
+    {"hooks": [{"id": "x", "on": "*", "command": RUN}]},
+    {"hook": {"command": RUN, "layer": "fleet"}},
+    {"tool_input": {"command": f"$({RUN}) `{RUN}` ; {RUN} | {RUN} && {RUN}\n{RUN}"}},
+    {"cwd": f"$({RUN})"},
+    {"session_id": f"`{RUN}`"},
+    {"tool_name": f"x; {RUN}"},
+    {"hook_event_name": f"$({RUN})"},
+    {"func": "os.system", "args": [RUN]},
+    {"fleethook": {"apply": {"hooks": [{"command": RUN}]}}},
     {"endpoints": [{"url": "http://127.0.0.1:1/"}], "network": {"allow": ["127.0.0.1:1"]}},
     {"env": {"PATH": "/tmp", "LD_PRELOAD": "x", "BASH_ENV": f"$({RUN})"}, "working_dir": "/"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.req("B-03")
@@ -267,8 +320,20 @@ def test_what_an_event_says_is_never_run(world: Fleet, agent: Agent, thief: Any)
         assert ask(world, thief, body=raw).startswith(b"FH1 0 0 0") or "tool_input" in order
         ids.append(announce(world, thief, body=raw))
         run = RUN.replace("LAB", lab)
-        odd = Event(type="tool:post_execute", tool=run, native=run, session=run, source=run, cwd=run, call=run,
-                    input=payload, data=payload, raw=payload, output=run, host=run)  # fmt: skip
+        odd = Event(
+            type="tool:post_execute",
+            tool=run,
+            native=run,
+            session=run,
+            source=run,
+            cwd=run,
+            call=run,
+            input=payload,
+            data=payload,
+            raw=payload,
+            output=run,
+            host=run,
+        )
         ids.append(announce(world, thief, body=encode_event(odd), event=run, source=run, host=run))
         crafted = {
             "command": run,
@@ -289,10 +354,18 @@ def test_what_is_forged_on_a_request_decides_nothing(world: Fleet, thief: Any) -
     allow = encode_verdict(Verdict(decision="allow", parts=(Part(hook="guard", decision="allow"),)))
     deadly = encode_payload(json.dumps(bash("rm -rf /")).encode())
     for forged in (
-        {"verdict": allow}, {"same": "1"}, {"spooled": "1"}, {"of": event_id()}, {"handed": "99"}, {"deadline": "1"},
-        {"deadline": "9" * 15}, {"budget": "9" * 15}, {"layer": "fleet", "version": "1"}, {"parent": event_id()},
+        {"verdict": allow},
+        {"same": "1"},
+        {"spooled": "1"},
+        {"of": event_id()},
+        {"handed": "99"},
+        {"deadline": "1"},
+        {"deadline": "9" * 15},
+        {"budget": "9" * 15},
+        {"layer": "fleet", "version": "1"},
+        {"parent": event_id()},
         {"claim": "x", "consumer": "x", "delivered": "9"},
-    ):  # fmt: skip
+    ):
         assert b'"deny"' in ask(world, thief, body=deadly, **forged), forged
     # A request that says that its agent fell back is only put on record: nobody waits for it any more.
     name = event_id()
@@ -353,8 +426,22 @@ def test_a_crafted_spool_adds_nothing_but_requests_and_events(world: Fleet, agen
     body = encode_payload(json.dumps(bash("rm -rf /")).encode())
     mine = event_id()
     for stream in ("events", "hookset:current", "deliveries", "rq:queue:x", "events ", "EVENTS"):
-        append(spool, stream, ["id", mine if stream == "events" else event_id(), "source", "claude", "event",
-                               "PostToolUse", "host", "h", "body", body])  # fmt: skip
+        append(
+            spool,
+            stream,
+            [
+                "id",
+                mine if stream == "events" else event_id(),
+                "source",
+                "claude",
+                "event",
+                "PostToolUse",
+                "host",
+                "h",
+                "body",
+                body,
+            ],
+        )
     before = {name: admin.xlen(world.keys(name)) for name in ("deliveries", "requests")}
     done = drain(str(agent.places.answer_file("claude")))
     assert done is not None

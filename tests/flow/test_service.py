@@ -62,9 +62,10 @@ def test_a_user_unit_is_shown_written_started_and_taken_back(person: Path, tmp_p
     assert "FLEETHOOK_NAMESPACE='night'" in text
     assert f"FLEETHOOK_HOME='{tmp_path / 'home'}'" in text
     assert calls(person) == [
-        "systemctl --user daemon-reload", "systemctl --user enable fleethook.service",
+        "systemctl --user daemon-reload",
+        "systemctl --user enable fleethook.service",
         "systemctl --user restart fleethook.service",
-    ]  # fmt: skip
+    ]
     again = fleethook("service", "install", "--for", "systemd", "--print", "--namespace", "night")
     assert again.out.rstrip("\n").endswith(unit.read_text("utf-8").rstrip("\n"))
 
@@ -92,8 +93,12 @@ def test_systemd_finds_nothing_wrong_with_the_units(
         assert ("User=daemon" in text) is whole
         done = subprocess.run(
             ["systemd-analyze", "verify", *([] if whole else ["--user"]), "--man=no", str(tmp_path / path.name)],
-            capture_output=True, text=True, check=False, timeout=50, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        )
         ours = [line for line in done.stderr.splitlines() if "fleethook" in line and "not executable" not in line]
         assert (done.returncode, ours) == (0, []), done.stderr
 
@@ -107,8 +112,11 @@ def test_no_password_is_in_a_unit_or_on_the_screen(
         done = fleethook("service", "install", "--for", kind, "--role", "evaluator", "--role", "host", "--yes")
         assert (printed.code, done.code) == (0, 0), done.err
         assert PASSWORD not in printed.out + printed.err + done.out + done.err
-    holders = [path for path in (*person.rglob("*"), *(tmp_path / "home").rglob("*"))
-               if path.is_file() and PASSWORD in path.read_text("utf-8", "replace")]  # fmt: skip
+    holders = [
+        path
+        for path in (*person.rglob("*"), *(tmp_path / "home").rglob("*"))
+        if path.is_file() and PASSWORD in path.read_text("utf-8", "replace")
+    ]
     assert holders == [tmp_path / "home/config/service.env"]
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:it's@redis.example")
     refused = fleethook("service", "install", "--for", "systemd", "--role", "host", "--yes")
@@ -123,9 +131,13 @@ def test_the_command_of_a_service_starts_everything_and_ends_in_peace(person: Pa
     assert job["KeepAlive"] == {"SuccessfulExit": False}
     assert calls(person) == [f"launchctl bootstrap gui/{os.geteuid()} {path}"]
     process = subprocess.Popen(
-        job["ProgramArguments"], env={"PATH": "/usr/bin:/bin", "HOME": str(person)}, cwd="/",
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        job["ProgramArguments"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(person)},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         places = directories(create=False)
 

@@ -43,9 +43,14 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
         ours, theirs = pty.openpty()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers", *words], stdin=theirs, stdout=theirs, stderr=theirs,
-                cwd=tmp_path, env=environment, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-P", "-m", "workers", *words],
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=tmp_path,
+                env=environment,
+                start_new_session=True,
+            )
         finally:
             os.close(theirs)
         screen = b""

@@ -20,9 +20,13 @@ pytestmark = [pytest.mark.flow, pytest.mark.req("B-05")]
 def probe(world: Fleet, *args: str, **more: str) -> tuple[int, str, str]:
     """One probe as a container runs it: exit code, stdout, stderr."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", "worker", "--health", *args], capture_output=True, text=True,
-        env={**world.environment, **more}, timeout=30, check=False,
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "workers.cli", "worker", "--health", *args],
+        capture_output=True,
+        text=True,
+        env={**world.environment, **more},
+        timeout=30,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -73,7 +77,11 @@ def test_the_commands_of_the_manifests_and_of_compose_work_as_they_are(tmp_path:
         for program, *args in (*probes, compose()["services"][kind]["healthcheck"]["test"][1:]):
             assert program == "fleethook"
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "workers.cli", *args], env=world.environment, timeout=30, check=False,
-                capture_output=True, text=True,
-            )  # fmt: skip
+                [sys.executable, "-P", "-m", "workers.cli", *args],
+                env=world.environment,
+                timeout=30,
+                check=False,
+                capture_output=True,
+                text=True,
+            )
             assert (done.returncode, done.stdout.startswith(f"{kind}-test-host-")) == (0, True), done.stderr

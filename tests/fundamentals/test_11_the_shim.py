@@ -21,9 +21,12 @@ hooks:
 def calls_bash(command: str) -> dict[str, object]:
     """What Claude Code writes to its hooks' stdin before it runs a command."""
     return {
-        "hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "/src", "tool_name": "Bash",
+        "hook_event_name": "PreToolUse",
+        "session_id": "s1",
+        "cwd": "/src",
+        "tool_name": "Bash",
         "tool_input": {"command": command},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.req("B-02", "B-08")

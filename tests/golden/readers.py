@@ -38,12 +38,15 @@ class Seen(NamedTuple):
         words = [
             name
             for name, said in (
-                ("void", self.failed), ("blocks", self.blocked), ("asks", self.asked),
-                ("allows", self.allowed and self.changed is None), ("changes", self.changed is not None),
+                ("void", self.failed),
+                ("blocks", self.blocked),
+                ("asks", self.asked),
+                ("allows", self.allowed and self.changed is None),
+                ("changes", self.changed is not None),
                 ("context", self.context),
             )
             if said
-        ]  # fmt: skip
+        ]
         return "+".join(words) or ("note" if self.note else "silent")
 
 
@@ -124,8 +127,15 @@ def _codex_call(said: dict[str, Any], inner: dict[str, Any]) -> Seen:
     return VOID if decision or reason or changed is not None or "decision" in said else Seen(context=context)
 
 
-_QWEN_CONTEXT = {"SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PostToolUse", "PostToolUseFailure",
-                 "PostToolBatch", "PreCompact"}  # fmt: skip
+_QWEN_CONTEXT = {
+    "SessionStart",
+    "UserPromptSubmit",
+    "UserPromptExpansion",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+    "PreCompact",
+}
 _QWEN_BLOCK = {"UserPromptSubmit", "UserPromptExpansion", "PostToolBatch", "Stop", "SubagentStop"}
 _QWEN_TODO = {"TodoCreated", "TodoCompleted"}
 

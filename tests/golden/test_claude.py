@@ -21,17 +21,34 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = json.loads((HERE / "answers.json
 DIALECT = find("claude-code")
 
 TYPES = {
-    "ConfigChange": "config:change", "CwdChanged": "claude:CwdChanged", "DirectoryAdded": "claude:DirectoryAdded",
-    "Elicitation": "claude:Elicitation", "ElicitationResult": "claude:ElicitationResult",
-    "FileChanged": "file:change", "InstructionsLoaded": "claude:InstructionsLoaded",
-    "MessageDisplay": "llm:post_response", "Notification": "notification", "PermissionDenied": "permission:denied",
-    "PermissionRequest": "permission:request", "PostCompact": "context:post_compact", "PostToolBatch": "tool:batch",
-    "PostToolUse": "tool:post_execute", "PostToolUseFailure": "tool:error", "PreToolUse": "tool:pre_execute",
-    "SessionEnd": "session:end", "SessionStart": "session:start", "Setup": "claude:Setup", "Stop": "agent:stop",
-    "StopFailure": "agent:error", "SubagentStart": "subagent:start", "SubagentStop": "subagent:stop",
-    "TaskCompleted": "task:completed", "TaskCreated": "task:created", "UserPromptExpansion": "user:prompt_expand",
+    "ConfigChange": "config:change",
+    "CwdChanged": "claude:CwdChanged",
+    "DirectoryAdded": "claude:DirectoryAdded",
+    "Elicitation": "claude:Elicitation",
+    "ElicitationResult": "claude:ElicitationResult",
+    "FileChanged": "file:change",
+    "InstructionsLoaded": "claude:InstructionsLoaded",
+    "MessageDisplay": "llm:post_response",
+    "Notification": "notification",
+    "PermissionDenied": "permission:denied",
+    "PermissionRequest": "permission:request",
+    "PostCompact": "context:post_compact",
+    "PostToolBatch": "tool:batch",
+    "PostToolUse": "tool:post_execute",
+    "PostToolUseFailure": "tool:error",
+    "PreToolUse": "tool:pre_execute",
+    "SessionEnd": "session:end",
+    "SessionStart": "session:start",
+    "Setup": "claude:Setup",
+    "Stop": "agent:stop",
+    "StopFailure": "agent:error",
+    "SubagentStart": "subagent:start",
+    "SubagentStop": "subagent:stop",
+    "TaskCompleted": "task:completed",
+    "TaskCreated": "task:created",
+    "UserPromptExpansion": "user:prompt_expand",
     "UserPromptSubmit": "user:prompt_submit",
-}  # fmt: skip
+}
 TOOLS = {"Bash": "bash", "Write": "write", "Read": "read", "Agent": "task"}
 
 PARTS = (

@@ -19,20 +19,38 @@ RECORDED = matrix.recorded("cline")
 SILENT = Answer(0, b'{"cancel":false}')
 
 TYPES = {
-    "TaskStart": "session:start", "TaskResume": "session:start", "TaskCancel": "user:interrupt",
-    "TaskComplete": "agent:stop", "UserPromptSubmit": "user:prompt_submit", "PreToolUse": "tool:pre_execute",
-    "PostToolUse": "tool:post_execute", "PreCompact": "context:pre_compact", "Notification": "notification",
-    "tool_call": "tool:pre_execute", "tool_result": "tool:post_execute", "agent_start": "session:start",
-    "agent_resume": "session:start", "agent_abort": "user:interrupt", "agent_end": "agent:stop",
-    "agent_error": "agent:error", "prompt_submit": "user:prompt_submit", "session_shutdown": "session:end",
-}  # fmt: skip
+    "TaskStart": "session:start",
+    "TaskResume": "session:start",
+    "TaskCancel": "user:interrupt",
+    "TaskComplete": "agent:stop",
+    "UserPromptSubmit": "user:prompt_submit",
+    "PreToolUse": "tool:pre_execute",
+    "PostToolUse": "tool:post_execute",
+    "PreCompact": "context:pre_compact",
+    "Notification": "notification",
+    "tool_call": "tool:pre_execute",
+    "tool_result": "tool:post_execute",
+    "agent_start": "session:start",
+    "agent_resume": "session:start",
+    "agent_abort": "user:interrupt",
+    "agent_end": "agent:stop",
+    "agent_error": "agent:error",
+    "prompt_submit": "user:prompt_submit",
+    "session_shutdown": "session:end",
+}
 FAILED = {"schema-PostToolUse-2", "schema-tool_result-2"}
 # The command line's names, by the files that its hooks lie in.
 FILES = {
-    "tool_call": "PreToolUse", "tool_result": "PostToolUse", "agent_start": "TaskStart", "agent_resume": "TaskResume",
-    "agent_abort": "TaskCancel", "agent_end": "TaskComplete", "agent_error": "TaskError",
-    "prompt_submit": "UserPromptSubmit", "session_shutdown": "SessionShutdown",
-}  # fmt: skip
+    "tool_call": "PreToolUse",
+    "tool_result": "PostToolUse",
+    "agent_start": "TaskStart",
+    "agent_resume": "TaskResume",
+    "agent_abort": "TaskCancel",
+    "agent_end": "TaskComplete",
+    "agent_error": "TaskError",
+    "prompt_submit": "UserPromptSubmit",
+    "session_shutdown": "SessionShutdown",
+}
 TOOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "documented-PreToolUse-1": ("write", "write_to_file", {"path": "test.ts", "content": "test"}),
     "documented-tool_call-2": ("read", "read_files", {"path": "README.md", "paths": ["README.md"]}),
@@ -45,8 +63,12 @@ TOOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "schema-tool_result-2": ("bash", "run_commands", {"command": "false"}),
 }
 CALLS = {"documented-tool_call-2": "call_1", "documented-tool_result-1": "call_3"}
-OUTPUTS = {"documented-tool_result-1": "ok", "schema-PostToolUse-1": "Saved", "schema-PostToolUse-2": "exit 1",
-           "schema-tool_result-2": "exit 1"}  # fmt: skip
+OUTPUTS = {
+    "documented-tool_result-1": "ok",
+    "schema-PostToolUse-1": "Saved",
+    "schema-PostToolUse-2": "exit 1",
+    "schema-tool_result-2": "exit 1",
+}
 
 
 def _cancel(reason: str) -> Answer:
@@ -78,7 +100,8 @@ ANSWERS: dict[str, dict[str, Answer]] = {
     "TaskStart": _gate("TaskStart", tool=False, gate=False),
     "TaskResume": _gate("TaskResume", tool=False, gate=False),
     "PostToolUse": {
-        "deny": _go(contextModification=matrix.DENIED), "context": _go(contextModification=matrix.CONTEXT),
+        "deny": _go(contextModification=matrix.DENIED),
+        "context": _go(contextModification=matrix.CONTEXT),
     },
     "tool_call": {
         **_gate("tool_call", tool=True),
@@ -86,7 +109,7 @@ ANSWERS: dict[str, dict[str, Answer]] = {
         "allow+rewrite": _go(overrideInput={"path": "a.txt", "old_text": "x", "new_text": "y", "content": "x"}),
     },
     "tool_result": {"deny": _go(context=matrix.DENIED), "context": _go(context=matrix.CONTEXT)},
-}  # fmt: skip
+}
 EDITOR = {"id": "c", "name": "editor", "input": {"path": "a.txt", "old_text": "x", "new_text": "y"}}
 
 

@@ -35,11 +35,19 @@ DIALECT = find("codex-cli")
 CALL = {"tool_name": "Bash", "tool_input": {"command": "echo"}, "tool_use_id": "call_1"}
 
 TYPES = {
-    "Interrupt": "user:interrupt", "PermissionRequest": "permission:request", "PostCompact": "context:post_compact",
-    "PostToolUse": "tool:post_execute", "PreCompact": "context:pre_compact", "PreToolUse": "tool:pre_execute",
-    "SessionEnd": "session:end", "SessionStart": "session:start", "Stop": "agent:stop",
-    "SubagentStart": "subagent:start", "SubagentStop": "subagent:stop", "UserPromptSubmit": "user:prompt_submit",
-}  # fmt: skip
+    "Interrupt": "user:interrupt",
+    "PermissionRequest": "permission:request",
+    "PostCompact": "context:post_compact",
+    "PostToolUse": "tool:post_execute",
+    "PreCompact": "context:pre_compact",
+    "PreToolUse": "tool:pre_execute",
+    "SessionEnd": "session:end",
+    "SessionStart": "session:start",
+    "Stop": "agent:stop",
+    "SubagentStart": "subagent:start",
+    "SubagentStop": "subagent:stop",
+    "UserPromptSubmit": "user:prompt_submit",
+}
 TOOLS = {"Bash": "bash", "apply_patch": "edit", "spawn_agent": "task", "view_image": "read"}
 
 SILENT = dict.fromkeys(VERDICTS, "silent")
@@ -54,9 +62,16 @@ EXPECTED: dict[str, dict[str, str]] = {
     # ask is not there, so it denies; an allow alone would make the answer void, so it is silence; a rewrite applies.
     "PreToolUse": NOTES | _STOP | _HOLDS | _BESIDE | {"rewrite": "changes", "allow+rewrite": "changes"},
     # Silence asks the person; a changed input would make the answer void, so it denies and names it.
-    "PermissionRequest": NOTES | _STOP | {
-        "allow": "allows", "ask": "silent", "rewrite": "blocks", "allow+rewrite": "blocks", "ask+rewrite": "blocks",
-        "fallback closed": "blocks", "fallback ask": "note",
+    "PermissionRequest": NOTES
+    | _STOP
+    | {
+        "allow": "allows",
+        "ask": "silent",
+        "rewrite": "blocks",
+        "allow+rewrite": "blocks",
+        "ask+rewrite": "blocks",
+        "fallback closed": "blocks",
+        "fallback ask": "note",
     },
     "UserPromptSubmit": NOTES | _STOP | _HOLDS | _BESIDE,
     "PostToolUse": NOTES | _STOP | _BESIDE,
@@ -68,7 +83,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     "PostCompact": SILENT,
     "Interrupt": SILENT,
     "SessionEnd": SILENT,
-}  # fmt: skip
+}
 
 _DENY = '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny"%s}%s}'
 _WHY = ',"permissionDecisionReason":"denied: policy P-1"'
@@ -184,9 +199,10 @@ def test_the_model_reads_why_and_what_instead() -> None:
     assert deny.note == "fleethook: blocked by no-writes (fleethook.yaml:12) (fleethook trace e1)"
     ask = reads("PreToolUse", DIALECT.render("PreToolUse", VERDICTS["ask"], one(DIALECT, "PreToolUse", CALL)))
     assert ask.told.startswith("It is shared. A person has to approve it, and Codex CLI cannot ask for that at PreTool")
-    named = reads("PermissionRequest", DIALECT.render(
-        "PermissionRequest", VERDICTS["allow+rewrite"], one(DIALECT, "PermissionRequest", CALL)
-    ))  # fmt: skip
+    named = reads(
+        "PermissionRequest",
+        DIALECT.render("PermissionRequest", VERDICTS["allow+rewrite"], one(DIALECT, "PermissionRequest", CALL)),
+    )
     assert named.told == 'A hook changed the input: call the tool with {"command":"echo better"}. [fleethook trace e1]'
     assert "trusted" not in named.note  # who allowed a changed input did not deny this one
     goes_on = reads("Stop", DIALECT.render("Stop", VERDICTS["deny"]))

@@ -44,11 +44,16 @@ class Agent(NamedTuple):
 
 
 AGENTS = (
-    Agent("claude", "PreToolUse", "Stop"), Agent("codex", "PreToolUse", "Stop"), Agent("gemini", "BeforeTool", "AfterAgent"),
-    Agent("qwen", "PreToolUse", "Stop"), Agent("cursor", "preToolUse", "stop"), Agent("copilot", "preToolUse", "agentStop"),
-    Agent("windsurf", "pre_run_command", "post_cascade_response"), Agent("cline", "PreToolUse", "TaskComplete"),
+    Agent("claude", "PreToolUse", "Stop"),
+    Agent("codex", "PreToolUse", "Stop"),
+    Agent("gemini", "BeforeTool", "AfterAgent"),
+    Agent("qwen", "PreToolUse", "Stop"),
+    Agent("cursor", "preToolUse", "stop"),
+    Agent("copilot", "preToolUse", "agentStop"),
+    Agent("windsurf", "pre_run_command", "post_cascade_response"),
+    Agent("cline", "PreToolUse", "TaskComplete"),
     Agent("opencode", "tool.execute.before", "session.idle"),
-)  # fmt: skip
+)
 
 SAID = {
     "allow": {"decision": "allow", "reason": "policy P-1"},
@@ -100,10 +105,17 @@ class World:
         url = f"unix://{folder}/nobody" if away else self.fleet.url("shim")
         dialect, file = find(agent.name), folder / "answers"
         events = answer_events(dialect, (agent.pre, agent.stop), fail_closed=closed, budget=5.0)
-        write_answer_file(file, AnswerFile(
-            agent=agent.name, server=server_from_url(url), prefix=self.fleet.keys.prefix, host=HOST,
-            spool=str(folder / "spool"), events=events,
-        ))  # fmt: skip
+        write_answer_file(
+            file,
+            AnswerFile(
+                agent=agent.name,
+                server=server_from_url(url),
+                prefix=self.fleet.keys.prefix,
+                host=HOST,
+                spool=str(folder / "spool"),
+                events=events,
+            ),
+        )
         return lambda native: hook_command(sys.executable, agent.name, native, file)
 
     def ask(self, agent: Agent, native: str, raw: bytes, *, closed: bool, away: bool = False) -> Answer:
@@ -129,8 +141,10 @@ def answers(world: World) -> dict[str, Answer]:
     ) -> None:
         calls = [
             (agent, native, closed)
-            for agent in AGENTS for closed in (False, True) for native in (agent.pre, agent.stop)[: 1 if pre_only else 2]
-        ]  # fmt: skip
+            for agent in AGENTS
+            for closed in (False, True)
+            for native in (agent.pre, agent.stop)[: 1 if pre_only else 2]
+        ]
         with ThreadPoolExecutor(4) as pool:
             got = pool.map(
                 lambda one: world.ask(
@@ -216,10 +230,19 @@ def _told(decision: object, *, changed: bool) -> Does:
     return "blocked" if decision == "deny" else "asks" if decision == "ask" else "changed" if changed else "runs"
 
 
-_CODEX = frozenset({
-    "hookSpecificOutput", "hookEventName", "permissionDecision", "permissionDecisionReason", "updatedInput",
-    "additionalContext", "systemMessage", "decision", "reason",
-})  # fmt: skip
+_CODEX = frozenset(
+    {
+        "hookSpecificOutput",
+        "hookEventName",
+        "permissionDecision",
+        "permissionDecisionReason",
+        "updatedInput",
+        "additionalContext",
+        "systemMessage",
+        "decision",
+        "reason",
+    }
+)
 
 
 def pre(agent: str, answer: Answer) -> Does:

@@ -19,18 +19,34 @@ DIALECT = find("github-copilot")
 RECORDED = matrix.recorded("copilot")
 
 TYPES = {
-    "sessionStart": "session:start", "sessionEnd": "session:end", "userPromptSubmitted": "user:prompt_submit",
-    "userPromptTransformed": "llm:pre_request", "preToolUse": "tool:pre_execute", "postToolUse": "tool:post_execute",
-    "postToolUseFailure": "tool:error", "permissionRequest": "permission:request", "agentStop": "agent:stop",
-    "subagentStart": "subagent:start", "subagentStop": "subagent:stop", "errorOccurred": "agent:error",
-    "preCompact": "context:pre_compact", "notification": "notification",
-}  # fmt: skip
+    "sessionStart": "session:start",
+    "sessionEnd": "session:end",
+    "userPromptSubmitted": "user:prompt_submit",
+    "userPromptTransformed": "llm:pre_request",
+    "preToolUse": "tool:pre_execute",
+    "postToolUse": "tool:post_execute",
+    "postToolUseFailure": "tool:error",
+    "permissionRequest": "permission:request",
+    "agentStop": "agent:stop",
+    "subagentStart": "subagent:start",
+    "subagentStop": "subagent:stop",
+    "errorOccurred": "agent:error",
+    "preCompact": "context:pre_compact",
+    "notification": "notification",
+}
 PASCAL = {
-    "SessionStart": "sessionStart", "SessionEnd": "sessionEnd", "UserPromptSubmit": "userPromptSubmitted",
-    "PreToolUse": "preToolUse", "PostToolUse": "postToolUse", "PostToolUseFailure": "postToolUseFailure",
-    "PermissionRequest": "permissionRequest", "Stop": "agentStop", "SubagentStop": "subagentStop",
-    "ErrorOccurred": "errorOccurred", "PreCompact": "preCompact",
-}  # fmt: skip
+    "SessionStart": "sessionStart",
+    "SessionEnd": "sessionEnd",
+    "UserPromptSubmit": "userPromptSubmitted",
+    "PreToolUse": "preToolUse",
+    "PostToolUse": "postToolUse",
+    "PostToolUseFailure": "postToolUseFailure",
+    "PermissionRequest": "permissionRequest",
+    "Stop": "agentStop",
+    "SubagentStop": "subagentStop",
+    "ErrorOccurred": "errorOccurred",
+    "PreCompact": "preCompact",
+}
 PATCH = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** End Patch\n"
 FILE = {"path": "/home/dev/project/a.txt", "content": "y"}
 TOOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -176,8 +192,9 @@ def test_a_changed_input_is_the_whole_input_or_a_deny() -> None:
     text = matrix.sample(DIALECT, "copilot", "preToolUse", "documented-preToolUse-1")  # its arguments came as a text
     changed = Verdict(decision="allow", updated_input={"command": "ls"})
     assert json.loads(DIALECT.render("preToolUse", changed, text).stdout)["modifiedArgs"] == {
-        "command": "ls", "description": "Clean build directory",
-    }  # fmt: skip
+        "command": "ls",
+        "description": "Clean build directory",
+    }
     patch = matrix.sample(DIALECT, "copilot", "preToolUse", "schema-preToolUse-3")
     for event in (patch, None):  # a bare text cannot be given back as an object
         answer = json.loads(DIALECT.render("preToolUse", changed, event).stdout)

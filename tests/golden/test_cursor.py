@@ -22,18 +22,33 @@ RECORDED = matrix.recorded("cursor")
 SILENT = Answer(0, b"{}")
 
 TYPES = {
-    "sessionStart": "session:start", "sessionEnd": "session:end", "beforeSubmitPrompt": "user:prompt_submit",
-    "preToolUse": "tool:pre_execute", "postToolUse": "tool:post_execute", "postToolUseFailure": "tool:error",
-    "beforeShellExecution": "tool:pre_execute", "afterShellExecution": "tool:post_execute",
-    "beforeMCPExecution": "tool:pre_execute", "afterMCPExecution": "tool:post_execute",
-    "beforeReadFile": "tool:pre_execute", "afterFileEdit": "file:change", "beforeTabFileRead": "tool:pre_execute",
-    "afterTabFileEdit": "file:change", "subagentStart": "subagent:start", "subagentStop": "subagent:stop",
-    "stop": "agent:stop", "preCompact": "context:pre_compact", "afterAgentResponse": "llm:post_response",
-    "afterAgentThought": "llm:post_response", "workspaceOpen": "cursor:workspaceOpen",
-}  # fmt: skip
+    "sessionStart": "session:start",
+    "sessionEnd": "session:end",
+    "beforeSubmitPrompt": "user:prompt_submit",
+    "preToolUse": "tool:pre_execute",
+    "postToolUse": "tool:post_execute",
+    "postToolUseFailure": "tool:error",
+    "beforeShellExecution": "tool:pre_execute",
+    "afterShellExecution": "tool:post_execute",
+    "beforeMCPExecution": "tool:pre_execute",
+    "afterMCPExecution": "tool:post_execute",
+    "beforeReadFile": "tool:pre_execute",
+    "afterFileEdit": "file:change",
+    "beforeTabFileRead": "tool:pre_execute",
+    "afterTabFileEdit": "file:change",
+    "subagentStart": "subagent:start",
+    "subagentStop": "subagent:stop",
+    "stop": "agent:stop",
+    "preCompact": "context:pre_compact",
+    "afterAgentResponse": "llm:post_response",
+    "afterAgentThought": "llm:post_response",
+    "workspaceOpen": "cursor:workspaceOpen",
+}
 OTHER_TYPES = {
-    "schema-stop-2": "user:interrupt", "schema-stop-3": "agent:error", "schema-postToolUseFailure-2": "permission:denied",
-}  # fmt: skip
+    "schema-stop-2": "user:interrupt",
+    "schema-stop-3": "agent:error",
+    "schema-postToolUseFailure-2": "permission:denied",
+}
 TOOLS = {
     "documented-preToolUse-1": ("bash", "Shell", {"command": "pwd"}),
     "documented-postToolUse-1": ("bash", "Shell", {"command": "pwd"}),
@@ -115,7 +130,8 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     "beforeReadFile": _plain("beforeReadFile"),
     "beforeTabFileRead": {
         name: {"permission": "allow" if name == "allow" else "deny"}
-        for name in matrix.VERDICTS if name not in ("abstain", "context", "fallback open")
+        for name in matrix.VERDICTS
+        if name not in ("abstain", "context", "fallback open")
     },
     "subagentStart": {
         **_plain("subagentStart"),
@@ -139,10 +155,19 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "sessionStart": {"context": {"additional_context": matrix.CONTEXT}},
     "postToolUse": {"deny": {"additional_context": matrix.DENIED}, "context": {"additional_context": matrix.CONTEXT}},
-    "stop": _NEXT, "subagentStop": _NEXT,
-    "sessionEnd": {}, "postToolUseFailure": {}, "afterShellExecution": {}, "afterMCPExecution": {}, "afterFileEdit": {},
-    "afterTabFileEdit": {}, "preCompact": {}, "afterAgentResponse": {}, "afterAgentThought": {}, "workspaceOpen": {},
-}  # fmt: skip
+    "stop": _NEXT,
+    "subagentStop": _NEXT,
+    "sessionEnd": {},
+    "postToolUseFailure": {},
+    "afterShellExecution": {},
+    "afterMCPExecution": {},
+    "afterFileEdit": {},
+    "afterTabFileEdit": {},
+    "preCompact": {},
+    "afterAgentResponse": {},
+    "afterAgentThought": {},
+    "workspaceOpen": {},
+}
 
 
 def _event(native: str) -> Event:

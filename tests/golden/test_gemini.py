@@ -19,15 +19,25 @@ DIALECT = find("gemini-cli")
 RECORDED = matrix.recorded("gemini")
 
 TYPES = {
-    "SessionStart": "session:start", "SessionEnd": "session:end", "BeforeAgent": "user:prompt_submit",
-    "AfterAgent": "agent:stop", "BeforeModel": "llm:pre_request", "AfterModel": "llm:post_response",
-    "BeforeToolSelection": "tool:select", "BeforeTool": "tool:pre_execute", "AfterTool": "tool:post_execute",
-    "PreCompress": "context:pre_compact", "Notification": "notification",
-}  # fmt: skip
+    "SessionStart": "session:start",
+    "SessionEnd": "session:end",
+    "BeforeAgent": "user:prompt_submit",
+    "AfterAgent": "agent:stop",
+    "BeforeModel": "llm:pre_request",
+    "AfterModel": "llm:post_response",
+    "BeforeToolSelection": "tool:select",
+    "BeforeTool": "tool:pre_execute",
+    "AfterTool": "tool:post_execute",
+    "PreCompress": "context:pre_compact",
+    "Notification": "notification",
+}
 TOOLS = {
-    "run_shell_command": "bash", "write_file": "write", "read_file": "read", "invoke_agent": "task",
+    "run_shell_command": "bash",
+    "write_file": "write",
+    "read_file": "read",
+    "invoke_agent": "task",
     "mcp_lab_lab_echo": "mcp__lab__lab_echo",
-}  # fmt: skip
+}
 
 WRITTEN = {"tool_input": {"file_path": "/home/dev/project/lab-note.txt", "content": "x"}}
 
@@ -47,14 +57,16 @@ def _after(native: str) -> dict[str, dict[str, Any]]:
         "ask": {"systemMessage": matrix.no_ask(native)},
         "rewrite": {"systemMessage": matrix.no_input(native)},
         "allow+rewrite": {"systemMessage": matrix.no_input(native)},
-        "ask+rewrite": {"systemMessage": matrix.no_input(native).replace(
-            " (fleethook trace", "; " + matrix.no_ask(native).removeprefix("fleethook: ").rpartition(" (")[0]
-            + " (fleethook trace"
-        )},
+        "ask+rewrite": {
+            "systemMessage": matrix.no_input(native).replace(
+                " (fleethook trace",
+                "; " + matrix.no_ask(native).removeprefix("fleethook: ").rpartition(" (")[0] + " (fleethook trace",
+            )
+        },
         "fallback open": {"systemMessage": matrix.OPEN},
         "fallback closed": {"systemMessage": matrix.OPEN},
         "fallback ask": {"systemMessage": matrix.OPEN},
-    }  # fmt: skip
+    }
 
 
 def _before(native: str) -> dict[str, dict[str, Any]]:
@@ -74,14 +86,17 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     "BeforeTool": {
         "deny": _deny(matrix.DENIED, matrix.BLOCKED),
         "ask": {
-            "decision": "ask", "reason": matrix.ASKED,
+            "decision": "ask",
+            "reason": matrix.ASKED,
             "systemMessage": matrix.note("asked for by careful (fleethook.yaml:20); Notes are shared."),
         },
         "context": {"systemMessage": matrix.no_context("BeforeTool")},
         "rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": matrix.INPUT_CHANGED},
         "allow+rewrite": {**_own("BeforeTool", **WRITTEN), "systemMessage": matrix.INPUT_CHANGED},
         "ask+rewrite": {
-            "decision": "ask", "reason": matrix.ASKED, **_own("BeforeTool", **WRITTEN),
+            "decision": "ask",
+            "reason": matrix.ASKED,
+            **_own("BeforeTool", **WRITTEN),
             "systemMessage": matrix.note(
                 "asked for by careful (fleethook.yaml:20); the tool's input was changed; Notes are shared."
             ),
@@ -89,7 +104,8 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         "fallback open": {"systemMessage": matrix.OPEN},
         "fallback closed": _deny(matrix.NO_VERDICT, matrix.SHUT),
         "fallback ask": {
-            "decision": "ask", "reason": matrix.NO_VERDICT_ASK,
+            "decision": "ask",
+            "reason": matrix.NO_VERDICT_ASK,
             "systemMessage": matrix.note(
                 "no hook answered (timeout): asking by failure policy; "
                 "fleethook could not get a verdict (timeout); its failure policy is ask."
@@ -111,8 +127,11 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         "deny": {"systemMessage": matrix.no_block("SessionStart")},
         "context": _own("SessionStart", additionalContext=matrix.CONTEXT),
     },
-    "SessionEnd": {}, "BeforeToolSelection": {}, "PreCompress": {}, "Notification": {},
-}  # fmt: skip
+    "SessionEnd": {},
+    "BeforeToolSelection": {},
+    "PreCompress": {},
+    "Notification": {},
+}
 
 
 def _event(native: str) -> Event:
@@ -173,8 +192,10 @@ def test_a_changed_input_is_always_the_whole_input() -> None:
     shell = matrix.sample(DIALECT, "gemini", "BeforeTool", "captured-BeforeTool-1")
     answer = DIALECT.render("BeforeTool", Verdict(updated_input={"command": "ls"}), shell)
     assert json.loads(answer.stdout)["hookSpecificOutput"]["tool_input"] == {
-        "command": "ls", "description": "Print a marker for the hook lab", "is_background": False,
-    }  # fmt: skip
+        "command": "ls",
+        "description": "Print a marker for the hook lab",
+        "is_background": False,
+    }
     blind = json.loads(DIALECT.render("BeforeTool", Verdict(updated_input={"command": "ls"})).stdout)
     assert blind["decision"] == "deny"
     assert '{"command":"ls"}' in blind["reason"]

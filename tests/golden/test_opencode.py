@@ -20,16 +20,27 @@ RECORDED = sorted(HERE.glob("*.json"))
 DIALECT = find("open-code")
 
 TYPES = {
-    "chat.message": "user:prompt_submit", "chat.params": "llm:pre_request", "catalog.updated": "opencode:catalog.updated",
-    "file.watcher.updated": "opencode:file.watcher.updated", "message.updated": "session:message",
-    "permission.asked": "permission:request", "plugin.added": "opencode:plugin.added",
-    "reference.updated": "opencode:reference.updated", "session.diff": "opencode:session.diff",
-    "session.error": "agent:error", "session.idle": "agent:stop", "session.status": "opencode:session.status",
-    "session.updated": "opencode:session.updated", "experimental.text.complete": "llm:post_response",
-    "shell.env": "opencode:shell.env", "tool.execute.after": "tool:post_execute",
-    "tool.execute.before": "tool:pre_execute", "session.created": "session:start", "message.part.updated": "tool:error",
+    "chat.message": "user:prompt_submit",
+    "chat.params": "llm:pre_request",
+    "catalog.updated": "opencode:catalog.updated",
+    "file.watcher.updated": "opencode:file.watcher.updated",
+    "message.updated": "session:message",
+    "permission.asked": "permission:request",
+    "plugin.added": "opencode:plugin.added",
+    "reference.updated": "opencode:reference.updated",
+    "session.diff": "opencode:session.diff",
+    "session.error": "agent:error",
+    "session.idle": "agent:stop",
+    "session.status": "opencode:session.status",
+    "session.updated": "opencode:session.updated",
+    "experimental.text.complete": "llm:post_response",
+    "shell.env": "opencode:shell.env",
+    "tool.execute.after": "tool:post_execute",
+    "tool.execute.before": "tool:pre_execute",
+    "session.created": "session:start",
+    "message.part.updated": "tool:error",
     "permission.replied": "permission:denied",
-}  # fmt: skip
+}
 WITH_TOOL = {"tool.execute.before", "tool.execute.after", "permission.asked", "message.part.updated"}
 
 PARTS = (Part(hook="guard", decision="deny", origin="fleethook.yaml:12"),)
@@ -54,7 +65,10 @@ ASKED = "Notes are shared. A person has to approve it, and OpenCode cannot ask f
 ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
     "tool.execute.before": {
         "deny": {"deny": DENIED, "note": BLOCKED},
-        "ask": {"deny": ASKED.format("tool.execute.before"), "note": "fleethook: blocked by a hook (fleethook trace e1)"},
+        "ask": {
+            "deny": ASKED.format("tool.execute.before"),
+            "note": "fleethook: blocked by a hook (fleethook trace e1)",
+        },
         "context": CONTEXT,
         "rewrite": {
             "args": {"content": "x", "filePath": "/home/dev/project/lab-note.txt"},
@@ -71,12 +85,14 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         "fallback closed": {"deny": CLOSED, "note": SHUT},
     },
     "permission.asked": {
-        "deny": {"deny": DENIED, "note": BLOCKED}, "ask": {}, "allow": {"allow": True},
+        "deny": {"deny": DENIED, "note": BLOCKED},
+        "ask": {},
+        "allow": {"allow": True},
         "fallback closed": {"deny": CLOSED, "note": SHUT},
     },
     "session.idle": {"deny": {"deny": DENIED, "note": BLOCKED}, "fallback closed": {"note": OPEN}},
     "session.created": {"context": CONTEXT},
-}  # fmt: skip
+}
 
 
 def _native(path: Path) -> str:

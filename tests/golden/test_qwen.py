@@ -35,23 +35,40 @@ INPUT = {"command": "echo", "description": "lab", "is_background": False}
 CALL = {"tool_name": "run_shell_command", "tool_input": INPUT, "tool_use_id": "toolu_1", "tool_call_id": "call_1"}
 
 TYPES = {
-    "InstructionsLoaded": "qwen:InstructionsLoaded", "MessageDisplay": "llm:post_response",
-    "Notification": "notification", "PermissionRequest": "permission:request", "PostToolBatch": "tool:batch",
-    "PostToolUse": "tool:post_execute", "PostToolUseFailure": "tool:error", "PreToolUse": "tool:pre_execute",
-    "SessionStart": "session:start", "Stop": "agent:stop", "SubagentStart": "subagent:start",
-    "SubagentStop": "subagent:stop", "TodoCompleted": "task:completed", "TodoCreated": "task:created",
+    "InstructionsLoaded": "qwen:InstructionsLoaded",
+    "MessageDisplay": "llm:post_response",
+    "Notification": "notification",
+    "PermissionRequest": "permission:request",
+    "PostToolBatch": "tool:batch",
+    "PostToolUse": "tool:post_execute",
+    "PostToolUseFailure": "tool:error",
+    "PreToolUse": "tool:pre_execute",
+    "SessionStart": "session:start",
+    "Stop": "agent:stop",
+    "SubagentStart": "subagent:start",
+    "SubagentStop": "subagent:stop",
+    "TodoCompleted": "task:completed",
+    "TodoCreated": "task:created",
     "UserPromptSubmit": "user:prompt_submit",
-}  # fmt: skip
+}
 UNSEEN = {
-    "PermissionDenied": "permission:denied", "PostCompact": "context:post_compact", "PreCompact": "context:pre_compact",
-    "SessionDelete": "qwen:SessionDelete", "SessionEnd": "session:end", "StopFailure": "agent:error",
+    "PermissionDenied": "permission:denied",
+    "PostCompact": "context:post_compact",
+    "PreCompact": "context:pre_compact",
+    "SessionDelete": "qwen:SessionDelete",
+    "SessionEnd": "session:end",
+    "StopFailure": "agent:error",
     "UserPromptExpansion": "user:prompt_expand",
-}  # fmt: skip
+}
 """Events that no run of ours brought about; their names are its documents'."""
 TOOLS = {
-    "run_shell_command": "bash", "write_file": "write", "read_file": "read", "edit": "edit", "agent": "task",
+    "run_shell_command": "bash",
+    "write_file": "write",
+    "read_file": "read",
+    "edit": "edit",
+    "agent": "task",
     "todo_write": "todo",
-}  # fmt: skip
+}
 
 SILENT = dict.fromkeys(VERDICTS, "silent")
 NOTES = dict.fromkeys(VERDICTS, "note") | {"allow": "silent", "abstain": "silent"}
@@ -63,13 +80,27 @@ _BESIDE = {"context": "context", "deny+context": "blocks+context", "half a pair"
 
 EXPECTED: dict[str, dict[str, str]] = {
     # It asks by itself (and denies where nobody is there); a changed input is not applied, so it denies and names it.
-    "PreToolUse": NOTES | _STOP | {
-        "ask": "asks", "fallback ask": "asks", "allow": "allows", "fallback closed": "blocks",
-        "rewrite": "blocks", "allow+rewrite": "blocks", "ask+rewrite": "blocks",
+    "PreToolUse": NOTES
+    | _STOP
+    | {
+        "ask": "asks",
+        "fallback ask": "asks",
+        "allow": "allows",
+        "fallback closed": "blocks",
+        "rewrite": "blocks",
+        "allow+rewrite": "blocks",
+        "ask+rewrite": "blocks",
     },
-    "PermissionRequest": NOTES | _STOP | {
-        "allow": "allows", "ask": "silent", "allow+rewrite": "changes", "rewrite": "blocks", "ask+rewrite": "blocks",
-        "fallback closed": "blocks", "fallback ask": "note",
+    "PermissionRequest": NOTES
+    | _STOP
+    | {
+        "allow": "allows",
+        "ask": "silent",
+        "allow+rewrite": "changes",
+        "rewrite": "blocks",
+        "ask+rewrite": "blocks",
+        "fallback closed": "blocks",
+        "fallback ask": "note",
     },
     "UserPromptSubmit": NOTES | _STOP | _HOLDS | _BESIDE,
     "UserPromptExpansion": NOTES | _STOP | _HOLDS | _BESIDE,
@@ -83,9 +114,19 @@ EXPECTED: dict[str, dict[str, str]] = {
     "TodoCreated": NOTES | _STOP | {"ask": "blocks", "ask+rewrite": "blocks"},
     "TodoCompleted": NOTES | _STOP,
 } | dict.fromkeys(
-    ("InstructionsLoaded", "MessageDisplay", "Notification", "SubagentStart", "PermissionDenied", "PostCompact",
-     "SessionDelete", "SessionEnd", "StopFailure"), SILENT,
-)  # fmt: skip
+    (
+        "InstructionsLoaded",
+        "MessageDisplay",
+        "Notification",
+        "SubagentStart",
+        "PermissionDenied",
+        "PostCompact",
+        "SessionDelete",
+        "SessionEnd",
+        "StopFailure",
+    ),
+    SILENT,
+)
 
 _DENY = '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny"%s}%s}'
 _WHY = ',"permissionDecisionReason":"denied: policy P-1"'
@@ -169,8 +210,11 @@ def test_inputs_have_their_canonical_fields() -> None:
     assert canonical_tool("qwen", "monitor") == "bash"
     assert canonical_tool("qwen", "mcp__lab__lab_echo") == "mcp__lab__lab_echo"
     assert [tool_for("qwen", tool) for tool in ("bash", "edit", "read", "todo")] == [
-        "run_shell_command", "edit", "read_file", "todo_write",
-    ]  # fmt: skip
+        "run_shell_command",
+        "edit",
+        "read_file",
+        "todo_write",
+    ]
 
 
 @pytest.mark.req("B-08")

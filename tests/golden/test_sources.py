@@ -39,10 +39,15 @@ def read(source: str, payload: object, native: str = "") -> Event:
 # --- pigo
 
 PIGO = {
-    "PIGO_EVENT": "tool_start", "PIGO_WORK_DIR": "/w", "PIGO_MODEL": "gpt-4o", "PIGO_USER_MESSAGE": "hello",
-    "PIGO_ASSISTANT_MESSAGE": "hi", "PIGO_TOOL_NAME": "bash", "PIGO_TOOL_ARGS": '{"command":"rm -rf x"}',
+    "PIGO_EVENT": "tool_start",
+    "PIGO_WORK_DIR": "/w",
+    "PIGO_MODEL": "gpt-4o",
+    "PIGO_USER_MESSAGE": "hello",
+    "PIGO_ASSISTANT_MESSAGE": "hi",
+    "PIGO_TOOL_NAME": "bash",
+    "PIGO_TOOL_ARGS": '{"command":"rm -rf x"}',
     "PIGO_TOOL_INPUT": "rm -rf x",
-}  # fmt: skip
+}
 
 
 @pytest.mark.req("P-04", "P-05", "P-06", "B-08")
@@ -84,9 +89,12 @@ def test_what_a_hook_of_pigo_has_in_its_environment_is_sent_without_the_rest() -
         pytest.skip("needs awk")
     odd = {**PIGO, "PIGO_USER_MESSAGE": 'two\nlines, "quotes" & %s é'}
     sent = subprocess.run(
-        ["/bin/sh", "-c", pigo.SENDS], env={"PATH": os.environ["PATH"], "SECRET": "s", **odd}, stdin=subprocess.DEVNULL,
-        capture_output=True, check=True,
-    )  # fmt: skip
+        ["/bin/sh", "-c", pigo.SENDS],
+        env={"PATH": os.environ["PATH"], "SECRET": "s", **odd},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
     assert sent.stderr == b""
     event = read("pigo", sent.stdout)
     assert event.raw == odd
@@ -178,10 +186,16 @@ def test_forge_is_told_by_a_hooks_ending() -> None:
 def gobby(kind: str, **more: Any) -> dict[str, Any]:
     """One of Gobby's unified events."""
     return {
-        "event_type": kind, "session_id": "s1", "source": "claude", "timestamp": "2026-11-22T01:00:00+00:00",
-        "data": {"tool_name": "Bash", "tool_input": {"command": "ls"}, **more.pop("data", {})}, "machine_id": "m1",
-        "cwd": "/w", "project_id": "p1", **more,
-    }  # fmt: skip
+        "event_type": kind,
+        "session_id": "s1",
+        "source": "claude",
+        "timestamp": "2026-11-22T01:00:00+00:00",
+        "data": {"tool_name": "Bash", "tool_input": {"command": "ls"}, **more.pop("data", {})},
+        "machine_id": "m1",
+        "cwd": "/w",
+        "project_id": "p1",
+        **more,
+    }
 
 
 @pytest.mark.req("G-01", "B-08", "X-01")
@@ -193,9 +207,16 @@ def test_gobbys_events_are_canonical() -> None:
     assert find("gobby").read("before_tool", json.dumps(gobby("x")).encode()).host == "m1"
     for name, types in EVENTS.items():
         assert read("gobby", gobby(name)).type == str(types[0])
-    posted = {"hook_type": "pre-tool-use", "source": "gemini", "input_data": {
-        "tool_name": "run_shell_command", "tool_input": {"command": "ls"}, "session_id": "s2", "cwd": "/v",
-    }}  # fmt: skip
+    posted = {
+        "hook_type": "pre-tool-use",
+        "source": "gemini",
+        "input_data": {
+            "tool_name": "run_shell_command",
+            "tool_input": {"command": "ls"},
+            "session_id": "s2",
+            "cwd": "/v",
+        },
+    }
     raw = read("gobby", posted)
     assert (raw.native, raw.tool, raw.session, raw.cwd) == ("before_tool", "bash", "s2", "/v")
     assert read("gobby", gobby("after_tool", data={"error": "boom"})).type == "tool:error"
@@ -233,8 +254,12 @@ def test_gobby_is_told_by_a_response() -> None:
 # --- ion
 
 ION = {
-    "event": "PreToolUse", "session_id": "s1", "cwd": "/w", "tool_name": "bash", "tool_input": {"command": "ls"},
-}  # fmt: skip
+    "event": "PreToolUse",
+    "session_id": "s1",
+    "cwd": "/w",
+    "tool_name": "bash",
+    "tool_input": {"command": "ls"},
+}
 
 
 @pytest.mark.req("I-01", "I-02", "B-08")
@@ -253,8 +278,17 @@ def test_ions_events_are_claude_codes_with_its_own_names() -> None:
     theirs = {**ION, "hook_event_name": "PreToolUse", "tool_name": "Bash"}
     assert (read("ion", theirs).tool, read("ion", theirs).type) == ("bash", "tool:pre_execute")
     assert user_message(read("ion", {"event": "UserPromptSubmit", "prompt": "hi"})) == "hi"
-    wanted = {"SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
-              "PreCompact", "Stop", "Notification"}  # fmt: skip
+    wanted = {
+        "SessionStart",
+        "SessionEnd",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "PreCompact",
+        "Stop",
+        "Notification",
+    }
     assert wanted <= set(find("ion").capabilities)
     assert {can.unit for can in find("ion").capabilities.values()} == {"ms"}
 

@@ -18,13 +18,19 @@ DIALECT = find("cascade")
 RECORDED = matrix.recorded("windsurf")
 
 TYPES = {
-    "pre_read_code": "tool:pre_execute", "post_read_code": "tool:post_execute", "pre_write_code": "tool:pre_execute",
-    "post_write_code": "tool:post_execute", "pre_run_command": "tool:pre_execute",
-    "post_run_command": "tool:post_execute", "pre_mcp_tool_use": "tool:pre_execute",
-    "post_mcp_tool_use": "tool:post_execute", "pre_user_prompt": "user:prompt_submit",
-    "post_cascade_response": "agent:stop", "post_cascade_response_with_transcript": "agent:stop",
+    "pre_read_code": "tool:pre_execute",
+    "post_read_code": "tool:post_execute",
+    "pre_write_code": "tool:pre_execute",
+    "post_write_code": "tool:post_execute",
+    "pre_run_command": "tool:pre_execute",
+    "post_run_command": "tool:post_execute",
+    "pre_mcp_tool_use": "tool:pre_execute",
+    "post_mcp_tool_use": "tool:post_execute",
+    "pre_user_prompt": "user:prompt_submit",
+    "post_cascade_response": "agent:stop",
+    "post_cascade_response_with_transcript": "agent:stop",
     "post_setup_worktree": "windsurf:post_setup_worktree",
-}  # fmt: skip
+}
 EDIT = {"path": "/home/dev/project/a.py", "edits": [{"old_string": "x", "new_string": "y"}]}
 TOOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "pre_read_code": ("read", "read_code", {"path": "/home/dev/project/.env"}),

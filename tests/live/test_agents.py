@@ -139,9 +139,18 @@ async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, links: Connectio
     kinds = [one.type for one in events if one.type not in {"tool:pre_execute", "tool:post_execute"}]
     turn = ["turn:start", "llm:pre_request", "llm:post_response", "turn:end"]
     assert kinds == [
-        "session:start", "user:prompt_submit", "user:prompt_submit", "agent:start", *turn, *turn, "llm:pre_request",
-        "agent:end", "session:start", "session:end", "session:end",
-    ]  # fmt: skip
+        "session:start",
+        "user:prompt_submit",
+        "user:prompt_submit",
+        "agent:start",
+        *turn,
+        *turn,
+        "llm:pre_request",
+        "agent:end",
+        "session:start",
+        "session:end",
+        "session:end",
+    ]
     assert {one.source for one in events} == {"acme"}
     assert {one.parent for one in events} == {"e1"}
     assert {one.cwd for one in events} == {"/w"}

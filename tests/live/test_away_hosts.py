@@ -83,8 +83,9 @@ async def test_events_of_a_host_that_is_away_wait_for_its_background_hooks(
 
             async def there() -> bool:
                 return {(one.event, one.hook) for one in await deliveries(links, keys)} == {
-                    (names[0], "logs"), (names[2], "asked"),
-                }  # fmt: skip
+                    (names[0], "logs"),
+                    (names[2], "asked"),
+                }
 
             await until(there, "it runs them when it is back")
 

@@ -52,10 +52,29 @@ async def bury(links: Connections, keys: Keys, count: int, reason: str = "for a 
     names = [f"e{at}x{number:05}.a" for number in range(count)]
     with links.link() as link:
         for name in names:
-            fields = ("state", "dead", "stream", keys("deliveries"), "target", "endpoint:a", "hook", "a",
-                      "reason", reason, "kind", "webhook", "updated", at)  # fmt: skip
-            await link.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), at, name),
-                                 ("ZADD", keys("recent"), at, name)])  # fmt: skip
+            fields = (
+                "state",
+                "dead",
+                "stream",
+                keys("deliveries"),
+                "target",
+                "endpoint:a",
+                "hook",
+                "a",
+                "reason",
+                reason,
+                "kind",
+                "webhook",
+                "updated",
+                at,
+            )
+            await link.exchange(
+                [
+                    ("HSET", keys("delivery", name), *fields),
+                    ("ZADD", keys("dead"), at, name),
+                    ("ZADD", keys("recent"), at, name),
+                ]
+            )
     return names
 
 

@@ -28,16 +28,27 @@ PATCH = (
 def patched(cwd: Path, patch: str = PATCH) -> Event:
     """A call of Codex CLI's apply_patch."""
     given = {
-        "session_id": "s-1", "cwd": str(cwd), "hook_event_name": "PreToolUse", "turn_id": "t-1",
-        "tool_name": "apply_patch", "tool_input": {"command": patch}, "tool_use_id": "c-1",
-    }  # fmt: skip
+        "session_id": "s-1",
+        "cwd": str(cwd),
+        "hook_event_name": "PreToolUse",
+        "turn_id": "t-1",
+        "tool_name": "apply_patch",
+        "tool_input": {"command": patch},
+        "tool_use_id": "c-1",
+    }
     return find("codex").read("PreToolUse", json.dumps(given).encode())
 
 
 def read_many(cwd: Path) -> Event:
     """A call of Gemini CLI's read_many_files."""
-    given = {"session_id": "s-1", "cwd": str(cwd), "hook_event_name": "BeforeTool", "timestamp": "2026-11-21T20:37:34Z",
-             "tool_name": "read_many_files", "tool_input": {"include": ["a.py", "src/.env"]}}  # fmt: skip
+    given = {
+        "session_id": "s-1",
+        "cwd": str(cwd),
+        "hook_event_name": "BeforeTool",
+        "timestamp": "2026-11-21T20:37:34Z",
+        "tool_name": "read_many_files",
+        "tool_input": {"include": ["a.py", "src/.env"]},
+    }
     return find("gemini").read("BeforeTool", json.dumps(given).encode())
 
 

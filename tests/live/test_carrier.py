@@ -69,12 +69,16 @@ async def test_a_failure_is_logged_with_status_and_answer_and_tried_again(
 
 @pytest.mark.req("B-03", "P-11", "X-05")
 async def test_a_background_command_logs_exit_code_and_output(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, """
+    await publish_hooks(
+        links,
+        keys,
+        """
 hooks:
   - {id: fine, on: "turn:end", blocking: false, command: "cat >/dev/null; echo out; echo $FLEETHOOK_EVENT_ID"}
   - {id: ill, on: "turn:end", blocking: false, command: "echo why >&2; exit 3", retry: [60]}
   - {id: late, on: "turn:end", blocking: false, command: "kill -9 $$"}
-""")  # fmt: skip
+""",
+    )
     async with carrying(server.url, keys):
         name = await owe(links, keys, turn_end())
         fine, ill, late = await settled(links, keys, name, "delivered", "due", "dead")
@@ -91,9 +95,10 @@ async def test_the_body_lives_until_the_last_delivery_is_done_or_dropped(
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.by_path = {"/gone": Answer(403), "/off": Answer(404)}
         await publish_hooks(
-            links, keys,
+            links,
+            keys,
             endpoints(receiver, 'id: a, url: "URL"', 'id: gone, url: "URLgone"', 'id: off, url: "URLoff"'),
-        )  # fmt: skip
+        )
         name = await owe(links, keys, turn_end())
         _, gone, off = await settled(links, keys, name, "delivered", "dead", "dead")
         assert "403" in gone.reason
@@ -115,9 +120,12 @@ async def test_a_slow_target_has_its_cap_over_all_carriers_and_holds_up_nobody(
     async with receiving() as receiver, carrying(server.url, keys), carrying(server.url, keys, in_flight=7):
         receiver.hold()
         await publish_hooks(
-            links, keys,
-            endpoints(receiver, 'id: slow, url: "URLslow", max_in_flight: 3', 'id: wide, url: "URLwide", max_in_flight: 50'),
-        )  # fmt: skip
+            links,
+            keys,
+            endpoints(
+                receiver, 'id: slow, url: "URLslow", max_in_flight: 3', 'id: wide, url: "URLwide", max_in_flight: 50'
+            ),
+        )
         names = [await owe(links, keys, turn_end()) for _ in range(12)]
 
         async def all_wide() -> bool:
@@ -259,10 +267,14 @@ async def test_deleted_and_disabled_meanwhile_is_a_dead_letter_with_that_reason(
     server: Server, keys: Keys, links: Connections
 ) -> None:
     async with receiving() as receiver:
-        both = endpoints(receiver, 'id: one, url: "URL"', hooks="""
+        both = endpoints(
+            receiver,
+            'id: one, url: "URL"',
+            hooks="""
 hooks:
   - {id: two, on: "turn:end", blocking: false, command: "true"}
-""")  # fmt: skip
+""",
+        )
         await publish_hooks(links, keys, both)
         name = await owe(links, keys, turn_end())
         await publish_hooks(
@@ -305,12 +317,16 @@ async def test_an_http_hook_nobody_waits_for_is_one_attempt_unless_it_says_more(
 ) -> None:
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(500)
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
 hooks:
   - {{id: a, on: "turn:end", blocking: false, http: "{receiver.url()}"}}
   - {{id: b, on: "turn:end", blocking: false, http: "{receiver.url()}", retry: [60]}}
-""")  # fmt: skip
+""",
+        )
         await settled(links, keys, await owe(links, keys, turn_end()), "dead", "due")
 
 

@@ -80,9 +80,13 @@ async def test_events_over_their_bytes_go(server: Server, keys: Keys, links: Con
 @pytest.mark.req("B-05")
 @settings(max_examples=40)
 @given(
-    total=st.integers(1, 30), first=st.integers(0, 30), first_done=st.integers(0, 30),
-    other=st.none() | st.integers(0, 30), most=st.integers(0, 5), age=st.booleans(),
-)  # fmt: skip
+    total=st.integers(1, 30),
+    first=st.integers(0, 30),
+    first_done=st.integers(0, 30),
+    other=st.none() | st.integers(0, 30),
+    most=st.integers(0, 5),
+    age=st.booleans(),
+)
 def test_nothing_goes_that_a_group_has_not_acknowledged(
     server: Server, total: int, first: int, first_done: int, other: int | None, most: int, age: bool
 ) -> None:

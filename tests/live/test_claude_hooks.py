@@ -60,10 +60,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 NAMES = {
-    "start": ("SessionStart", "SessionStart"), "prompt": ("UserPromptSubmit", "BeforeAgent"),
-    "pre": ("PreToolUse", "BeforeTool"), "post": ("PostToolUse", "AfterTool"), "compact": ("PreCompact", "PreCompress"),
+    "start": ("SessionStart", "SessionStart"),
+    "prompt": ("UserPromptSubmit", "BeforeAgent"),
+    "pre": ("PreToolUse", "BeforeTool"),
+    "post": ("PostToolUse", "AfterTool"),
+    "compact": ("PreCompact", "PreCompress"),
     "stop": ("Stop", "AfterAgent"),
-}  # fmt: skip
+}
 
 
 def event(agent: str, moment: str, cwd: Path, **fields: Any) -> Event:
@@ -106,15 +109,37 @@ def settings(project: Path) -> Path:
     (scripts / "protect.sh").write_text(PROTECT)
     told = 'echo "{\\"systemMessage\\": \\"git was called\\"}"'
     path = project / ".claude" / "settings.json"
-    path.write_text(json.dumps({"hooks": {"PreToolUse": [
-        {"matcher": "Bash", "hooks": [
-            {"type": "command", "command": 'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.py', "timeout": 20},
-            {"type": "command", "command": told, "if": "Bash(git *)"},
-        ]},
-        {"matcher": "Edit|Write", "hooks": [
-            {"type": "command", "command": "sh", "args": ["${CLAUDE_PROJECT_DIR}/.claude/hooks/protect.sh"]},
-        ]},
-    ]}}))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "hooks": {
+                    "PreToolUse": [
+                        {
+                            "matcher": "Bash",
+                            "hooks": [
+                                {
+                                    "type": "command",
+                                    "command": 'python3 "$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.py',
+                                    "timeout": 20,
+                                },
+                                {"type": "command", "command": told, "if": "Bash(git *)"},
+                            ],
+                        },
+                        {
+                            "matcher": "Edit|Write",
+                            "hooks": [
+                                {
+                                    "type": "command",
+                                    "command": "sh",
+                                    "args": ["${CLAUDE_PROJECT_DIR}/.claude/hooks/protect.sh"],
+                                },
+                            ],
+                        },
+                    ]
+                }
+            }
+        )
+    )
     return path
 
 
@@ -208,8 +233,13 @@ async def test_event_data_is_never_run(project: Path) -> None:
 @pytest.mark.parametrize("agent", AGENTS)
 async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: str) -> None:
     seen: list[dict[str, Any]] = []
-    said = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny",
-                                   "permissionDecisionReason": "not from this fleet"}}  # fmt: skip
+    said = {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "not from this fleet",
+        }
+    }
     bodies = [json.dumps(said).encode(), b"", b"just text"]
 
     async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -255,7 +285,7 @@ async def test_the_memory_plugin_remembers_for_every_agent(project: Path, agent:
     assert await contexts("start", source="startup") == ()
     assert await contexts("prompt", prompt="remember: the database is PostgreSQL") == (
         "Noted for later sessions: the database is PostgreSQL",
-    )  # fmt: skip
+    )
     assert await contexts("prompt", prompt="what DATABASE do we use?") == ("Remembered: the database is PostgreSQL",)
     assert await contexts("prompt", prompt="and the weather?") == ()
     for given in (write(agent, project, "a.py", "post"), shell(agent, project, "ls", "post")):

@@ -28,7 +28,7 @@ from tests.support.running import (
     publish_hooks,
     stream,
     until_true,
-)  # fmt: skip
+)
 from tests.support.servers import Server
 from tests.support.waiting import until
 
@@ -211,9 +211,7 @@ async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, l
     await publish_hooks(links, keys, NO_RM)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
         said = await asyncio.gather(*(bus.request(bash("rm" if n % 2 else "ls", id=f"e{n}")) for n in range(40)))
-    assert [(one.event, one.decision) for one in said] == [
-        (f"e{n}", "deny" if n % 2 else "abstain") for n in range(40)
-    ]  # fmt: skip
+    assert [(one.event, one.decision) for one in said] == [(f"e{n}", "deny" if n % 2 else "abstain") for n in range(40)]
 
 
 # --- Programs without an event loop

@@ -16,8 +16,16 @@ from bus.outcomes import Outcome
 from bus.runners.command import CommandRunner, command_env, run_command
 from tests.support.waiting import until
 
-EVENT = Event(type="tool:pre_execute", id="e0123", source="claude", native="PreToolUse", session="s1", tool="shell",
-              input={"command": "ls"}, raw={"tool_name": "Bash", "unknown": [1]})  # fmt: skip
+EVENT = Event(
+    type="tool:pre_execute",
+    id="e0123",
+    source="claude",
+    native="PreToolUse",
+    session="s1",
+    tool="shell",
+    input={"command": "ls"},
+    raw={"tool_name": "Bash", "unknown": [1]},
+)
 
 
 def hook(command: str, **fields: Any) -> Hook:
@@ -36,11 +44,18 @@ async def test_the_event_comes_on_stdin_and_in_the_environment(tmp_path: Path) -
     assert given == {name: getattr(event, name) for name in event.__struct_fields__}
     env = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
     assert {name: value for name, value in env.items() if name.startswith("FLEETHOOK_")} == {
-        "FLEETHOOK_EVENT": "tool:pre_execute", "FLEETHOOK_EVENT_ID": "e0123", "FLEETHOOK_PARENT": "e0123",
-        "FLEETHOOK_TOOL": "shell", "FLEETHOOK_SESSION": "s1", "FLEETHOOK_CWD": str(tmp_path),
-        "FLEETHOOK_SOURCE": "claude", "FLEETHOOK_HOOK": "guard", "FLEETHOOK_NATIVE_EVENT": EVENT.native,
-        "FLEETHOOK_NATIVE_TOOL": EVENT.native_tool, "FLEETHOOK_RUN": env["FLEETHOOK_RUN"],
-    }  # fmt: skip
+        "FLEETHOOK_EVENT": "tool:pre_execute",
+        "FLEETHOOK_EVENT_ID": "e0123",
+        "FLEETHOOK_PARENT": "e0123",
+        "FLEETHOOK_TOOL": "shell",
+        "FLEETHOOK_SESSION": "s1",
+        "FLEETHOOK_CWD": str(tmp_path),
+        "FLEETHOOK_SOURCE": "claude",
+        "FLEETHOOK_HOOK": "guard",
+        "FLEETHOOK_NATIVE_EVENT": EVENT.native,
+        "FLEETHOOK_NATIVE_TOOL": EVENT.native_tool,
+        "FLEETHOOK_RUN": env["FLEETHOOK_RUN"],
+    }
     assert env["MINE"] == "1"
     assert Path((tmp_path / "pwd").read_text().strip()) == tmp_path.resolve()
 
@@ -48,8 +63,9 @@ async def test_the_event_comes_on_stdin_and_in_the_environment(tmp_path: Path) -
 async def test_a_whole_answer() -> None:
     answer = {"decision": "deny", "reason": " no ", "instead": "trash", "context": ["a", "b"], "later": 1}
     got = await ask(f"echo '{json.dumps(answer)}'")
-    assert got == Outcome(decision="deny", reason="no", instead="trash", contexts=("a", "b"), exit_code=0,
-                          output=json.dumps(answer))  # fmt: skip
+    assert got == Outcome(
+        decision="deny", reason="no", instead="trash", contexts=("a", "b"), exit_code=0, output=json.dumps(answer)
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +83,12 @@ async def test_a_whole_answer() -> None:
 async def test_answers_in_short(printed: str, outcome: Outcome) -> None:
     got = await ask(f"cat <<'END'\n{printed}\nEND")
     assert (got.decision, got.reason, got.contexts, got.updated_input, got.failure) == (
-        outcome.decision, outcome.reason, outcome.contexts, outcome.updated_input, "")  # fmt: skip
+        outcome.decision,
+        outcome.reason,
+        outcome.contexts,
+        outcome.updated_input,
+        "",
+    )
 
 
 @pytest.mark.parametrize("kind", ["session:start", "user:prompt_submit"])

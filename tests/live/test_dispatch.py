@@ -82,8 +82,12 @@ async def test_an_event_is_owed_to_every_endpoint_and_background_hook_that_fits(
         tool = Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST)
         await publish(links, keys, tool)
         await until_owed(links, keys, tool.id, "b", "d")
-        asked = await publish(links, keys, Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST),
-                              verdict=encode_verdict(Verdict(decision="deny", reason="no")))  # fmt: skip
+        asked = await publish(
+            links,
+            keys,
+            Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST),
+            verdict=encode_verdict(Verdict(decision="deny", reason="no")),
+        )
         await until_owed(links, keys, asked, "b")
         assert await left(links, keys) == {"deliveries": 6, "body": 3}
 
@@ -266,11 +270,15 @@ async def test_a_standby_takes_over_from_a_dead_one_within_five_seconds(
 async def test_what_is_due_is_tried_again_in_time(server: Server, keys: Keys, links: Connections) -> None:
     async with receiving() as receiver:
         receiver.fail(3)
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
 endpoints:
   - {{id: a, url: "{receiver.url()}", retry: [0.05, 0.3, 0.1]}}
-""")  # fmt: skip
+""",
+        )
         async with dispatching(server.url, keys), carrying(server.url, keys):
             (one,) = await settled(links, keys, await publish(links, keys, turn_end()), "delivered")
         assert receiver.ids == {f"{one.event}_a": 4}

@@ -58,10 +58,19 @@ def user(server: Server, name: str, *rules: str) -> str:
 async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None:
     """Whatever should be there and is not, is found; nobody is missed where nobody was wanted."""
     assert await statuses(poor.url, Keys("t-doctor")) == {
-        "server": "ok", "appendonly": "warn", "maxmemory-policy": "fail", "memory": "ok", "default-user": "ok", "streams": "ok",
-        "evaluator": "fail", "dispatcher": "fail",
-        "host": "warn", "carrier": "fail", "chores": "warn", "hooks": "ok",
-    }  # fmt: skip
+        "server": "ok",
+        "appendonly": "warn",
+        "maxmemory-policy": "fail",
+        "memory": "ok",
+        "default-user": "ok",
+        "streams": "ok",
+        "evaluator": "fail",
+        "dispatcher": "fail",
+        "host": "warn",
+        "carrier": "fail",
+        "chores": "warn",
+        "hooks": "ok",
+    }
 
 
 async def test_what_cannot_be_seen_is_neither_well_nor_ill(poor: Server) -> None:
@@ -136,9 +145,16 @@ async def test_a_published_set_that_nobody_can_read_is_said_with_the_way_out(poo
 
 @pytest.mark.parametrize(
     ("brand", "version", "status"),
-    [("redis", "6.0.16", "fail"), ("redis", "6.2.14", "ok"), ("valkey", "7.2.0", "ok"), ("valkey", "7.1.9", "fail"),
-     ("redis", "10.0", "ok"), ("", "7.0", "ok"), ("redis", "", "unknown")],
-)  # fmt: skip
+    [
+        ("redis", "6.0.16", "fail"),
+        ("redis", "6.2.14", "ok"),
+        ("valkey", "7.2.0", "ok"),
+        ("valkey", "7.1.9", "fail"),
+        ("redis", "10.0", "ok"),
+        ("", "7.0", "ok"),
+        ("redis", "", "unknown"),
+    ],
+)
 def test_the_oldest_server_that_will_do(brand: str, version: str, status: str) -> None:
     assert server._version_check(brand, version, "redis://h", 1.0).status == status
 
@@ -154,8 +170,9 @@ async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> 
     write_answer_file(path, made)
     (wide,) = await rights_checks("claude", places)
     assert (wide.status, wide.what) == (
-        "warn", "claude: its hook commands may also run scripts, read hook sets, read events, read counters"
-    )  # fmt: skip
+        "warn",
+        "claude: its hook commands may also run scripts, read hook sets, read events, read counters",
+    )
     for url, says in (
         (user(poor, "mute", "-xadd"), "may not add requests, add events"),
         (poor.url.replace("unix://", "unix://nobody:x@"), "redis refused the credentials"),
@@ -181,9 +198,13 @@ async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("script", "status", "says"),
-    [("echo '2.1.0 (Claude Code)'; echo more", "ok", "Claude Code 2.1.0 at "), ("exit 3", "unknown", "does not say"),
-     ("", "unknown", "does not say"), (None, "unknown", "not on PATH")],
-)  # fmt: skip
+    [
+        ("echo '2.1.0 (Claude Code)'; echo more", "ok", "Claude Code 2.1.0 at "),
+        ("exit 3", "unknown", "does not say"),
+        ("", "unknown", "does not say"),
+        (None, "unknown", "not on PATH"),
+    ],
+)
 def test_the_agents_own_program_says_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, status: str, says: str
 ) -> None:

@@ -156,9 +156,14 @@ async def test_nobody_alive_is_said_at_once(
 @pytest.mark.req("B-01")
 @pytest.mark.parametrize(
     ("body", "why"),
-    [(b"\xc1", "not a valid msgpack message"), (b"", "not a valid msgpack message"), (b"\x91" * 2000, "msgpack"),
-     (encode_payload(b"{"), "payload is not JSON"), (b"\x81\xa4type\x01", "not a valid event")],
-)  # fmt: skip
+    [
+        (b"\xc1", "not a valid msgpack message"),
+        (b"", "not a valid msgpack message"),
+        (b"\x91" * 2000, "msgpack"),
+        (encode_payload(b"{"), "payload is not JSON"),
+        (b"\x81\xa4type\x01", "not a valid event"),
+    ],
+)
 async def test_what_cannot_be_read_is_answered_and_buried(
     server: Server, keys: Keys, links: Connections, body: bytes, why: str
 ) -> None:

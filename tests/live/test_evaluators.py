@@ -123,8 +123,10 @@ async def test_rules_never_queue_behind_processes(
 ) -> None:
     """All slots are taken: what needs a process is put aside, what needs rules only is answered; then the rest runs."""
     go = tmp_path / "go"
-    hooks = [{"id": "cmd", "on": "tool:pre_execute:bash", "command": f"until test -e {go}; do sleep 0.01; done; exit 2"},
-             {"id": "rule", "on": "tool:pre_execute:write", "rule": {"reason": "no writing"}}]  # fmt: skip
+    hooks = [
+        {"id": "cmd", "on": "tool:pre_execute:bash", "command": f"until test -e {go}; do sleep 0.01; done; exit 2"},
+        {"id": "rule", "on": "tool:pre_execute:write", "rule": {"reason": "no writing"}},
+    ]
     await publish_hooks(links, keys, json.dumps({"hooks": hooks}))
     async with evaluating(server.url, keys, slots=1):
         blocked = [await put(links, keys, bash(), id=f"e{n}") for n in range(3)]
@@ -159,10 +161,14 @@ async def test_a_hook_that_triggers_itself_is_stopped_and_the_chain_shown(
     """While hook a runs it makes an event, whose hook b makes another: there neither runs again, and rules always do."""
     ran, go = tmp_path / "ran", tmp_path / "go"
     hooks: list[dict[str, Any]] = [
-        {"id": name, "on": "tool:pre_execute", "tool": tool,
-         "command": f"echo {name} >> {ran}; until test -e {go}; do sleep 0.01; done"}
+        {
+            "id": name,
+            "on": "tool:pre_execute",
+            "tool": tool,
+            "command": f"echo {name} >> {ran}; until test -e {go}; do sleep 0.01; done",
+        }
         for name, tool in (("a", "bash|write"), ("b", "edit|write"))
-    ]  # fmt: skip
+    ]
     hooks.append({"id": "rule", "on": "tool:pre_execute", "rule": {"decision": "ask", "reason": "rules always look"}})
     await publish_hooks(links, keys, json.dumps({"hooks": hooks}))
 
@@ -201,8 +207,15 @@ async def _long_chain(links: Connections, keys: Keys) -> None:
 # --- What is lost on the wire
 
 BOTH = ("/rule", "/cmd")
-STEPS = [("XREADGROUP", BOTH), ("ANSWER", ("/rule",)), ("ANSWER", ("/cmd",)), ("CLAIM", BOTH), ("LINEAGE", BOTH),
-         ("XINFO", BOTH), ("GET", BOTH)]  # fmt: skip
+STEPS = [
+    ("XREADGROUP", BOTH),
+    ("ANSWER", ("/rule",)),
+    ("ANSWER", ("/cmd",)),
+    ("CLAIM", BOTH),
+    ("LINEAGE", BOTH),
+    ("XINFO", BOTH),
+    ("GET", BOTH),
+]
 """What an evaluator says while it works; the second time each is lost, before or after the server has heard it."""
 
 

@@ -35,10 +35,13 @@ def calling(given: Any, command: str) -> Any:
     """A payload with another command in it, wherever the agent has it."""
     if isinstance(given, dict):
         return {
-            key: command if key in ("command", "command_line") and isinstance(value, str)
-            else [command] if key == "commands" else calling(value, command)
+            key: command
+            if key in ("command", "command_line") and isinstance(value, str)
+            else [command]
+            if key == "commands"
+            else calling(value, command)
             for key, value in given.items()
-        }  # fmt: skip
+        }
     if isinstance(given, list):
         return [calling(value, command) for value in given]
     if isinstance(given, str) and given.startswith("{"):  # Copilot's arguments are JSON in a text
@@ -65,8 +68,10 @@ def systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, HookSe
     settings.write_text(json.dumps({"hooks": {"PreToolUse": [group]}}))
     found = {}
     for dialect, path in (
-        ("pigo", tmp_path / ".pigo/config.json"), ("forge", tmp_path / ".config/forge/hooks.json"), ("claude", settings)
-    ):  # fmt: skip
+        ("pigo", tmp_path / ".pigo/config.json"),
+        ("forge", tmp_path / ".config/forge/hooks.json"),
+        ("claude", settings),
+    ):
         file = find_hooks(dialect).read(path, "user")
         assert file.problems == ()
         found[dialect] = HookSet([Layered("user", "1", file)])
@@ -81,9 +86,10 @@ async def judge(found: HookSet, asked: Event) -> Verdict:
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.name)
 async def test_a_guard_of_every_system_stops_every_agent(agent: Agent, systems: dict[str, HookSet]) -> None:
     for dialect, command, why in (
-        ("pigo", FORCE, "history on the server is not rewritten"), ("forge", "sudo ls", "sudo"),
+        ("pigo", FORCE, "history on the server is not rewritten"),
+        ("forge", "sudo ls", "sudo"),
         ("claude", FORCE, "history is not rewritten"),
-    ):  # fmt: skip
+    ):
         asked = event(agent, command)
         assert (asked.tool, asked.input["command"]) == ("bash", command)
         denied = await judge(systems[dialect], asked)

@@ -34,9 +34,11 @@ def registry(*hooks: Hook) -> HookRegistry:
 @pytest.mark.req("F-06", "F-10")
 async def test_hooks_run_in_order_and_the_first_block_ends_the_chain(caplog: pytest.LogCaptureFixture) -> None:
     made = registry(
-        Hook("tool:pre_execute", "echo one"), Hook("session:start", "echo never"),
-        Hook("tool:pre_execute:bash", "echo sudo blocked >&2; exit 3"), Hook("tool:*", "echo three"),
-    )  # fmt: skip
+        Hook("tool:pre_execute", "echo one"),
+        Hook("session:start", "echo never"),
+        Hook("tool:pre_execute:bash", "echo sudo blocked >&2; exit 3"),
+        Hook("tool:*", "echo three"),
+    )
     results = await HookExecutor(made).execute_hooks(BASH)
     assert [(one.exit_code, one.stdout, one.success, one.should_continue) for one in results] == [
         (0, "one\n", True, True),
@@ -98,8 +100,16 @@ async def test_what_a_hook_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     (result,) = await HookExecutor(made, working_dir=tmp_path, env_pass=["WANTED"]).execute_hooks(danger)
     lines = result.stdout.splitlines()
-    assert {"FORGE_EVENT=tool:pre_execute", "FORGE_SESSION_ID=s1", "FORGE_TOOL_NAME=bash", "MINE=1", "WANTED=yes",
-            "TOOL_NAME=bash", "EVENT_TYPE=tool:pre_execute", f"FORGE_WORKING_DIR={tmp_path}/sub"} <= set(lines)  # fmt: skip
+    assert {
+        "FORGE_EVENT=tool:pre_execute",
+        "FORGE_SESSION_ID=s1",
+        "FORGE_TOOL_NAME=bash",
+        "MINE=1",
+        "WANTED=yes",
+        "TOOL_NAME=bash",
+        "EVENT_TYPE=tool:pre_execute",
+        f"FORGE_WORKING_DIR={tmp_path}/sub",
+    } <= set(lines)
     assert "secret" not in result.stdout
     assert lines[-1] == f"{tmp_path}/sub"
     assert json.loads(lines[-2]) == json.loads(danger.to_json())
@@ -166,8 +176,13 @@ async def test_with_one_argument_the_hooks_of_the_fleet_run_too(
     last = events[-1]
     assert isinstance(last, Event)
     assert (last.type, last.source, last.tool, last.output, last.session, last.cwd) == (
-        "tool:post_execute", "forge", "bash", {"ok": True}, "s1", str(tmp_path),
-    )  # fmt: skip
+        "tool:post_execute",
+        "forge",
+        "bash",
+        {"ok": True},
+        "s1",
+        str(tmp_path),
+    )
 
 
 @pytest.mark.req("G-20", "X-06")

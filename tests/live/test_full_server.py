@@ -195,10 +195,17 @@ async def test_a_slow_hook_that_runs_when_the_server_becomes_full_is_waited_for(
     slow = f"touch {began}; while [ ! -e {go} ]; do sleep 0.05; done; exit 2"
     await publish_hooks(links, world.keys, hooks({"id": "slow", "command": slow, "timeout": 20}))
     line = EventLine(name="PreToolUse", deadline_ms=600, patience_ms=20_000, fallback=FALLBACK)
-    write_answer_file(world.file, AnswerFile(
-        agent="claude", server=Address(kind="unix", address=str(one.socket)), prefix=world.keys.prefix, host="",
-        spool=str(world.spool), events=(line,),
-    ))  # fmt: skip
+    write_answer_file(
+        world.file,
+        AnswerFile(
+            agent="claude",
+            server=Address(kind="unix", address=str(one.socket)),
+            prefix=world.keys.prefix,
+            host="",
+            spool=str(world.spool),
+            events=(line,),
+        ),
+    )
     async with evaluating(one.url, world.keys):
         call = asyncio.create_task(asyncio.to_thread(world.hook, json.dumps(RM).encode()))
         await until_true(began.exists, "the hook runs")

@@ -37,8 +37,13 @@ async def test_a_policy_webhook_blocks_the_call_of_any_agent(
     async with receiving() as receiver:
         receiver.by_path["/policy"] = Answer(200, b'{"decision": "deny", "reason": "Destructive command"}')
         async with evaluating(server.url, keys, user_file=imported(tmp_path, receiver)):
-            claude = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/p", "tool_name": "Bash",
-                      "tool_input": {"command": "rm -rf /"}}  # fmt: skip
+            claude = {
+                "hook_event_name": "PreToolUse",
+                "session_id": "s",
+                "cwd": "/p",
+                "tool_name": "Bash",
+                "tool_input": {"command": "rm -rf /"},
+            }
             _, reply = await put(links, keys, bash("rm -rf /", source="gemini", native_tool="run_shell_command"))
             said = await verdict(links, reply)
             assert (said.decision, said.reason) == ("deny", "Destructive command")

@@ -164,9 +164,11 @@ def test_commands_say_who_did_what_by_what(person: Path, server: Server, keys: K
     assert fleethook("hooks", "rollback", "1", "--yes").code == 0
     told = run(server.url, lambda links: events(links, keys))
     assert [(one["how"], one["where"]) for one in told] == [
-        ("fleethook guards disable", str(person)), ("webhooks remove", str(person)), ("hooks apply", "version 3"),
+        ("fleethook guards disable", str(person)),
+        ("webhooks remove", str(person)),
+        ("hooks apply", "version 3"),
         ("hooks rollback", "version 5"),
-    ]  # fmt: skip
+    ]
     assert {(one["by"], one["agent"]) for one in told} == {(getpass.getuser(), "claude")}
     assert told[1]["losses"] == [{"guard": "audit", "how": "removed"}]
     shown = fleethook("status")
@@ -207,12 +209,21 @@ def test_a_lower_layer_cannot_switch_a_higher_ones_pack_off() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "hooks apply weak.yaml --yes", "hooks trust --yes", "hooks untrust", "hooks trust --remove",
-        "guards disable fleethook-itself --yes", "guards disable fleethook-itself --layer fleet --yes",
-        "webhooks remove audit --yes", "webhooks set audit enabled=false --yes", "webhooks disable audit --yes",
-        "webhooks pause audit", "hooks rollback --yes", "uninstall claude --yes", "down",
+        "hooks apply weak.yaml --yes",
+        "hooks trust --yes",
+        "hooks untrust",
+        "hooks trust --remove",
+        "guards disable fleethook-itself --yes",
+        "guards disable fleethook-itself --layer fleet --yes",
+        "webhooks remove audit --yes",
+        "webhooks set audit enabled=false --yes",
+        "webhooks disable audit --yes",
+        "webhooks pause audit",
+        "hooks rollback --yes",
+        "uninstall claude --yes",
+        "down",
     ],
-)  # fmt: skip
+)
 def test_each_verb_that_weakens_refuses_below_an_agent(
     words: str, person: Path, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,8 +119,12 @@ def test_the_desktop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     done = run("desktop-notification", Event(type="agent:stop", source="codex", cwd=str(tmp_path)))
     assert done.exit_code == 0
     assert (tmp_path / "told").read_text().splitlines() == [
-        "-a", "Fleethook", "--", "codex", f"has finished in {tmp_path}",
-    ]  # fmt: skip
+        "-a",
+        "Fleethook",
+        "--",
+        "codex",
+        f"has finished in {tmp_path}",
+    ]
     run("desktop-notification", Event(type="notification", source="claude", cwd=str(tmp_path)))
     assert "waits for you" in (tmp_path / "told").read_text()
     program.unlink()

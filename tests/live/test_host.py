@@ -139,13 +139,23 @@ async def test_a_lower_layer_elsewhere_adds_strictness_and_takes_none_away(
 ) -> None:
     change = """cat > /dev/null; echo '{"updated_input": {"command": "rm -r build"}}'"""
     user = tmp_path / "fleethook.yaml"
-    user.write_text(hooks(rule("lets", "sudo", "allow"), rule("no-wget", "wget"), {"id": "changes", "tool": "bash",
-                    "when": "event.input.command == 'clean'", "command": change}))  # fmt: skip
+    user.write_text(
+        hooks(
+            rule("lets", "sudo", "allow"),
+            rule("no-wget", "wget"),
+            {"id": "changes", "tool": "bash", "when": "event.input.command == 'clean'", "command": change},
+        )
+    )
     to_wget = """cat > /dev/null; echo '{"updated_input": {"command": "wget x"}}'"""
-    await publish_hooks(links, keys, hooks(
-        rule("asks", "sudo", "ask"), rule("no-rm", "rm"),
-        {"id": "rewrites", "when": "event.input.command == 'curl x'", "command": to_wget},
-    ))  # fmt: skip
+    await publish_hooks(
+        links,
+        keys,
+        hooks(
+            rule("asks", "sudo", "ask"),
+            rule("no-rm", "rm"),
+            {"id": "rewrites", "when": "event.input.command == 'curl x'", "command": to_wget},
+        ),
+    )
     async with evaluating(server.url, keys), hosting(server.url, keys, user):
         assert (await ask(links, keys, "sudo ls")).decision == "ask"
         said = await ask(links, keys, "clean")

@@ -129,10 +129,14 @@ async def test_while_a_secret_is_rotated_both_sign(tmp_path: Path) -> None:
     new, old, older, gone = (signing.generate_secret() for _ in range(4))
     now = datetime.now(UTC)
     olds = [(old, now + timedelta(hours=1)), (older, now - timedelta(seconds=1))]
-    call = HttpCall(url="", secret=new, old_secrets=(
-        *(OldSecret(secret=secret, until=until) for secret, until in olds),
-        OldSecret(secret=f"file:{tmp_path / 'gone'}", until=now + timedelta(hours=1)),
-    ))  # fmt: skip
+    call = HttpCall(
+        url="",
+        secret=new,
+        old_secrets=(
+            *(OldSecret(secret=secret, until=until) for secret, until in olds),
+            OldSecret(secret=f"file:{tmp_path / 'gone'}", until=now + timedelta(hours=1)),
+        ),
+    )
     seen: list[bytes] = []
 
     async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -43,8 +43,14 @@ run_role(sys.argv[1], load_settings().settings)
 def rq_process(kind: str, keys: Keys, url: str, tmp_path: Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
     """A real worker process of this kind, ended by SIGTERM."""
     log = tmp_path / f"{kind}.log"
-    env = {**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace(keys), "FLEETHOOK_HOST": HOST,
-           "CANARY": str(tmp_path / "canary"), **more}  # fmt: skip
+    env = {
+        **os.environ,
+        "FLEETHOOK_REDIS_URL": url,
+        "FLEETHOOK_NAMESPACE": namespace(keys),
+        "FLEETHOOK_HOST": HOST,
+        "CANARY": str(tmp_path / "canary"),
+        **more,
+    }
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, "-c", PROGRAM, kind], env=env, stdout=output, stderr=output)
     try:
@@ -63,8 +69,9 @@ def rq_process(kind: str, keys: Keys, url: str, tmp_path: Path, **more: str) -> 
 def on(server: Server, keys: Keys) -> Iterator[Callable[[str], Queue]]:
     """RQ's queues of a kind as an attacker makes them; afterwards RQ has forgotten this namespace."""
     client = sync_client(server.url)
-    yield lambda kind: Queue(queue_name(Settings(namespace=namespace(keys)), kind), connection=client,
-                             serializer=JSONSerializer)  # fmt: skip
+    yield lambda kind: Queue(
+        queue_name(Settings(namespace=namespace(keys)), kind), connection=client, serializer=JSONSerializer
+    )
     left = [key for key in client.scan_iter("rq:*", count=1000) if b":job:" in key or namespace(keys).encode() in key]
     for key in left:
         client.delete(key)
@@ -159,11 +166,15 @@ async def test_a_carrier_job_beats_drains_at_sigterm_and_ends_its_job(
     carrier = on(CARRIER)
     async with receiving() as receiver:
         receiver.hold()
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
 endpoints:
   - {{id: one, url: "{receiver.url()}"}}
-""")  # fmt: skip
+""",
+        )
         name = await owe(links, keys, turn_end())
         with rq_process(CARRIER, keys, server.url, tmp_path) as process:
             assert enqueue(queue(Settings(namespace=namespace(keys)), server.url, CARRIER), "carry") == 1
@@ -202,11 +213,15 @@ async def test_rqs_server_may_go_away_at_any_time(
     """While the worker waits, and while a job is under way: it comes back by itself and goes on."""
     carrier = on(CARRIER)
     async with Proxy(server.url) as proxy, receiving() as receiver:
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
 endpoints:
   - {{id: one, url: "{receiver.url()}"}}
-""")  # fmt: skip
+""",
+        )
         asking = queue(Settings(namespace=namespace(keys)), server.url, CARRIER)
         async with _process(keys, server, tmp_path, proxy):
             proxy.away()

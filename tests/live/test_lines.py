@@ -139,7 +139,11 @@ async def test_their_headers_replace_ours_but_never_say_where_the_body_ends() ->
     ours = b"Accept: */*\r\nAccept-Encoding: identity\r\n"
     assert seen == [
         b"POST /a?b=%2F HTTP/1.1\r\n" + host + ours + b"User-Agent: Fleethook\r\nContent-Length: 2\r\n\r\n{}",
-        b"POST /a?b=%2F HTTP/1.1\r\n" + host + ours
+        b"POST /a?b=%2F HTTP/1.1\r\n"
+        + host
+        + ours
         + "user-agent: mine\r\nX-Name: ä\r\nContent-Length: 2\r\n\r\n{}".encode(),
-        b"POST /a?b=%2F HTTP/1.1\r\n" + ours + b"User-Agent: Fleethook\r\nHost: other.test\r\nContent-Length: 2\r\n\r\n{}",
-    ]  # fmt: skip
+        b"POST /a?b=%2F HTTP/1.1\r\n"
+        + ours
+        + b"User-Agent: Fleethook\r\nHost: other.test\r\nContent-Length: 2\r\n\r\n{}",
+    ]

@@ -52,10 +52,13 @@ class OpenCode:
     def install(self, *, closed: bool = False, python: str = sys.executable, server: Server | None = None) -> None:
         events = [native for native in opencode.CAPABILITIES if native not in opencode.QUIET]
         answers = AnswerFile(
-            agent="opencode", server=server or Server(kind="unix", address=str(self.world.socket)),
-            prefix=self.world.keys.prefix, host="host-1", spool=str(self.world.spool),
+            agent="opencode",
+            server=server or Server(kind="unix", address=str(self.world.socket)),
+            prefix=self.world.keys.prefix,
+            host="host-1",
+            spool=str(self.world.spool),
             events=tuple(_line(native, closed=closed) for native in events),
-        )  # fmt: skip
+        )
         write_answer_file(self.world.file, answers)
         self.plugin.write_text(opencode.plugin_text(python, self.world.file, events, fail_closed=closed))
 
@@ -77,9 +80,14 @@ class OpenCode:
         script = {"plugin": str(self.plugin), "directory": "/home/dev/project", "steps": steps}
         assert RUNTIME is not None
         done = subprocess.run(
-            [RUNTIME, str(DRIVER)], input=json.dumps(script), capture_output=True, text=True, timeout=50, check=False,
+            [RUNTIME, str(DRIVER)],
+            input=json.dumps(script),
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "SECRET_OF_THE_AGENT": "x"},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
         assert done.stderr == "" or "Warning" in done.stderr
         return json.loads(done.stdout)
@@ -132,23 +140,33 @@ def prompt(session: str = "ses_1") -> dict[str, Any]:
 def test_deny_throws_rewrite_changes_in_place_and_context_comes_with_the_result(agent: OpenCode) -> None:
     denied = agent.play(
         before(),
-        event("message.part.updated", part={
-            "type": "tool", "sessionID": "ses_1", "callID": "call_1", "tool": "bash", "state": {"status": "error"},
-        }),
+        event(
+            "message.part.updated",
+            part={
+                "type": "tool",
+                "sessionID": "ses_1",
+                "callID": "call_1",
+                "tool": "bash",
+                "state": {"status": "error"},
+            },
+        ),
         verdicts={"tool.execute.before": Verdict(decision="deny", event="e1", reason="no é \u2713", contexts=("why",))},
-    )  # fmt: skip
+    )
     assert denied["results"][0]["threw"] == "no é ✓. [fleethook trace e1]\n\nwhy"
     assert [told["name"] for told in denied["told"]] == ["toast"]
     assert [one[b"event"] for one in agent.seen] == [b"tool.execute.before"]
     assert agent.world.entries("events") == [], "what was denied here is no failure of a tool"
 
     ran = agent.play(
-        before(), after(), after("call_2"), after("call_3", content=[{"type": "text", "text": "x"}]),
+        before(),
+        after(),
+        after("call_2"),
+        after("call_3", content=[{"type": "text", "text": "x"}]),
         verdicts={
             "tool.execute.before": Verdict(updated_input={"command": "ls -l"}, contexts=("before",)),
             "tool.execute.after": Verdict(decision="deny", event="e1", reason="look again", contexts=("after",)),
         },
-    )["results"]  # fmt: skip
+    )["results"]
     assert [one["threw"] for one in ran] == [None] * 4
     assert ran[0]["args"] == {"command": "ls -l", "timeout": 5}
     assert ran[1]["output"]["output"] == "a b\n\n\nbefore\n\nlook again. [fleethook trace e1]\n\nafter"
@@ -179,9 +197,12 @@ def test_events_are_published_in_order_and_servers_are_named(agent: OpenCode) ->
     broken = {"type": "tool", "sessionID": "ses_1", "callID": "c", "tool": "my_lab_echo", "state": {"status": "error"}}
     agent.play(
         {"hook": "config", "input": {"mcp": {"my lab": {}, "my": {}}}},
-        event("todo.updated", sessionID="ses_1"), event("file.edited", file="/a"),
-        event("message.part.updated", part=broken), event("session.deleted", info={"id": "ses_1"}), verdicts={},
-    )  # fmt: skip
+        event("todo.updated", sessionID="ses_1"),
+        event("file.edited", file="/a"),
+        event("message.part.updated", part=broken),
+        event("session.deleted", info={"id": "ses_1"}),
+        verdicts={},
+    )
     entries = agent.world.entries("events")
     assert [one[b"event"] for one in entries] == [
         b"todo.updated",
@@ -211,11 +232,16 @@ def test_prompts_starts_permissions_and_stops(agent: OpenCode) -> None:
         {"hook": "experimental.session.compacting", "input": {"sessionID": "ses_1"}, "output": {"context": []}},
         event("permission.asked", id="per_1", sessionID="ses_1", permission="bash", metadata={"command": "ls"}),
         {"hook": "until", "known": 2},
-        *[step for n in range(9) for step in (
-            event("session.idle", sessionID="ses_1"), {"hook": "until", "known": 2 + 2 * (n + 1) - (n == 8)},
-        )],
+        *[
+            step
+            for n in range(9)
+            for step in (
+                event("session.idle", sessionID="ses_1"),
+                {"hook": "until", "known": 2 + 2 * (n + 1) - (n == 8)},
+            )
+        ],
         verdicts=verdicts,
-    )  # fmt: skip
+    )
     first, second, compacting = played["results"][1:4]
     added = first["output"]["parts"][1]
     assert (added["text"], added["synthetic"], added["messageID"]) == ("start\n\nprompt", True, "msg_1")

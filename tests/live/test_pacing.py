@@ -140,9 +140,13 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
     chance = random.Random(seed)
     waits = ", ".join(["0.01"] * 40)
     async with running(
-        server, keys, links, f'events: "turn:*", order: fifo, retry: [{waits}], max_in_flight: 6', carriers=3,
+        server,
+        keys,
+        links,
+        f'events: "turn:*", order: fifo, retry: [{waits}], max_in_flight: 6',
+        carriers=3,
         limits=NEVER,
-    ) as receiver:  # fmt: skip
+    ) as receiver:
         assert isinstance(receiver, Sessions)
         receiver.random.seed(seed)
         sent: dict[str, list[str]] = defaultdict(list)

@@ -65,10 +65,18 @@ def event(agent: str, moment: str, cwd: Path, **fields: Any) -> Event:
         return dialect.read(name, json.dumps(given).encode())
     tool, asked = given.get("tool_name", ""), given.get("tool_input", {})
     return Event(
-        type=TYPES[moment], source=agent, native=name, session="s-1", cwd=str(cwd), native_tool=tool, raw=given,
-        tool=canonical_tool(agent, tool) if tool else "", input=canonical_input(agent, tool, asked),
-        output=given.get("tool_response"), data=given,
-    )  # fmt: skip
+        type=TYPES[moment],
+        source=agent,
+        native=name,
+        session="s-1",
+        cwd=str(cwd),
+        native_tool=tool,
+        raw=given,
+        tool=canonical_tool(agent, tool) if tool else "",
+        input=canonical_input(agent, tool, asked),
+        output=given.get("tool_response"),
+        data=given,
+    )
 
 
 def shell(agent: str, cwd: Path, command: str, moment: str = "pre", **fields: Any) -> Event:
@@ -155,8 +163,10 @@ async def test_pigo_s_logger_hears_of_every_agent_in_the_background(agent: str, 
         done = await run_command(hook, one, hook.timeout)
         assert done.exit_code == 0, done.stderr
     assert (project.parent / ".pigo/events.log").read_text().splitlines() == [
-        "agent_start asked: do it", "tool_end bash failed=false output=4", "agent_end said: it is done",
-    ]  # fmt: skip
+        "agent_start asked: do it",
+        "tool_end bash failed=false output=4",
+        "agent_end said: it is done",
+    ]
 
 
 @pytest.mark.req("F-07", "F-08", "F-10", "X-01")
@@ -289,10 +299,16 @@ async def test_a_hook_of_pigo_elsewhere_never_keeps_anything_from_happening(poli
 @pytest.mark.req("F-11")
 async def test_a_failure_of_forge_denies_nothing_and_ends_the_chain_where_its_author_says_so(project: Path) -> None:
     def hooks(stop: bool) -> HookSet:
-        return written("forge", project.parent, {"hooks": [
-            {"event": "tool:*", "command": "no-such-command-here", "stop_on_failure": stop},
-            {"event": "tool:*", "command": "touch ran"},
-        ]})  # fmt: skip
+        return written(
+            "forge",
+            project.parent,
+            {
+                "hooks": [
+                    {"event": "tool:*", "command": "no-such-command-here", "stop_on_failure": stop},
+                    {"event": "tool:*", "command": "touch ran"},
+                ]
+            },
+        )
 
     verdict = await judge(hooks(True), shell("codex", project, "x"))
     assert (verdict.decision, len(verdict.parts), (project / "ran").exists()) == ("abstain", 1, False)
@@ -303,11 +319,17 @@ async def test_a_failure_of_forge_denies_nothing_and_ends_the_chain_where_its_au
 
 @pytest.mark.req("F-10", "F-11")
 async def test_the_first_block_of_forge_ends_the_chain_and_a_late_hook_blocks_nothing(project: Path) -> None:
-    hooks = written("forge", project.parent, {"hooks": [
-        {"event": "tool:pre_execute", "command": "sleep 600", "timeout": 0.3},
-        {"event": "tool:pre_execute", "command": "echo no; exit 1"},
-        {"event": "tool:pre_execute", "command": "touch ran"},
-    ]})  # fmt: skip
+    hooks = written(
+        "forge",
+        project.parent,
+        {
+            "hooks": [
+                {"event": "tool:pre_execute", "command": "sleep 600", "timeout": 0.3},
+                {"event": "tool:pre_execute", "command": "echo no; exit 1"},
+                {"event": "tool:pre_execute", "command": "touch ran"},
+            ]
+        },
+    )
     verdict = await judge(hooks, shell("gemini", project, "x"))
     assert (verdict.decision, verdict.reason, len(verdict.parts)) == ("deny", "no", 2)
     assert "timed out after 0.3 s" in verdict.notes[0]

@@ -190,8 +190,10 @@ class TestEscapes:
     ) -> None:
         await run("true", tmp_path)
         monkeypatch.setattr(descendants._marks, "base", 0)
-        done = await run("setsid -f sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 600'; "
-                         "while [ ! -e pid ]; do :; done", tmp_path)  # fmt: skip
+        done = await run(
+            "setsid -f sh -c 'echo $$ > pid.new; mv pid.new pid; exec sleep 600'; while [ ! -e pid ]; do :; done",
+            tmp_path,
+        )
         assert done.survivors_killed == 1
         assert not alive(int((tmp_path / "pid").read_text()))
 

@@ -111,10 +111,16 @@ async def test_a_certificate_is_the_receivers_and_not_the_proxys_matter() -> Non
 @pytest.mark.req("X-05", "G-20")
 async def test_what_the_policy_refuses_the_proxy_never_hears_of() -> None:
     refused = (
-        "http://10.1.2.3/", "https://169.254.169.254/latest", "http://[::ffff:10.0.0.1]/", "https://[fd00::1]/",
-        "http://127.0.0.1:9/", "http://inside.test/", "https://inside.test/", "https://mixed.test/",
+        "http://10.1.2.3/",
+        "https://169.254.169.254/latest",
+        "http://[::ffff:10.0.0.1]/",
+        "https://[fd00::1]/",
+        "http://127.0.0.1:9/",
+        "http://inside.test/",
+        "https://inside.test/",
+        "https://mixed.test/",
         "http://metadata.google.internal/",
-    )  # fmt: skip
+    )
     async with forwarding() as proxy:
         for said in (proxy.url(), "environment"):
             async with through(said, ("metadata.test",)) as poster:
@@ -164,8 +170,11 @@ async def test_the_environment_counts_only_where_the_configuration_says_so(monke
         monkeypatch.delenv(name, raising=False)
     theirs, ours = contexts()
     async with (
-        receiver(answer()) as plain, receiver(answer(), theirs) as secure, forwarding() as one, forwarding() as two,
-    ):  # fmt: skip
+        receiver(answer()) as plain,
+        receiver(answer(), theirs) as secure,
+        forwarding() as one,
+        forwarding() as two,
+    ):
         one.login = f"agent:{PASSWORD}"
         monkeypatch.setenv("HTTP_PROXY", one.url(f"agent:{quote(PASSWORD, safe='')}"))
         monkeypatch.setenv("HTTPS_PROXY", two.place)
@@ -174,8 +183,9 @@ async def test_the_environment_counts_only_where_the_configuration_says_so(monke
         async with through("environment", ("127.0.0.1",), ours) as poster:
             assert [(await send(poster, url)).status for url in urls] == [200, 200]
             assert (one.asked, two.asked) == (
-                [f"POST {urls[0]} HTTP/1.1"], [f"CONNECT hooks.test:{secure} HTTP/1.1"],
-            )  # fmt: skip
+                [f"POST {urls[0]} HTTP/1.1"],
+                [f"CONNECT hooks.test:{secure} HTTP/1.1"],
+            )
             monkeypatch.setenv("NO_PROXY", "example.com, .test")
             assert (await send(poster, urls[0])).status == 200, "directly"
         monkeypatch.delenv("NO_PROXY")
@@ -219,14 +229,21 @@ def _login(proxy: ForwardProxy) -> None:
     [
         ("http", _login, "it answered the request with 407 Who Are You"),
         ("https", _login, "it answered CONNECT with 407 Who Are You"),
-        ("https", _says(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 9\r\n\r\nno route!"),
-         "it answered CONNECT with 502 Bad Gateway"),
-        ("https", _says(b"HTTP/1.1 302 Away\r\nLocation: http://10.0.0.1/\r\n\r\n"), "it answered CONNECT with 302 Away"),
+        (
+            "https",
+            _says(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 9\r\n\r\nno route!"),
+            "it answered CONNECT with 502 Bad Gateway",
+        ),
+        (
+            "https",
+            _says(b"HTTP/1.1 302 Away\r\nLocation: http://10.0.0.1/\r\n\r\n"),
+            "it answered CONNECT with 302 Away",
+        ),
         ("https", _says(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"), "the answer is no HTTP"),
         ("https", _says(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000), "the answer is no HTTP"),
         ("https", _says(b"HTTP/1.1 2"), "the connection was closed before an answer came"),
     ],
-)  # fmt: skip
+)
 async def test_what_a_proxy_refuses_is_tried_again(
     scheme: str, set_up: Callable[[ForwardProxy], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,12 +100,16 @@ async def test_more_silent_endpoints_than_a_carrier_has_places_hold_up_no_other(
         ill = "\n".join(
             f'  - {{id: ill{n}, url: "http://127.0.0.1:{silent.port}/good", timeout: 60}}' for n in range(12)
         )
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{silent.port}", "127.0.0.1:{receiver.port}"]}}
 endpoints:
 {ill}
   - {{id: healthy, url: "{receiver.url()}"}}
-""")  # fmt: skip
+""",
+        )
         async with dispatching(server.url, keys), carrying(server.url, keys, in_flight=20, drain=0.1):
             names = [await publish(links, keys, turn_end()) for _ in range(20)]
 

@@ -41,7 +41,7 @@ from tests.shim_kit import (
     free_port,
     running_server,
     wait_until,
-)  # fmt: skip
+)
 
 pytestmark = [pytest.mark.live]
 
@@ -77,8 +77,18 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
     assert got == Answer(2, b"out\x00\xff", "blocked: größer\n".encode())
     (request,) = seen
     assert list(request) == [
-        b"id", b"reply", b"budget", b"source", b"event", b"policy", b"host", b"folder", b"repository", b"body", b"parent",
-    ]  # fmt: skip
+        b"id",
+        b"reply",
+        b"budget",
+        b"source",
+        b"event",
+        b"policy",
+        b"host",
+        b"folder",
+        b"repository",
+        b"body",
+        b"parent",
+    ]
     assert re.fullmatch(rb"e[0-9a-f]{32}", request[b"id"])
     assert before.encode() < request[b"id"] < event_id().encode()
     assert re.fullmatch(re.escape(world.keys("reply", "").encode()) + rb"[0-9a-f]{32}", request[b"reply"])
@@ -125,11 +135,29 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One file with a key and a certificate for `redis.test` that signs itself."""
     folder = tmp_path_factory.mktemp("tls")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", "/CN=redis.test", "-addext", "subjectAltName=DNS:redis.test",
-         "-keyout", str(folder / "key"), "-out", str(folder / "cert")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=redis.test",
+            "-addext",
+            "subjectAltName=DNS:redis.test",
+            "-keyout",
+            str(folder / "key"),
+            "-out",
+            str(folder / "cert"),
+        ],
+        check=True,
+        capture_output=True,
+    )
     both = folder / "both.pem"
     both.write_bytes((folder / "key").read_bytes() + (folder / "cert").read_bytes())
     return both
@@ -359,9 +387,13 @@ def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: Wo
         inherited, ours = os.pipe()
         os.set_inheritable(ours, True)
         agent = subprocess.Popen(
-            world.command("PostToolUse"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            close_fds=False, env={"PATH": os.defpath, "API_KEY": "canary"},
-        )  # fmt: skip
+            world.command("PostToolUse"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            close_fds=False,
+            env={"PATH": os.defpath, "API_KEY": "canary"},
+        )
         os.close(ours)
         assert agent.communicate(b"{}", timeout=20) == QUIET[1:3], "both pipes ended"
         assert os.read(inherited, 1) == b"", "what the agent leaked into it ended too"

@@ -63,8 +63,11 @@ def test_everything_arrives_in_order_with_its_fields_and_leaves_the_disk(world: 
     assert arrived(world) == events + requests, "a request that fell back is an event by now"
     assert arrived(world, "requests") == []
     assert world.entries("events")[0] == {
-        b"id": events[0], b"source": b"claude", b"body": b"\xc4\x04*2\r\n", b"spooled": b"1",
-    }  # fmt: skip
+        b"id": events[0],
+        b"source": b"claude",
+        b"body": b"\xc4\x04*2\r\n",
+        b"spooled": b"1",
+    }
     assert spool_status(world.spool) == SpoolStatus()
     assert drain(str(world.file)) == Drained()
 
@@ -260,8 +263,11 @@ def test_a_disk_that_is_really_full_keeps_what_it_has_and_the_count_of_what_it_c
         pytest.skip("this system lets nobody mount a small disk in a namespace of its own")
     run = f'{mount} && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
-        [*words, run, "sh", tmp_path, sys.executable, FULL_DISK], capture_output=True, check=False, text=True,
-    )  # fmt: skip
+        [*words, run, "sh", tmp_path, sys.executable, FULL_DISK],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -41,8 +41,11 @@ async def test_each_service_gets_its_own_message_signed_and_its_answer_is_unders
     }
     async with receiving() as receiver, AsyncExitStack() as running:
         receiver.by_path = {f"/{name}": answer for name, answer in formats.items()}
-        lines = [f"  - {{id: {name}, format: {name}, url: '{receiver.url(f'/{name}')}', secret: {SECRET}, retry: [9]"
-                 f"{', routing_key: env:PD_KEY' if name == 'pagerduty' else ''}}}" for name in formats]  # fmt: skip
+        lines = [
+            f"  - {{id: {name}, format: {name}, url: '{receiver.url(f'/{name}')}', secret: {SECRET}, retry: [9]"
+            f"{', routing_key: env:PD_KEY' if name == 'pagerduty' else ''}}}"
+            for name in formats
+        ]
         allowed = f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\n'
         await publish_hooks(links, keys, allowed + "endpoints:\n" + "\n".join(lines))
         await running.enter_async_context(carrying(server.url, keys))
@@ -76,11 +79,15 @@ async def test_a_key_that_is_missing_is_said_and_one_that_changes_is_used(
 ) -> None:
     file = tmp_path / "pd"
     async with receiving() as receiver, AsyncExitStack() as running:
-        await publish_hooks(links, keys, f"""
+        await publish_hooks(
+            links,
+            keys,
+            f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
 endpoints:
   - {{id: pd, format: pagerduty, payload: thin, url: "{receiver.url()}", routing_key: "file:{file}"}}
-""")  # fmt: skip
+""",
+        )
         await running.enter_async_context(carrying(server.url, keys))
         await running.enter_async_context(dispatching(server.url, keys))
         first = turn_end(data={"message": "hidden"})

@@ -55,8 +55,15 @@ async def bus(server: Server, keys: Keys) -> AsyncIterator[Bus]:
 
 def call(command: str = "ls") -> Event:
     """A tool call."""
-    return Event(type="tool:pre_execute", tool="bash", native_tool="bash", session="s1", id=event_id(), host="test-host",
-                 input={"command": command})  # fmt: skip
+    return Event(
+        type="tool:pre_execute",
+        tool="bash",
+        native_tool="bash",
+        session="s1",
+        id=event_id(),
+        host="test-host",
+        input={"command": command},
+    )
 
 
 @pytest.mark.req("X-05", "F-15")
@@ -117,8 +124,20 @@ async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
     server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     event, report = call(), event_id()
-    fields = ("id", report, "of", event.id, "fallback", "no verdict in time", "source", "claude",
-              "event", "PreToolUse", "host", "test-host")  # fmt: skip
+    fields = (
+        "id",
+        report,
+        "of",
+        event.id,
+        "fallback",
+        "no verdict in time",
+        "source",
+        "claude",
+        "event",
+        "PreToolUse",
+        "host",
+        "test-host",
+    )
     with links.link() as link:
         checked((await link.exchange([("XADD", keys("events"), "*", *fields)]))[0], "reporting")
     only = await trace(links, keys, event.id)
@@ -135,8 +154,22 @@ async def test_a_request_that_waits_and_one_that_cannot_be_read(
     server: Server, keys: Keys, links: Connections, tmp_path: Path
 ) -> None:
     name = event_id()
-    fields = ("id", name, "reply", keys("reply", "0" * 32), "budget", 60_000, "source", "claude", "event", "PreToolUse",
-              "host", "test-host", "body", encode_payload(b'{"truncated'))  # fmt: skip
+    fields = (
+        "id",
+        name,
+        "reply",
+        keys("reply", "0" * 32),
+        "budget",
+        60_000,
+        "source",
+        "claude",
+        "event",
+        "PreToolUse",
+        "host",
+        "test-host",
+        "body",
+        encode_payload(b'{"truncated'),
+    )
     with links.link() as link:
         checked((await link.exchange([("XADD", keys("requests"), "*", *fields)]))[0], "adding")
     waiting = await trace(links, keys, name)

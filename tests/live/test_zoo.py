@@ -65,8 +65,10 @@ async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memo
                 used.append(cpu_seconds(carrier.popen.pid))
     wrong = [
         f"round {turn}, {animal.name}: {found[animal.name].state} {found[animal.name].log[0]}"
-        for turn, found in enumerate(rounds) for animal in kept.animals if not fits(animal, found[animal.name], turn)
-    ]  # fmt: skip
+        for turn, found in enumerate(rounds)
+        for animal in kept.animals
+        if not fits(animal, found[animal.name], turn)
+    ]
     assert not wrong, "\n".join(wrong)
     due = rounds[0]["refuses-for-years"]
     assert due.due - due.log[0].ms <= 86_410_000, "a wish for years counts as one for a day"

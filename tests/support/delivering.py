@@ -149,8 +149,10 @@ async def settled(links: Connections, keys: Keys, event: str, *states: str) -> l
 
 async def left(links: Connections, keys: Keys) -> dict[str, int]:
     """What still lies about: entries, bodies, places, parked and due ones; all empty when everything is done."""
-    counts = {name: await do(links, kind, keys(name)) for name, kind in
-              (("deliveries", "XLEN"), ("due", "ZCARD"), ("dead", "ZCARD"))}  # fmt: skip
+    counts = {
+        name: await do(links, kind, keys(name))
+        for name, kind in (("deliveries", "XLEN"), ("due", "ZCARD"), ("dead", "ZCARD"))
+    }
     pending = await do(links, "XPENDING", keys("deliveries"), "carriers")
     counts["pending"] = pending[0] if isinstance(pending, list) else 0
     for name in ("body", "flight", "parked"):

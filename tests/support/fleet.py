@@ -109,9 +109,13 @@ class Fleet:
         """What the workers get: nothing of the developer's own settings, and a home of their own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         return {
-            **kept, "HOME": str(self.home), "FLEETHOOK_HOME": str(self.home), "FLEETHOOK_HOST": HOST,
-            "FLEETHOOK_NAMESPACE": NAMESPACE, "FLEETHOOK_REDIS_URL": self.url("worker"),
-        }  # fmt: skip
+            **kept,
+            "HOME": str(self.home),
+            "FLEETHOOK_HOME": str(self.home),
+            "FLEETHOOK_HOST": HOST,
+            "FLEETHOOK_NAMESPACE": NAMESPACE,
+            "FLEETHOOK_REDIS_URL": self.url("worker"),
+        }
 
     @property
     def places(self) -> Directories:
@@ -125,9 +129,12 @@ class Fleet:
             log = self.folder / f"{kind}-{len(self.workers)}.log"
             with log.open("wb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind], stdin=subprocess.DEVNULL,
-                    stdout=output, stderr=output, env={**self.environment, **more},
-                )  # fmt: skip
+                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env={**self.environment, **more},
+                )
             started.append(Worker(kind, process, log))
             self.workers.append(started[-1])
         for one in started:

@@ -29,8 +29,14 @@ class Place:
 
     def member(self, name: str = "one") -> Consumer:
         """A member of the group."""
-        made = Consumer(self.links, self.keys, group=GROUP, name=name, role="evaluator",
-                        streams=(self.keys("requests"), self.keys("waiting")))  # fmt: skip
+        made = Consumer(
+            self.links,
+            self.keys,
+            group=GROUP,
+            name=name,
+            role="evaluator",
+            streams=(self.keys("requests"), self.keys("waiting")),
+        )
         return self.members.setdefault(name, made)
 
     async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:

@@ -7,10 +7,23 @@ from collections import defaultdict
 import pytest
 
 NAMED = (
-    *(f"B-{n:02d}" for n in range(1, 9)), *(f"P-{n:02d}" for n in range(1, 15)), *(f"F-{n:02d}" for n in range(1, 19)),
-    "G-01", *(f"G-{n:02d}" for n in range(6, 11)), "G-17", "G-20", "G-22", "G-23",
-    *(f"I-{n:02d}" for n in range(1, 10)), "I-13", "X-01", "X-02", "X-05", "X-06", "X-08",
-)  # fmt: skip
+    *(f"B-{n:02d}" for n in range(1, 9)),
+    *(f"P-{n:02d}" for n in range(1, 15)),
+    *(f"F-{n:02d}" for n in range(1, 19)),
+    "G-01",
+    *(f"G-{n:02d}" for n in range(6, 11)),
+    "G-17",
+    "G-20",
+    "G-22",
+    "G-23",
+    *(f"I-{n:02d}" for n in range(1, 10)),
+    "I-13",
+    "X-01",
+    "X-02",
+    "X-05",
+    "X-06",
+    "X-08",
+)
 """The requirements that what is built so far has to prove."""
 
 

@@ -64,9 +64,16 @@ def namespace(keys: Keys) -> str:
 
 @asynccontextmanager
 async def evaluating(
-    url: str, keys: Keys, *, slots: int = 8, policy: Policy = "allow", user_file: Path | None = None,
-    trust_file: Path = Path("/nonexistent"), drain: float = 10.0, last_good: Path | None = None,
-) -> AsyncIterator[Evaluator]:  # fmt: skip
+    url: str,
+    keys: Keys,
+    *,
+    slots: int = 8,
+    policy: Policy = "allow",
+    user_file: Path | None = None,
+    trust_file: Path = Path("/nonexistent"),
+    drain: float = 10.0,
+    last_good: Path | None = None,
+) -> AsyncIterator[Evaluator]:
     """A running evaluator, ended as SIGTERM ends it; its reads wait for a twentieth of a second, so that it ends soon."""
     links = Connections(url, connect=2.0)
     watcher = Watcher(links, keys, host=HOST, user_file=user_file, trust_file=trust_file, last_good=last_good)

@@ -26,8 +26,14 @@ class Server:
     """One server process with its own folder; `url` is its unix socket."""
 
     def __init__(
-        self, *, fsync: str = "everysec", acl: str = "", persistent: bool = False, listens: bool = False, maxmemory: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        fsync: str = "everysec",
+        acl: str = "",
+        persistent: bool = False,
+        listens: bool = False,
+        maxmemory: int = 0,
+    ) -> None:
         # Unix socket paths end at about 100 bytes, and pytest's own folders are longer.
         self.folder = Path(tempfile.mkdtemp(prefix="fh-"))
         self.socket = self.folder / "redis.sock"
@@ -43,11 +49,30 @@ class Server:
     def start(self) -> None:
         """Start it, and return when it answers."""
         binary = find_binary()
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket),
-                   "--unixsocketperm", "700", "--dir", str(self.folder),
-                   "--save", "", "--appendonly", "yes" if self._persistent else "no", "--appendfsync", self._fsync,
-                   "--maxmemory-policy", "noeviction", "--maxmemory", str(self._maxmemory),
-                   "--loglevel", "warning"]  # fmt: skip
+        options = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--unixsocket",
+            str(self.socket),
+            "--unixsocketperm",
+            "700",
+            "--dir",
+            str(self.folder),
+            "--save",
+            "",
+            "--appendonly",
+            "yes" if self._persistent else "no",
+            "--appendfsync",
+            self._fsync,
+            "--maxmemory-policy",
+            "noeviction",
+            "--maxmemory",
+            str(self._maxmemory),
+            "--loglevel",
+            "warning",
+        ]
         if self._acl:
             options += ["--aclfile", str(self.folder / "users.acl")]
         self.process = subprocess.Popen(

@@ -333,7 +333,7 @@ def animals() -> list[Animal]:
         Animal("strange-status", _strange_status, "due", "999", 999),
         Animal("refuses-for-years", _refuses_for_years, "due", "429", 429),
         Animal("lies-about-the-date", _lies_about_the_date, "due", "503", 503),
-    ]  # fmt: skip
+    ]
 
 
 class Zoo(NamedTuple):
@@ -354,8 +354,9 @@ async def zoo() -> AsyncIterator[Zoo]:
             if animal.keep is _nobody:
                 port = stack.enter_context(Full())
             else:
-                server = await asyncio.start_server(_cage(animal, kept.poured, tasks), sock=listening(),
-                                                    ssl=animal.secure)  # fmt: skip
+                server = await asyncio.start_server(
+                    _cage(animal, kept.poured, tasks), sock=listening(), ssl=animal.secure
+                )
                 stack.push_async_callback(server.wait_closed)
                 stack.callback(server.close)
                 port = server.sockets[0].getsockname()[1]

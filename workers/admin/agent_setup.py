@@ -93,9 +93,13 @@ def answers_for(
     # Every event has its line, whatever is subscribed: hooks of several scopes read the same file.
     events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
     made = AnswerFile(
-        agent=agent, server=server, prefix=Keys(settings.namespace).prefix, host=settings.host or host_name(),
-        spool=str(places.spool(agent)), events=events,
-    )  # fmt: skip
+        agent=agent,
+        server=server,
+        prefix=Keys(settings.namespace).prefix,
+        host=settings.host or host_name(),
+        spool=str(places.spool(agent)),
+        events=events,
+    )
     return made, tuple(warnings)
 
 
@@ -162,9 +166,16 @@ def url_of(server: Server) -> str:
 
 
 def plan(
-    agent: str, scope: Scope, places: Directories, *, closed: bool, events: Sequence[str] | None = None,
-    home: Path | None = None, project: Path | None = None, budget: float = BUDGET_S,
-) -> Plan:  # fmt: skip
+    agent: str,
+    scope: Scope,
+    places: Directories,
+    *,
+    closed: bool,
+    events: Sequence[str] | None = None,
+    home: Path | None = None,
+    project: Path | None = None,
+    budget: float = BUDGET_S,
+) -> Plan:
     """What an install would change in the agent's settings; with a `home` of its own nothing in the environment moves it."""
     setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
     return plan_install(agent, scope, where_is(home, project), setup)

@@ -88,9 +88,15 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
     for text in values:
         _put(fields, text, "input" if about_tool else "data")
     event = Event(
-        type=event_type, id=event_id(), source=source, native=kind,
-        host=host_name(), cwd=str(cwd), tool=canonical_tool(source, tool) if tool else "", native_tool=tool,
-    )  # fmt: skip
+        type=event_type,
+        id=event_id(),
+        source=source,
+        native=kind,
+        host=host_name(),
+        cwd=str(cwd),
+        tool=canonical_tool(source, tool) if tool else "",
+        native_tool=tool,
+    )
     if tool and isinstance(fields["input"], dict):
         fields["input"] = canonical_input(source, tool, fields["input"])
     try:
@@ -153,17 +159,23 @@ def _put(fields: dict[str, Any], text: str, others: str) -> None:
 
 async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
-) -> tuple[list[Hook], Verdict]:  # fmt: skip
+) -> tuple[list[Hook], Verdict]:
     """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
     async with ClientPool() as posters, RuleChecks() as checks:
         own = RequestHooks(hooks, _runner(posters, hooks, effects=effects))
         own.wait_for(checks, seconds)
         fitting = await own.fitting(event)
         verdict = await evaluate(
-            event, fitting, own.run, seconds=seconds, policy=policy,
-            version=hooks.version, layers=hooks.layers, refit=own.fitting,
+            event,
+            fitting,
+            own.run,
+            seconds=seconds,
+            policy=policy,
+            version=hooks.version,
+            layers=hooks.layers,
+            refit=own.fitting,
             notes=own.notes(event, fitting),
-        )  # fmt: skip
+        )
     return fitting, verdict
 
 

@@ -150,8 +150,10 @@ def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
     """The published set in which one endpoint is another; what is sealed in it stays sealed."""
     old = _published(file, name)
     if old.dialect != NATIVE:
-        raise ConfigError(f"endpoint {name!r} came from a file of {old.dialect}",
-                          hint=f"change it there ({old.origin}), and apply it again")  # fmt: skip
+        raise ConfigError(
+            f"endpoint {name!r} came from a file of {old.dialect}",
+            hint=f"change it there ({old.origin}), and apply it again",
+        )
     changed = change(_as_entry(old))
     hidden = {key: changed.pop(key) for key in ("secret", "old_secrets", "routing_key") if _sealed(changed.get(key))}
     new = msgspec.structs.replace(_read(changed, ids_of(file) - {name}), layer=old.layer, origin=old.origin)
@@ -201,7 +203,7 @@ def keep_secret(path: Path, secret: str) -> None:
         raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
 
 
-def _is_text(kind: Any) -> bool:  # noqa: ANN401 - a type expression
+def _is_text(kind: Any) -> bool:
     """Whether a field may be a text of any kind."""
     info = inspect.type_info(kind)
     while isinstance(info, inspect.Metadata):
@@ -272,11 +274,11 @@ def _as_entry(endpoint: Endpoint) -> Entry:
     return {name: _listed(plain[name]) for name in _FIELDS if name in plain}
 
 
-def _listed(value: Any) -> Any:  # noqa: ANN401 - plain data
+def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _sealed(value: Any) -> bool:  # noqa: ANN401 - plain data
+def _sealed(value: Any) -> bool:
     if isinstance(value, list):
         return any(_sealed(one.get("secret")) for one in value if isinstance(one, dict))
     return isinstance(value, str) and value.startswith(PREFIX)

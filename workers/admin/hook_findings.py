@@ -47,7 +47,7 @@ _MORE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "web_search": ("allowed_domains", "blocked_domains"),
     "task": ("description", "run_in_background", "model", "resume", "isolation"),
     "notebook_edit": ("cell_id", "cell_type", "edit_mode"),
-}  # fmt: skip
+}
 """Further input fields that agents send with a tool, beside those that have a canonical name."""
 
 

@@ -26,9 +26,7 @@ class Found(NamedTuple):
 def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[Found, ...]:
     """Everything in the usual places of this user and of the project around `cwd`; nothing of it is read."""
     known = {os.path.realpath(one.path): one.origin for one in imports if one.enabled}
-    return tuple(
-        Found(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd))
-    )  # fmt: skip
+    return tuple(Found(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd)))
 
 
 def _places(cwd: Path) -> Iterator[tuple[str, Path]]:

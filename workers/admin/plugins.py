@@ -44,8 +44,10 @@ def plugins(layers: Iterable[Layered]) -> list[Listed]:
             found += [plugin for imported in one.file.imports for plugin in _of(imported, one.file, one.layer)]
         else:
             counted = Counter((hook.plugin, hook.dialect) for hook in one.file.hooks if hook.plugin and hook.enabled)
-            found += [Listed(name=name, dialect=dialect, layer=one.layer, hooks=count)
-                      for (name, dialect), count in counted.items()]  # fmt: skip
+            found += [
+                Listed(name=name, dialect=dialect, layer=one.layer, hooks=count)
+                for (name, dialect), count in counted.items()
+            ]
     return found
 
 
@@ -87,12 +89,19 @@ def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) 
             text for problem in one.problems if (text := str(problem)) not in said
         ]  # whoever reads hooks says those
         yield Listed(
-            name=one.name, dialect=dialect, layer=layer, hooks=counted[one.name], version=one.version,
-            description=one.description, origin=one.root,
-            commands=tuple(item.name for item in one.commands), skills=tuple(item.name for item in one.skills),
+            name=one.name,
+            dialect=dialect,
+            layer=layer,
+            hooks=counted[one.name],
+            version=one.version,
+            description=one.description,
+            origin=one.root,
+            commands=tuple(item.name for item in one.commands),
+            skills=tuple(item.name for item in one.skills),
             agents=tuple(item.name for item in one.agents),
-            mcp_servers=tuple(server.name for server in one.mcp_servers), problem="; ".join(more),
-        )  # fmt: skip
+            mcp_servers=tuple(server.name for server in one.mcp_servers),
+            problem="; ".join(more),
+        )
 
 
 def _gobby(imported: Imported, layer: str) -> Iterator[Listed]:

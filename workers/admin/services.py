@@ -25,9 +25,14 @@ System = Literal["systemd", "launchd"]
 PROCESSES: Final = ("up", "evaluator", "dispatcher", "host", "carrier", "chores")
 
 PASSED_ON: Final = (
-    *VARIABLES, "FLEETHOOK_HOME", "FLEETHOOK_SECRET_KEY_FILE", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+    *VARIABLES,
+    "FLEETHOOK_HOME",
+    "FLEETHOOK_SECRET_KEY_FILE",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
     "PATH",
-)  # fmt: skip
+)
 """Variables of this shell that a service gets: settings, places, and where hook commands find their programs."""
 
 UNIT_MODE: Final = 0o644

@@ -129,16 +129,29 @@ class Listener:
         if verified is False:
             response = web.Response(status=401, text=f"{reason}\n")
         elif self._poster is not None:
-            reply = await self._poster.post(_joined(self.wanted.forward, request.path_qs), body, _handed_on(headers),
-                                            seconds=_FORWARD_SECONDS)  # fmt: skip
+            reply = await self._poster.post(
+                _joined(self.wanted.forward, request.path_qs), body, _handed_on(headers), seconds=_FORWARD_SECONDS
+            )
             response, reason = _answer(reply)
         name = headers.get("webhook-id", "")
         repeat = bool(name) and name in self._ids
         if len(self._ids) >= _MOST_IDS:
             self._ids.clear()
         self._ids.add(name)
-        self.wanted.told(ReceivedWebhook(number, int(time.time() * 1000), request.path_qs, headers, body, response.status, verified,
-                              reason, repeat, reply))  # fmt: skip
+        self.wanted.told(
+            ReceivedWebhook(
+                number,
+                int(time.time() * 1000),
+                request.path_qs,
+                headers,
+                body,
+                response.status,
+                verified,
+                reason,
+                repeat,
+                reply,
+            )
+        )
         return response
 
     def _check(self, headers: dict[str, str], body: bytes) -> tuple[bool | None, str]:

@@ -32,12 +32,26 @@ def payload(agent: str, native: str) -> bytes:
     """
     said = {"command": "ls -la", "description": "d" * 700}
     tool, call = tool_for(agent, "bash"), event_id()
-    return json.dumps({
-        "session_id": "bench", "conversation_id": "bench", "sessionId": "bench", "sessionID": "bench", "cwd": "/srv",
-        "hook_event_name": native, "type": "tool:pre_execute", "tool": tool, "tool_name": tool, "toolName": tool,
-        "tool_input": said, "toolArgs": said, "input": said, "tool_info": {"command_line": "ls -la", "cwd": "/srv"},
-        "tool_use_id": call, "call": call,
-    }).encode()  # fmt: skip
+    return json.dumps(
+        {
+            "session_id": "bench",
+            "conversation_id": "bench",
+            "sessionId": "bench",
+            "sessionID": "bench",
+            "cwd": "/srv",
+            "hook_event_name": native,
+            "type": "tool:pre_execute",
+            "tool": tool,
+            "tool_name": tool,
+            "toolName": tool,
+            "tool_input": said,
+            "toolArgs": said,
+            "input": said,
+            "tool_info": {"command_line": "ls -la", "cwd": "/srv"},
+            "tool_use_id": call,
+            "call": call,
+        }
+    ).encode()
 
 
 async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
@@ -63,17 +77,42 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     generic = series.pop("generic")
     base = statistics.median(generic)
     heaviest = max(series, key=lambda agent: statistics.median(series[agent]))
-    return [figure("verdict through the heaviest dialect", "the generic dialect", "us", series[heaviest], generic,
-                   bar=1 + MOST_MORE_US / base,
-                   note=f"{heaviest}; all on one core; the bar is {MOST_MORE_US:.0f} us more")]  # fmt: skip
+    return [
+        figure(
+            "verdict through the heaviest dialect",
+            "the generic dialect",
+            "us",
+            series[heaviest],
+            generic,
+            bar=1 + MOST_MORE_US / base,
+            note=f"{heaviest}; all on one core; the bar is {MOST_MORE_US:.0f} us more",
+        )
+    ]
 
 
 async def _latency(links: Connections, keys: Keys, agent: str, native: str, requests: int) -> float:
     took = []
     for _ in range(requests):
         reply, body = keys("reply", reply_token()), encode_payload(payload(agent, native))
-        add = ("XADD", keys("requests"), "*", "id", event_id(), "reply", reply, "budget", 10_000, "source", agent,
-               "event", native, "host", "", "body", body)  # fmt: skip
+        add = (
+            "XADD",
+            keys("requests"),
+            "*",
+            "id",
+            event_id(),
+            "reply",
+            reply,
+            "budget",
+            10_000,
+            "source",
+            agent,
+            "event",
+            native,
+            "host",
+            "",
+            "body",
+            body,
+        )
         start = time.perf_counter()
         with links.link() as link:
             replies = await link.exchange([add, ("BLMOVE", reply, reply, "LEFT", "LEFT", "10")], seconds=11)

@@ -56,10 +56,19 @@ async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         await bus.close()
         await links.close()
     return [
-        figure("rm -rf / beside 3 agents' slowest lines, p99", f"{MOST_MS:g} ms", "ms", beside, [MOST_MS], bar=1.0,
-               note=f"without them {statistics.median(alone):.1f} ms in the same run"),
-        figure("rm -rf / denied beside 3 agents' slowest lines", "all", "share", denied, [1.0], bar=1.0, sense="at least"),
-    ]  # fmt: skip
+        figure(
+            "rm -rf / beside 3 agents' slowest lines, p99",
+            f"{MOST_MS:g} ms",
+            "ms",
+            beside,
+            [MOST_MS],
+            bar=1.0,
+            note=f"without them {statistics.median(alone):.1f} ms in the same run",
+        ),
+        figure(
+            "rm -rf / denied beside 3 agents' slowest lines", "all", "share", denied, [1.0], bar=1.0, sense="at least"
+        ),
+    ]
 
 
 async def _others(bus: Bus, count: int) -> tuple[float, float]:

@@ -34,9 +34,10 @@ async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]
                     share[side].append(paced.share)
             figures += [
                 figure(f"healthy p99, {what}", f"all healthy, plus {ADDED:g} ms", "ms", *p99, bar=1.0),
-                figure(f"healthy deliveries in time, {what}", "all healthy", "share", *share, bar=0.95,
-                       sense="at least"),
-            ]  # fmt: skip
+                figure(
+                    f"healthy deliveries in time, {what}", "all healthy", "share", *share, bar=0.95, sense="at least"
+                ),
+            ]
     return figures
 
 

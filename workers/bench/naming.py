@@ -36,7 +36,7 @@ def ask(host: str, port: int) -> str:
 def _main(port: int) -> None:
     real = socket.getaddrinfo
 
-    def getaddrinfo(host: Any, service: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the library's own shape
+    def getaddrinfo(host: Any, service: Any, *args: Any, **more: Any) -> Any:
         return real(ask(host, port) if str(host).endswith(".test") else host, service, *args, **more)
 
     socket.getaddrinfo = getaddrinfo  # type: ignore[assignment]  # spelled out it would be ten lines

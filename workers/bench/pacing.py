@@ -72,16 +72,28 @@ async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                         series.append(paced)
     note = f"{PER_SECOND} events a second, one delivery each; everything on one core"
     figures = [
-        figure(f"publish to receiver, p{share * 100:.0f}", "bare XADD, XREADGROUP, POST, XACK", "ms",
-               [one.at(share) for one in ours], [one.at(share) for one in bare], note=note)
+        figure(
+            f"publish to receiver, p{share * 100:.0f}",
+            "bare XADD, XREADGROUP, POST, XACK",
+            "ms",
+            [one.at(share) for one in ours],
+            [one.at(share) for one in bare],
+            note=note,
+        )
         for share in (0.5, 0.95, 0.99)
-    ]  # fmt: skip
+    ]
     quiet = [mine.at(0.95) for mine, other in zip(ours, bare, strict=True) if other.at(0.95) < QUIET]
     figures.append(
-        figure("publish to receiver, p95 promised", f"{PROMISED:g} ms wherever the bare loop's p95 is under {QUIET:g} ms",
-               "ms", quiet or [one.at(0.95) for one in ours], [PROMISED], bar=1.0 if quiet else None,
-               note=f"{len(quiet)} of {len(ours)} rounds had a bare loop that fast")
-    )  # fmt: skip
+        figure(
+            "publish to receiver, p95 promised",
+            f"{PROMISED:g} ms wherever the bare loop's p95 is under {QUIET:g} ms",
+            "ms",
+            quiet or [one.at(0.95) for one in ours],
+            [PROMISED],
+            bar=1.0 if quiet else None,
+            note=f"{len(quiet)} of {len(ours)} rounds had a bare loop that fast",
+        )
+    )
     return figures
 
 

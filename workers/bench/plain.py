@@ -61,9 +61,14 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> int:
 async def plainly(url: str, port: int, count: int) -> float:
     """Deliveries per CPU-second of one RQ worker and its forks; queueing them is not counted."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.bench.plain", str(port), str(count), stdout=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-m",
+        "workers.bench.plain",
+        str(port),
+        str(count),
+        stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "FLEETHOOK_REDIS_URL": url},
-    )  # fmt: skip
+    )
     out, _ = await child.communicate()
     done, seconds = out.split()
     if int(done) != count:

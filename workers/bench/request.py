@@ -37,9 +37,13 @@ hooks:
 def event(command: str = "ls -la") -> Event:
     """An event of about 1 KB."""
     return Event(
-        type="tool:pre_execute", source="generic", session="bench", cwd="/srv", tool="bash",
+        type="tool:pre_execute",
+        source="generic",
+        session="bench",
+        cwd="/srv",
+        tool="bash",
         input={"command": command, "description": "d" * 700},
-    )  # fmt: skip
+    )
 
 
 def others(count: int) -> str:
@@ -54,9 +58,12 @@ def others(count: int) -> str:
 async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[int]:
     """The pid of a process of ours that prints a line when it is ready; ended with the block, `at_once` without a goodbye."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *argv, env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+        sys.executable,
+        *argv,
+        env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     assert child.stdout is not None  # noqa: S101 - it was asked for
     try:
         while (line := await child.stdout.readline()).split()[-1:] != [b"ready"]:
@@ -91,22 +98,49 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
     evaluator = ("-m", "workers.cli", "worker", "evaluator")
     async with (
-        process(url, *evaluator) as answering, process(url, "-m", "workers.bench.bare", "bench:bare") as responding,
-    ):  # fmt: skip
+        process(url, *evaluator) as answering,
+        process(url, "-m", "workers.bench.bare", "bench:bare") as responding,
+    ):
         server = await server_pid(url)
         places = Places(server, (answering, responding))
         one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
-        figures.append(figure("request p50", "bare XADD, XREADGROUP, LPUSH, BLPOP", "us", one, other, bar=1.4,
-                              note="placed by the scheduler, anew every second"))  # fmt: skip
+        figures.append(
+            figure(
+                "request p50",
+                "bare XADD, XREADGROUP, LPUSH, BLPOP",
+                "us",
+                one,
+                other,
+                bar=1.4,
+                note="placed by the scheduler, anew every second",
+            )
+        )
         for way in places.ways:
             places.put(way)
             one, other = await alternate(ours, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
-            figures.append(figure(f"request p50, {way}", "the same bare loop, placed alike", "us", one, other,
-                                  note="beside it: what the placement does to it"))  # fmt: skip
+            figures.append(
+                figure(
+                    f"request p50, {way}",
+                    "the same bare loop, placed alike",
+                    "us",
+                    one,
+                    other,
+                    note="beside it: what the placement does to it",
+                )
+            )
         places.free()
         many, other_many = await alternate(ours_many, theirs_many, rounds, warm_ups=sizes.warm_ups)
-        figures.append(figure(f"request, {IN_FLIGHT} in flight", "the same bare loop", "/s", many, other_many, bar=0.6,
-                              sense="at least"))  # fmt: skip
+        figures.append(
+            figure(
+                f"request, {IN_FLIGHT} in flight",
+                "the same bare loop",
+                "/s",
+                many,
+                other_many,
+                bar=0.6,
+                sense="at least",
+            )
+        )
         sync = Bus(url, namespace="bench")
 
         async def ours_sync() -> float:
@@ -123,8 +157,17 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                 await ours()
                 with on_one_core(server, answering):
                     series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
-        figures.append(figure(f"request p50, {sizes.hooks:,} other hooks", "the same with one hook", "us", full, few,
-                              bar=1.1, note="all on one core"))  # fmt: skip
+        figures.append(
+            figure(
+                f"request p50, {sizes.hooks:,} other hooks",
+                "the same with one hook",
+                "us",
+                full,
+                few,
+                bar=1.1,
+                note="all on one core",
+            )
+        )
     await bus.close()
     await bare.aclose()
     await links.close()

@@ -106,12 +106,27 @@ async def alternate(
 
 
 def figure(
-    name: str, baseline: str, unit: str, ours: Sequence[float], theirs: Sequence[float], *, bar: float | None = None,
-    sense: Literal["at most", "at least"] = "at most", note: str = "",
-) -> Figure:  # fmt: skip
+    name: str,
+    baseline: str,
+    unit: str,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    bar: float | None = None,
+    sense: Literal["at most", "at least"] = "at most",
+    note: str = "",
+) -> Figure:
     """The figure of two series of rounds."""
     mine, other = statistics.median(ours), statistics.median(theirs)
     return Figure(
-        name=name, baseline=baseline, unit=unit, ours=mine, theirs=other, ratio=mine / other if other else 0.0,
-        bar=bar, sense=sense, rounds=len(ours), note=note,
-    )  # fmt: skip
+        name=name,
+        baseline=baseline,
+        unit=unit,
+        ours=mine,
+        theirs=other,
+        ratio=mine / other if other else 0.0,
+        bar=bar,
+        sense=sense,
+        rounds=len(ours),
+        note=note,
+    )

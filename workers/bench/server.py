@@ -20,8 +20,24 @@ def bench_server() -> Iterator[str]:
     """The URL of a server on a unix socket in a folder of its own, ended with the block."""
     with tempfile.TemporaryDirectory(prefix="fh-") as folder:
         socket = Path(folder, "s")
-        options = ("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700", "--dir", folder, "--save", "",
-                   "--appendonly", "yes", "--appendfsync", "everysec", "--loglevel", "warning")  # fmt: skip
+        options = (
+            "--port",
+            "0",
+            "--unixsocket",
+            str(socket),
+            "--unixsocketperm",
+            "700",
+            "--dir",
+            folder,
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "everysec",
+            "--loglevel",
+            "warning",
+        )
         process = subprocess.Popen(
             [str(find_binary().path), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

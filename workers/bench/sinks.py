@@ -91,10 +91,10 @@ async def open_sink() -> AsyncIterator[Sink]:
 class _Names(asyncio.DatagramProtocol):
     """A name server: `*.healthy.test` is here, and for every other name it says nothing at all."""
 
-    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - a datagram transport, whose type asyncio hides
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:  # noqa: ANN401 - of whatever family
+    def datagram_received(self, data: bytes, addr: Any) -> None:
         if b"\x07healthy\x04test" in data:
             # RFC 1035: the question again, and one A record that points to its name.
             head = data[:2] + b"\x81\x80\x00\x01\x00\x01\x00\x00\x00\x00"

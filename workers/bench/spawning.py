@@ -30,10 +30,13 @@ COMMAND = "cat > /dev/null; exit 0"
 
 PAYLOAD = json.dumps(
     {
-        "session_id": "bench", "cwd": "/srv", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+        "session_id": "bench",
+        "cwd": "/srv",
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
         "tool_input": {"command": "ls -la", "description": "d" * 700},
     }
-).encode()  # fmt: skip
+).encode()
 
 REDIS_PY = """
 import os, sys, redis
@@ -53,9 +56,15 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         answers = Path(folder, "claude.answers")
         write_answer_file(
             answers,
-            AnswerFile(agent="claude", server=server_from_url(url), prefix=keys.prefix, host=host_name(),
-                       spool=str(Path(folder, "spool")), events=(EventLine(name="PreToolUse"),)),
-        )  # fmt: skip
+            AnswerFile(
+                agent="claude",
+                server=server_from_url(url),
+                prefix=keys.prefix,
+                host=host_name(),
+                spool=str(Path(folder, "spool")),
+                events=(EventLine(name="PreToolUse"),),
+            ),
+        )
         shim = hook_command(sys.executable, "claude", "PreToolUse", answers)
         empty = (sys.executable, "-I", "-S", "-c", "pass")
         plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
@@ -78,10 +87,17 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     floor = statistics.median(other)
     bar = 1.25 + 1.0 / floor
     return [
-        figure("shim, spawn to exit with a verdict", "python -I -S -c pass", "ms", one, other, bar=bar,
-               note="the bar is 1.25 times plus 1 ms"),
+        figure(
+            "shim, spawn to exit with a verdict",
+            "python -I -S -c pass",
+            "ms",
+            one,
+            other,
+            bar=bar,
+            note="the bar is 1.25 times plus 1 ms",
+        ),
         figure("the same through redis-py", "python -I -S -c pass", "ms", slow, other, note="for comparison"),
-    ]  # fmt: skip
+    ]
 
 
 def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
@@ -131,8 +147,11 @@ def event_for(tool: str) -> Event:
 def _bare_spawn(body: bytes) -> float:
     start = time.perf_counter()
     child = subprocess.Popen(
-        ["/bin/sh", "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ["/bin/sh", "-c", COMMAND],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
-    )  # fmt: skip
+    )
     child.communicate(body)
     return (time.perf_counter() - start) * 1e3

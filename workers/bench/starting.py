@@ -52,9 +52,16 @@ async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
     ]
     if _PROC.is_dir():
         figures.append(
-            figure("up, idle: CPU of all processes", "a twentieth of one core", "ms/s", idle, [IDLE_BAR], bar=1.0,
-                   note=f"{sizes.idle:g} s each")
-        )  # fmt: skip
+            figure(
+                "up, idle: CPU of all processes",
+                "a twentieth of one core",
+                "ms/s",
+                idle,
+                [IDLE_BAR],
+                bar=1.0,
+                note=f"{sizes.idle:g} s each",
+            )
+        )
     return figures
 
 
@@ -90,9 +97,11 @@ def _up(environment: Mapping[str, str]) -> Iterator[int]:
     """`fleethook up`, ready; yields its process id."""
     places = directories(environment)
     up = subprocess.Popen(
-        [sys.executable, "-m", "workers.cli", "up"], env=environment, stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "workers.cli", "up"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         while (state := running(places)) is None or not state.ready:
             if up.poll() is not None:

@@ -37,8 +37,12 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     events = [sent] * BATCH
     body = encode_event(msgspec.structs.replace(sent, id="e" + "0" * 32, host="bench"))
     fields: dict[str | bytes, str | bytes] = {
-        "id": "e" + "0" * 32, "source": sent.source, "event": sent.type, "host": "bench", "body": body,
-    }  # fmt: skip
+        "id": "e" + "0" * 32,
+        "source": sent.source,
+        "event": sent.type,
+        "host": "bench",
+        "body": body,
+    }
     async with Bus(url, namespace="bench-publish") as bus:
         stream = bus.keys("events")
 
@@ -63,8 +67,11 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
         one, other = await alternate(ours, theirs, rounds, warm_ups=sizes.warm_ups)
     await bare.aclose()
-    return [figure("publish, pipelined", "bare XADD of the same bytes, pipelined", "/s", one, other, bar=0.7,
-                   sense="at least")]  # fmt: skip
+    return [
+        figure(
+            "publish, pipelined", "bare XADD of the same bytes, pipelined", "/s", one, other, bar=0.7, sense="at least"
+        )
+    ]
 
 
 async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
@@ -82,11 +89,27 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     note = f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed, attempts logged"
     what = "deliveries per CPU-second of the carrier"
     return [
-        figure(what, "raw aiohttp keep-alive loop", "/cpu-s", ours, theirs, bar=0.55, sense="at least",
-               note=f"{note}; all on one core and on the workers' event loop"),
-        figure(f"{what}, plainly", f"an RQ job each, {CLIENT}, tenacity in the job", "/cpu-s", ours, plain, bar=20.0,
-               sense="at least", note=note),
-    ]  # fmt: skip
+        figure(
+            what,
+            "raw aiohttp keep-alive loop",
+            "/cpu-s",
+            ours,
+            theirs,
+            bar=0.55,
+            sense="at least",
+            note=f"{note}; all on one core and on the workers' event loop",
+        ),
+        figure(
+            f"{what}, plainly",
+            f"an RQ job each, {CLIENT}, tenacity in the job",
+            "/cpu-s",
+            ours,
+            plain,
+            bar=20.0,
+            sense="at least",
+            note=note,
+        ),
+    ]
 
 
 async def _port(url: str) -> int:
@@ -139,9 +162,13 @@ async def _carried(url: str, port: int, most: int) -> float:
         )
     await call_all(links, calls)
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "workers.bench.streaming", "carrier", stdout=asyncio.subprocess.PIPE,
+        sys.executable,
+        "-m",
+        "workers.bench.streaming",
+        "carrier",
+        stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace},
-    )  # fmt: skip
+    )
     out, _ = await child.communicate()
     count, seconds = out.split()
     bare = bare_client(url)

@@ -66,9 +66,11 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 @click.group(
-    cls=LazyGroup, lazy=COMMANDS, context_settings=HELP,
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings=HELP,
     epilog="Exit codes: 0 ok, 1 findings, 2 usage, 3 unreachable, 4 configuration invalid, 5 partly done.",
-)  # fmt: skip
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Say which.")
 @click.option("--no-color", "no_colour", is_flag=True, help="No colours (as NO_COLOR; FORCE_COLOR wants them).")
 @click.option("-v", "--verbose", is_flag=True, help="Say more; show where an error came from.")

@@ -30,9 +30,14 @@ def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> N
         fleet.data([{**msgspec.to_builtins(one), "met": one.met} for one in figures])
         return
     rows = [
-        (f"{one.ratio:.2f}", f"{one.sense} {one.bar:.2f}" if one.bar else "-",
-         {True: "met", False: "NOT MET", None: ""}[one.met], one.name,
-         f"{one.ours:,.2f} against {one.theirs:,.2f} {one.unit}", one.baseline)
+        (
+            f"{one.ratio:.2f}",
+            f"{one.sense} {one.bar:.2f}" if one.bar else "-",
+            {True: "met", False: "NOT MET", None: ""}[one.met],
+            one.name,
+            f"{one.ours:,.2f} against {one.theirs:,.2f} {one.unit}",
+            one.baseline,
+        )
         for one in figures
-    ]  # fmt: skip
+    ]
     fleet.table(("ratio", "bar", "", "what", "figures", "baseline"), rows)

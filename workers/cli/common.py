@@ -77,7 +77,7 @@ class LazyGroup(click.Group):
     Without `lazy` it is an ordinary group that guesses.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", HELP)
         super().__init__(*args, **kwargs)
         self.lazy = dict(lazy or {})
@@ -242,7 +242,7 @@ def common_options(function: F) -> F:
     """`--json` and `--namespace` on a command; they go to the Context and not into its arguments."""
 
     def keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-        def note(ctx: click.Context, _: click.Parameter, value: Any) -> None:  # noqa: ANN401 - the option's value
+        def note(ctx: click.Context, _: click.Parameter, value: Any) -> None:
             if value not in {None, False}:
                 setattr(ctx.ensure_object(Context), name, value)
 
@@ -252,9 +252,13 @@ def common_options(function: F) -> F:
         "--json", is_flag=True, expose_value=False, callback=keep("json"), help="Machine-readable output."
     )
     namespace = click.option(
-        "-n", "--namespace", metavar="NAME", expose_value=False, callback=keep("namespace"),
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        expose_value=False,
+        callback=keep("namespace"),
         help="The fleet to look at, instead of the one that is set.",
-    )  # fmt: skip
+    )
     return as_json(namespace(function))
 
 
@@ -296,8 +300,10 @@ def error_report(error: BaseException) -> dict[str, Any]:
     from bus.secrets.redaction import redact_text
 
     report: dict[str, Any] = {
-        "kind": type(error).__name__, "code": exit_code(error), "message": redact_text(_text(error))
-    }  # fmt: skip
+        "kind": type(error).__name__,
+        "code": exit_code(error),
+        "message": redact_text(_text(error)),
+    }
     if isinstance(error, ConfigError):
         known = {name: getattr(error, name) for name in ("file", "line", "column", "path", "hint")}
         report |= {name: value for name, value in known.items() if value}

@@ -74,10 +74,11 @@ def check(fleet: Context, file: Path | None) -> None:
     if fleet.json:
         fleet.data(
             {
-                "files": [str(path) for path in files], "problems": [error_report(one) for one in problems],
+                "files": [str(path) for path in files],
+                "problems": [error_report(one) for one in problems],
                 "warnings": warnings,
             }
-        )  # fmt: skip
+        )
     else:
         for problem in problems:
             fleet.data(str(problem))
@@ -174,7 +175,7 @@ def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
     return list(file.problems), [str(warning) for warning in file.warnings]
 
 
-def _shown(name: str, value: Any) -> Any:  # noqa: ANN401 - any setting
+def _shown(name: str, value: Any) -> Any:
     if name.endswith("url") and value:
         from bus.secrets.redaction import redact_url
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
     from workers.admin.doctor import Check
 
 _MARKS: Final[dict[str, tuple[str, Colour]]] = {
-    "ok": (" ok ", "green"), "warn": (" !! ", "yellow"), "fail": ("FAIL", "red"), "unknown": (" ?? ", "bright_black"),
-}  # fmt: skip
+    "ok": (" ok ", "green"),
+    "warn": (" !! ", "yellow"),
+    "fail": ("FAIL", "red"),
+    "unknown": (" ?? ", "bright_black"),
+}
 
 
 @click.command()

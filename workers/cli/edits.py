@@ -59,9 +59,13 @@ def write_change(
 
 
 def publish_change(
-    fleet: Context, change: Callable[[HookFile], HookFile], message: str, yes: bool, dry_run: bool,
+    fleet: Context,
+    change: Callable[[HookFile], HookFile],
+    message: str,
+    yes: bool,
+    dry_run: bool,
     known: tuple[HookFile, int] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Show the change of the published set (`known`, or as it is now), ask, and publish it."""
     from bus.hooksets.published import apply, diff
 

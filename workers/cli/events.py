@@ -26,12 +26,14 @@ _SAY_EVERY: Final = 20_000
 def filter_options(function: F) -> F:
     """`--type`, `--session`, `--tool`, `--source` and `--decision`, in the words of hooks."""
     options = (
-        click.option("--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."),
+        click.option(
+            "--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."
+        ),
         click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
         click.option("--source", default="", metavar="AGENT", help="The agent: claude, codex, …"),
         click.option("--decision", type=click.Choice(_DECISIONS), help="What was decided."),
-    )  # fmt: skip
+    )
     for option in reversed(options):
         function = option(function)
     return function
@@ -41,7 +43,7 @@ def filter_options(function: F) -> F:
 @click.argument("file", type=click.File("rb"), default="-")
 @common_options
 @pass_fleet
-def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own file
+def publish(fleet: Context, file: Any) -> None:
     """Announce an event (JSON object, or one on each line) and print its id; nobody waits for a hook.
 
     \b
@@ -73,7 +75,7 @@ def publish(fleet: Context, file: Any) -> None:  # noqa: ANN401 - click's own fi
 @click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
 @common_options
 @pass_fleet
-def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) -> None:  # noqa: ANN401 - click's own file
+def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) -> None:
     """Ask for the verdict on an event (JSON) and print it as JSON.
 
     Where no hook can answer, the verdict is the failure policy's and its `fallback` says why.
@@ -120,7 +122,7 @@ def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:
             fleet.say(f"warning: nobody knows the event type {kind!r}{also}")
 
 
-def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - what `work` returns
+def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:
     import asyncio
 
     from bus.client import Bus
@@ -130,7 +132,7 @@ def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
     url = fleet.url("agent")
     spool = program_spool(fleet.directories(), url, fleet.keys().prefix)
 
-    async def whole() -> Any:  # noqa: ANN401 - what `work` returns
+    async def whole() -> Any:
         # A Bus belongs to the loop that it is used on, so it is made there.
         return await work(
             Bus(url, namespace=settings.namespace, on_failure=settings.on_failure, spool=spool, connect=1.0)
@@ -151,8 +153,9 @@ def _events(raw: bytes, *, many: bool) -> list[Event]:
         raise DecodeError('there is no event in the input; write e.g. {"type": "session:start"}')
     generic, found = find("generic"), []
     # One object over several lines is the usual case; a second object after the first makes it lines.
-    whole = len(lines) == 1 or not (many and all(line.strip().startswith(b"{") and line.strip().endswith(b"}")
-                                                 for _, line in lines))  # fmt: skip
+    whole = len(lines) == 1 or not (
+        many and all(line.strip().startswith(b"{") and line.strip().endswith(b"}") for _, line in lines)
+    )
     for number, line in [(0, raw)] if whole else lines:
         where = "" if whole else f"line {number}: "
         try:
@@ -176,7 +179,7 @@ def events() -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @common_options
 @pass_fleet
-def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filters
+def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any) -> None:
     """List events, newest first; what is shown is redacted."""
     from workers.records.events import recent, record
 
@@ -193,8 +196,18 @@ def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any
     if not found:
         fleet.say(f"no events{f' with {filters.words()}' if filters.words() else ''}")
         return
-    rows = [(when(seen.ms), seen.id, seen.event.source, seen.event.type, seen.event.tool, about(seen.event, 60),
-             outcome(seen)) for seen in found]  # fmt: skip
+    rows = [
+        (
+            when(seen.ms),
+            seen.id,
+            seen.event.source,
+            seen.event.type,
+            seen.event.tool,
+            about(seen.event, 60),
+            outcome(seen),
+        )
+        for seen in found
+    ]
     fleet.table(("TIME", "ID", "SOURCE", "TYPE", "TOOL", "ABOUT", "VERDICT"), rows)
     if len(found) == limit:
         fleet.say(f"the newest {limit}; --limit shows more")
@@ -217,8 +230,10 @@ def show(fleet: Context, name: str) -> None:
     lines = list(event_lines(fleet, seen))
     for part in ("input", "output", "data", "raw"):
         if whole.get(part):
-            lines += [f"{part}", *(fleet.style(f"  {line}", "cyan") for line in
-                                   to_json(whole[part], indent=True).splitlines())]  # fmt: skip
+            lines += [
+                f"{part}",
+                *(fleet.style(f"  {line}", "cyan") for line in to_json(whole[part], indent=True).splitlines()),
+            ]
     if seen.verdict is not None:
         lines += verdict_lines(fleet, seen.verdict)
     fleet.data("\n".join(lines))
@@ -240,8 +255,13 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 
     if (older_than is not None) + (session is not None) + everything != 1:
         raise click.UsageError("say one of --older-than, --session and --all")
-    what = (f"of session {session}" if session is not None else "that there are" if everything
-            else f"older than {older_than:g} s")  # fmt: skip
+    what = (
+        f"of session {session}"
+        if session is not None
+        else "that there are"
+        if everything
+        else f"older than {older_than:g} s"
+    )
     if not fleet.confirm(f"Remove all delivered events {what}?", yes):
         fleet.say("nothing was removed")
         return
@@ -264,7 +284,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 @filter_options
 @common_options
 @pass_fleet
-def tail(fleet: Context, /, **given: Any) -> None:  # noqa: ANN401 - the filters
+def tail(fleet: Context, /, **given: Any) -> None:
     """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
     from workers.records.events import follow, matching, read_seen, record
 

@@ -30,9 +30,15 @@ _TEXT: Final = 2_000
 """Characters of a reason, which should be read whole."""
 
 COLOURS: Final[Mapping[str, Colour]] = {
-    "deny": "red", "ask": "yellow", "allow": "green", "fallback": "yellow", "delivered": "green", "dead": "red",
-    "due": "yellow", "retry": "yellow",
-}  # fmt: skip
+    "deny": "red",
+    "ask": "yellow",
+    "allow": "green",
+    "fallback": "yellow",
+    "delivered": "green",
+    "dead": "red",
+    "due": "yellow",
+    "retry": "yellow",
+}
 
 _MOST_SILENT: Final = 3
 """More hooks that say nothing than this are counted and not listed: a guard pack alone has twenty."""
@@ -46,7 +52,7 @@ class Duration(click.ParamType[float]):
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds; a usage error for anything else."""
         from bus.config.settings import parse_setting
 

@@ -49,9 +49,15 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
     agent = calling_agent()
     losses = tuple(Loss(guard, how) for guard, _, how in (one.partition("\n") for one in lost))
     change = GuardChange(
-        how=command, where=where, losses=losses, by=getpass.getuser(), agent=agent.agent if agent is not None else "",
-        about=about or event_id(), host=host_name(), ms=time.time_ns() // 10**6,
-    )  # fmt: skip
+        how=command,
+        where=where,
+        losses=losses,
+        by=getpass.getuser(),
+        agent=agent.agent if agent is not None else "",
+        about=about or event_id(),
+        host=host_name(),
+        ms=time.time_ns() // 10**6,
+    )
     try:
         fleet.run(lambda links: report(links, fleet.keys(), change))
     except Unreachable as error:
@@ -73,8 +79,14 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
     from bus.wire.codec import encode_event
 
     kind, name = EventType.GUARD_CHANGED.value, event_id()
-    event = Event(type=kind, id=name, source="fleethook", host=change.host, time=change.ms,
-                  data={**event_data(change), "about": change.about})  # fmt: skip
+    event = Event(
+        type=kind,
+        id=name,
+        source="fleethook",
+        host=change.host,
+        time=change.ms,
+        data={**event_data(change), "about": change.about},
+    )
     fields = ("id", name, "source", "fleethook", "event", kind, "host", change.host, "body", encode_event(event))
     try:
         spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)

@@ -29,9 +29,17 @@ def list_hosts(fleet: Context) -> None:
     elif found:
         fleet.table(
             ("HOST", "WORKER", "HOOKS", "POLICIES", "LAST SAID"),
-            [(plain(one.host), "alive" if one.alive else "away", one.hooks, ", ".join(one.policies) or "-", when(one.ms))
-             for one in found],
-        )  # fmt: skip
+            [
+                (
+                    plain(one.host),
+                    "alive" if one.alive else "away",
+                    one.hooks,
+                    ", ".join(one.policies) or "-",
+                    when(one.ms),
+                )
+                for one in found
+            ],
+        )
     else:
         fleet.say("no host has recorded blocking hooks of its own")
 
@@ -98,9 +106,11 @@ def record_host(fleet: Context) -> None:
             count = HostHooks(own.blocking).count
         except FleethookError:  # whoever reads the file says it
             count = 0
-        text = (
-            f"the fleet does not know of the {count} blocking hooks of this host; once a `fleethook worker host` runs here, "
-            "it does"
-        ) if count else ""  # fmt: skip
+        text = ""
+        if count:
+            text = (
+                f"the fleet does not know of the {count} blocking hooks of this host; "
+                "once a `fleethook worker host` runs here, it does"
+            )
     if text:
         fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))

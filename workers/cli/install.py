@@ -157,12 +157,22 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
     if not found:
         warnings = (*warnings, f"{find(agent).label} was not found on this machine")
     report: dict[str, Any] = {
-        "agent": agent, "found": found, "scope": scope, "files": [str(change.path) for change in plan.changes],
-        "diff": diff(plan), "answer_file": str(path), "answer_file_state": agent_setup.state_of(path, answers),
-        "fail_closed": closed, "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
-        "user": server.user, "warnings": [*warnings, *plan.warnings], "steps": list(plan.steps), "applied": False,
-        "backups": [], "weakens": agent_setup.losses(plan, answers, places),
-    }  # fmt: skip
+        "agent": agent,
+        "found": found,
+        "scope": scope,
+        "files": [str(change.path) for change in plan.changes],
+        "diff": diff(plan),
+        "answer_file": str(path),
+        "answer_file_state": agent_setup.state_of(path, answers),
+        "fail_closed": closed,
+        "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
+        "user": server.user,
+        "warnings": [*warnings, *plan.warnings],
+        "steps": list(plan.steps),
+        "applied": False,
+        "backups": [],
+        "weakens": agent_setup.losses(plan, answers, places),
+    }
     return _Job(plan, answers, report)
 
 
@@ -236,10 +246,16 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool, quiet: b
     plan = install_plan.plan_uninstall(agent, places.state, where=where_is())
     path = places.answer_file(agent)
     report: dict[str, Any] = {
-        "agent": agent, "files": [str(change.path) for change in plan.changes], "diff": install_plan.diff(plan),
-        "answer_file": str(path) if path.exists() else None, "warnings": list(plan.warnings), "applied": False,
-        "copies": [], "waiting": 0, "spool": None,
-    }  # fmt: skip
+        "agent": agent,
+        "files": [str(change.path) for change in plan.changes],
+        "diff": install_plan.diff(plan),
+        "answer_file": str(path) if path.exists() else None,
+        "warnings": list(plan.warnings),
+        "applied": False,
+        "copies": [],
+        "waiting": 0,
+        "spool": None,
+    }
     if not (fleet.json or quiet):
         if report["diff"]:
             fleet.data(report["diff"].rstrip("\n"))
@@ -280,8 +296,9 @@ def _show_install(fleet: Context, report: dict[str, Any]) -> None:
             fleet.data(fleet.style(line, "green") if new else fleet.style(line, "red") if old else line)
     policy = (
         "tool calls, prompts and permissions are denied; everything else goes on"
-        if report["fail_closed"] else "allow, and say so in the record (--fail-closed denies)"
-    )  # fmt: skip
+        if report["fail_closed"]
+        else "allow, and say so in the record (--fail-closed denies)"
+    )
     server = f"{report['server']} as {report['user'] or 'nobody in particular'}"
     fleet.say(f"answer file: {report['answer_file']} ({report['answer_file_state']}), server {server}")
     fleet.say(f"without a verdict: {policy}")

@@ -33,9 +33,12 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
     going = belongings(places, STARTER)
     stays = [str(path) for path in remains(places, going)]
     report: dict[str, Any] = {
-        "agents": agents, "services": [str(file.path) for _, plan in services for file in plan.files],
-        "files": [str(one.path) for one in going], "stays": stays, "purged": False,
-    }  # fmt: skip
+        "agents": agents,
+        "services": [str(file.path) for _, plan in services for file in plan.files],
+        "files": [str(one.path) for one in going],
+        "stays": stays,
+        "purged": False,
+    }
     _show(fleet, report, going)
     for agent in agents:
         uninstall(fleet, agent, dry_run=True, yes=True)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:  # `--help` needs none of them
 ROLES: Final = ("evaluator", "dispatcher", "host", "carrier", "chores")
 
 _roles = click.option(
-    "--role", "roles", multiple=True, type=click.Choice(ROLES),
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(ROLES),
     help="One process of a fleet's machine instead of `fleethook up`; may be given several times.",
-)  # fmt: skip
+)
 _whole = click.option("--system", "whole", is_flag=True, help="For the whole machine (root), not for this user.")
 _for = click.option("--for", "kind", type=click.Choice(("systemd", "launchd")), help="Other than this machine's own.")
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -145,8 +148,12 @@ def _print(fleet: Context, plan: ServicePlan) -> None:
     from workers.admin.services import redacted
 
     if fleet.json:
-        fleet.data({"files": {str(file.path): redacted(file.after or "") for file in plan.files},
-                    "commands": [" ".join(command) for command in (*plan.before, *plan.after)]})  # fmt: skip
+        fleet.data(
+            {
+                "files": {str(file.path): redacted(file.after or "") for file in plan.files},
+                "commands": [" ".join(command) for command in (*plan.before, *plan.after)],
+            }
+        )
         return
     for file in plan.files:
         fleet.say(fleet.style(f"{file.path} (mode {file.mode:04o})", "cyan", err=True))
@@ -167,8 +174,14 @@ def _report(
     fleet: Context, plan: ServicePlan, failures: list[str], *, done: str, commands: tuple[tuple[str, ...], ...]
 ) -> None:
     if fleet.json:
-        fleet.data({"files": [str(file.path) for file in plan.files], done: True, "failures": failures,
-                    "commands": [" ".join(command) for command in commands]})  # fmt: skip
+        fleet.data(
+            {
+                "files": [str(file.path) for file in plan.files],
+                done: True,
+                "failures": failures,
+                "commands": [" ".join(command) for command in commands],
+            }
+        )
     elif not failures:
         fleet.say(
             f"{fleet.style(done.capitalize() + '.', 'green', err=True)} {', '.join(str(f.path) for f in plan.files)}"

@@ -27,8 +27,15 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yell
 
 
 @click.command()
-@click.option("--wait", "wait", is_flag=False, flag_value=WAIT_SECONDS, type=click.FloatRange(0), metavar="[SECONDS]",
-              help=f"Wait until everything runs, {WAIT_SECONDS:g} s if you do not say how long.")  # fmt: skip
+@click.option(
+    "--wait",
+    "wait",
+    is_flag=False,
+    flag_value=WAIT_SECONDS,
+    type=click.FloatRange(0),
+    metavar="[SECONDS]",
+    help=f"Wait until everything runs, {WAIT_SECONDS:g} s if you do not say how long.",
+)
 @common_options
 @pass_fleet
 def status(fleet: Context, wait: float | None) -> None:
@@ -99,9 +106,12 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
 
 
 def _show(
-    fleet: Context, found: Status | None, here: State | None, endpoints: list[EndpointState],
+    fleet: Context,
+    found: Status | None,
+    here: State | None,
+    endpoints: list[EndpointState],
     rejected: Sequence[Rejection],
-) -> None:  # fmt: skip
+) -> None:
     from workers.cli.formatting import plain, standing_text, when
     from workers.records.status import read_spools
 
@@ -109,9 +119,11 @@ def _show(
     if fleet.json:
         import msgspec
 
-        report = {"server": {"health": "missing"}, "spools": spools} if found is None else {
-            **msgspec.to_builtins(found), "endpoints": msgspec.to_builtins(endpoints)
-        }  # fmt: skip
+        report = (
+            {"server": {"health": "missing"}, "spools": spools}
+            if found is None
+            else {**msgspec.to_builtins(found), "endpoints": msgspec.to_builtins(endpoints)}
+        )
         fleet.data(
             {
                 **report,

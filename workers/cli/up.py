@@ -198,11 +198,16 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     if fleet.json:
         fleet.data(
             {
-                "ready": True, "seconds": round(seconds, 3), "pid": state.pid, "namespace": settings.namespace,
-                "server": server, "config": str(path), "created": created,
+                "ready": True,
+                "seconds": round(seconds, 3),
+                "pid": state.pid,
+                "namespace": settings.namespace,
+                "server": server,
+                "config": str(path),
+                "created": created,
                 "processes": [{"name": child.name, "pid": child.pid} for child in state.children],
             }
-        )  # fmt: skip
+        )
         return
     note = " (created: the guards destructive-commands and fleethook-itself are on)" if created else ""
     fleet.say(f"fleethook {version()} · namespace {settings.namespace}")

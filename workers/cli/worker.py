@@ -42,9 +42,12 @@ class _WorkerGroup(LazyGroup):
 
 @click.group(cls=_WorkerGroup, invoke_without_command=True)
 @click.option(
-    "--health", metavar="[TYPE]", is_flag=False, flag_value=ANY,
+    "--health",
+    metavar="[TYPE]",
+    is_flag=False,
+    flag_value=ANY,
     help="Exit 0 if this machine's worker of that type answers within 4 s, else 1; without a type, any worker.",
-)  # fmt: skip
+)
 @click.option("--allow-outage", is_flag=True, help="With --health: exit 0 also while the server is away (liveness).")
 @common_options
 @click.pass_context

@@ -151,9 +151,15 @@ class Attempts:
                 return result
             schedule = hook.retry
             endpoint = Endpoint(
-                id=hook.id, url=hook.http.url, headers=hook.http.headers, secret=hook.http.secret,
-                timeout=hook.timeout, origin=hook.origin, dialect=hook.dialect, own=hook.own,
-            )  # fmt: skip
+                id=hook.id,
+                url=hook.http.url,
+                headers=hook.http.headers,
+                secret=hook.http.secret,
+                timeout=hook.timeout,
+                origin=hook.origin,
+                dialect=hook.dialect,
+                own=hook.own,
+            )
         poster = posters.under(in_force.network, in_force.proxy)
         if taken.members is not None:
             if endpoint.format not in BATCHED:

@@ -107,14 +107,22 @@ async def read_breakers(links: Connections, keys: Keys, targets: Iterable[str] |
         parked = await link.exchange([("LLEN", keys("parked", name)) for name in names])
     found = []
     for name, row, waits in zip(names, rows, parked, strict=True):
-        fields = {key.decode(): value.decode("utf-8", "replace")
-                  for key, value in flat(checked(row, "reading a breaker")).items()}  # fmt: skip
+        fields = {
+            key.decode(): value.decode("utf-8", "replace")
+            for key, value in flat(checked(row, "reading a breaker")).items()
+        }
         if "next" in fields:
             found.append(
-                Breaker(target=name, since=int(fields.get("since", 0)), interval=int(fields.get("interval", 0)),
-                        next=int(fields["next"]), probe=fields.get("probe", ""),
-                        reason=redact_text(fields.get("reason", "")), parked=int(checked(waits, "counting the parked")))
-            )  # fmt: skip
+                Breaker(
+                    target=name,
+                    since=int(fields.get("since", 0)),
+                    interval=int(fields.get("interval", 0)),
+                    next=int(fields["next"]),
+                    probe=fields.get("probe", ""),
+                    reason=redact_text(fields.get("reason", "")),
+                    parked=int(checked(waits, "counting the parked")),
+                )
+            )
     return found
 
 

@@ -75,16 +75,36 @@ def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
     # stands at the cut.
     shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
     return [
-        "kind", "entry", "stream", stream, "entry", entry.id, "reason", reason,
-        "event", entry.fields.get(b"id", b""), "source", entry.fields.get(b"source", b""), "bytes", len(body),
-        "body", shown.encode("utf-8", "replace"),
-    ]  # fmt: skip
+        "kind",
+        "entry",
+        "stream",
+        stream,
+        "entry",
+        entry.id,
+        "reason",
+        reason,
+        "event",
+        entry.fields.get(b"id", b""),
+        "source",
+        entry.fields.get(b"source", b""),
+        "bytes",
+        len(body),
+        "body",
+        shown.encode("utf-8", "replace"),
+    ]
 
 
 async def dead_letters(
-    links: Connections, keys: Keys, *, reason: str = "", target: str = "", most: int = 100, since: int = 0, until: int = 0,
+    links: Connections,
+    keys: Keys,
+    *,
+    reason: str = "",
+    target: str = "",
+    most: int = 100,
+    since: int = 0,
+    until: int = 0,
     fits: Callable[[DeadLetter], bool] | None = None,
-) -> list[DeadLetter]:  # fmt: skip
+) -> list[DeadLetter]:
     """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
     found: list[DeadLetter] = []
     async for letter in _all(links, keys, since, until):
@@ -120,15 +140,26 @@ async def _all(links: Connections, keys: Keys, since: int, until: int) -> AsyncI
 def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
     if not fields:
         return None
-    text = {key.decode(): value.decode("utf-8", "replace") for key, value in fields.items()
-            if not key.startswith(b"attempt:")}  # fmt: skip
+    text = {
+        key.decode(): value.decode("utf-8", "replace")
+        for key, value in fields.items()
+        if not key.startswith(b"attempt:")
+    }
     return DeadLetter(
-        id=name, kind=text.get("kind", "delivery") if "." not in name else "delivery", ms=ms,
-        reason=redact_text(text.get("reason", "")), event=text.get("event", ""), hook=text.get("hook", ""),
-        target=text.get("target", ""), attempts=int(text.get("attempts", 0)), stream=text.get("stream", ""),
-        type=text.get("type", ""), tool=text.get("tool", ""), session=text.get("session", ""),
+        id=name,
+        kind=text.get("kind", "delivery") if "." not in name else "delivery",
+        ms=ms,
+        reason=redact_text(text.get("reason", "")),
+        event=text.get("event", ""),
+        hook=text.get("hook", ""),
+        target=text.get("target", ""),
+        attempts=int(text.get("attempts", 0)),
+        stream=text.get("stream", ""),
+        type=text.get("type", ""),
+        tool=text.get("tool", ""),
+        session=text.get("session", ""),
         body=redact_text(text.get("body", "")) if "." not in name else "",
-    )  # fmt: skip
+    )
 
 
 async def redrive(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:

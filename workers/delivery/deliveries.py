@@ -121,11 +121,17 @@ def deliveries_of(event: Event, verdict: Verdict | None, in_force: HookSet, keys
 
 def _for_endpoint(event: Event, endpoint: Endpoint, keys: Keys) -> NewDelivery:
     return NewDelivery(
-        id=delivery_id(event.id, endpoint.id), stream=_stream(endpoint, event, keys),
+        id=delivery_id(event.id, endpoint.id),
+        stream=_stream(endpoint, event, keys),
         target=endpoint_target(endpoint, event.host),
-        cap=endpoint.max_in_flight, timeout_ms=int(endpoint.timeout * 1000), kind="webhook", hook=endpoint.id,
-        version=endpoint.version, layer=endpoint.layer, pace=_pace(endpoint, event),
-    )  # fmt: skip
+        cap=endpoint.max_in_flight,
+        timeout_ms=int(endpoint.timeout * 1000),
+        kind="webhook",
+        hook=endpoint.id,
+        version=endpoint.version,
+        layer=endpoint.layer,
+        pace=_pace(endpoint, event),
+    )
 
 
 def _pace(endpoint: Endpoint, event: Event) -> str:
@@ -150,10 +156,17 @@ def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> NewDeliver
     # waited for even then (P-11) has no place in the line.
     ordered = hook.blocking and hook.dialect in ONE_BY_ONE
     return NewDelivery(
-        id=delivery_id(event.id, hook.id), stream=_stream(hook, event, keys), target=f"hook:{hook.id}",
-        cap=COMMAND_CAP, timeout_ms=int(hook.timeout * 1000), kind=hook.kind, hook=hook.id, version=hook.version,
-        layer=hook.layer, pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
-    )  # fmt: skip
+        id=delivery_id(event.id, hook.id),
+        stream=_stream(hook, event, keys),
+        target=f"hook:{hook.id}",
+        cap=COMMAND_CAP,
+        timeout_ms=int(hook.timeout * 1000),
+        kind=hook.kind,
+        hook=hook.id,
+        version=hook.version,
+        layer=hook.layer,
+        pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
+    )
 
 
 def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
@@ -162,9 +175,15 @@ def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
 
 
 def dispatch_call(
-    entry: Entry, event: Event | None, deliveries: list[NewDelivery], keys: Keys, group: str, body: bytes, now: int,
+    entry: Entry,
+    event: Event | None,
+    deliveries: list[NewDelivery],
+    keys: Keys,
+    group: str,
+    body: bytes,
+    now: int,
     host: str = "",
-) -> Call:  # fmt: skip
+) -> Call:
     """The one script call that acknowledges an event and writes down what it owes.
 
     `host` is the stream of the event's own host, where its hooks are to be dispatched too; `-` where we are that host.
@@ -208,9 +227,17 @@ def dispatch_call(
 
 
 async def deliveries(
-    links: Connections, keys: Keys, *, state: str = "", target: str = "", event: str = "", most: int = 100, since: int = 0,
-    until: int = 0, fits: Callable[[Delivery], bool] | None = None,
-) -> list[Delivery]:  # fmt: skip
+    links: Connections,
+    keys: Keys,
+    *,
+    state: str = "",
+    target: str = "",
+    event: str = "",
+    most: int = 100,
+    since: int = 0,
+    until: int = 0,
+    fits: Callable[[Delivery], bool] | None = None,
+) -> list[Delivery]:
     """Deliveries, newest first, filtered by state, part of their target, event, time of their making (ms) and `fits`."""
     found: list[Delivery] = []
     start = 0
@@ -291,12 +318,25 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
         if key.startswith(b"attempt:")
     )
     return Delivery(
-        id=name, event=text("event"), hook=text("hook"), kind=text("kind"), target=redact_url(text("target")),
-        state=text("state"), layer=text("layer"), version=text("version"), created=number("created"),
-        updated=number("updated"), type=text("type"), tool=text("tool"), session=text("session"),
-        due=number("due"), attempts=number("attempts"), redrives=number("redrives"),
-        reason=redact_text(text("reason")), log=tuple(attempt for _, attempt in attempts),
-    )  # fmt: skip
+        id=name,
+        event=text("event"),
+        hook=text("hook"),
+        kind=text("kind"),
+        target=redact_url(text("target")),
+        state=text("state"),
+        layer=text("layer"),
+        version=text("version"),
+        created=number("created"),
+        updated=number("updated"),
+        type=text("type"),
+        tool=text("tool"),
+        session=text("session"),
+        due=number("due"),
+        attempts=number("attempts"),
+        redrives=number("redrives"),
+        reason=redact_text(text("reason")),
+        log=tuple(attempt for _, attempt in attempts),
+    )
 
 
 def attempt_record(attempt: Attempt) -> bytes:

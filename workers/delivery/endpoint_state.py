@@ -132,9 +132,12 @@ async def read_health(links: Connections, keys: Keys, targets: Sequence[str]) ->
     found = {}
     for target, halted, failed, parked in zip(targets, halts, fails, waits, strict=True):
         found[target] = _health(
-            target, _text(halted, "reading an endpoint"), _failing(_text(failed, "reading its failures")),
-            int(checked(parked, "counting the parked")), breakers.get(target),
-        )  # fmt: skip
+            target,
+            _text(halted, "reading an endpoint"),
+            _failing(_text(failed, "reading its failures")),
+            int(checked(parked, "counting the parked")),
+            breakers.get(target),
+        )
     return found
 
 
@@ -148,18 +151,28 @@ def _health(target: str, halt: dict[str, str], failing: Failing | None, parked: 
     elif breaker is not None:
         standing, reason, at = "open", breaker.reason, breaker.since
     return Health(
-        target=target, standing=standing, reason=redact_text(halt.get("reason", reason)), by=halt.get("by", ""),
-        at=int(halt.get("at", at)), missed=int(halt.get("missed", 0)), parked=parked, breaker=breaker, failing=failing,
-    )  # fmt: skip
+        target=target,
+        standing=standing,
+        reason=redact_text(halt.get("reason", reason)),
+        by=halt.get("by", ""),
+        at=int(halt.get("at", at)),
+        missed=int(halt.get("missed", 0)),
+        parked=parked,
+        breaker=breaker,
+        failing=failing,
+    )
 
 
 def _failing(fields: dict[str, str]) -> Failing | None:
     if "since" not in fields:
         return None
     return Failing(
-        since=int(fields["since"]), last=int(fields.get("last", 0)), count=int(fields.get("count", 0)),
-        reason=redact_text(fields.get("reason", "")), percent=int(fields.get("said", 0)),
-    )  # fmt: skip
+        since=int(fields["since"]),
+        last=int(fields.get("last", 0)),
+        count=int(fields.get("count", 0)),
+        reason=redact_text(fields.get("reason", "")),
+        percent=int(fields.get("said", 0)),
+    )
 
 
 def _text(reply: object, doing: str) -> dict[str, str]:

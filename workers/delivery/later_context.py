@@ -48,12 +48,17 @@ class Afterwords:
         while True:
             try:
                 with self._links.link() as link:
-                    for reply in await link.exchange([
-                        ("RPUSH", key, redact_text(text)[:_CHARACTERS]), ("LTRIM", key, -MOST_TEXTS, -1),
-                        ("PEXPIRE", key, LATER_MS), ("ZADD", sessions, now, name),
-                        ("ZREMRANGEBYSCORE", sessions, "-inf", now - LATER_MS),
-                        ("ZREMRANGEBYRANK", sessions, 0, -1 - MOST_SESSIONS), ("PEXPIRE", sessions, LATER_MS),
-                    ]):  # fmt: skip
+                    for reply in await link.exchange(
+                        [
+                            ("RPUSH", key, redact_text(text)[:_CHARACTERS]),
+                            ("LTRIM", key, -MOST_TEXTS, -1),
+                            ("PEXPIRE", key, LATER_MS),
+                            ("ZADD", sessions, now, name),
+                            ("ZREMRANGEBYSCORE", sessions, "-inf", now - LATER_MS),
+                            ("ZREMRANGEBYRANK", sessions, 0, -1 - MOST_SESSIONS),
+                            ("PEXPIRE", sessions, LATER_MS),
+                        ]
+                    ):
                         checked(reply, "keeping what was said later")
             except Unreachable as error:
                 await backoff.wait(error)
@@ -76,9 +81,12 @@ class Afterwords:
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
         with self._links.link() as link:  # the session first: what is kept in between is found again
-            _, texts = await link.exchange([
-                ("ZREM", self._keys("later"), name), ("LPOP", self._keys("later", name), MOST_TEXTS),
-            ])  # fmt: skip
+            _, texts = await link.exchange(
+                [
+                    ("ZREM", self._keys("later"), name),
+                    ("LPOP", self._keys("later", name), MOST_TEXTS),
+                ]
+            )
         self._sessions.discard(name.encode())
         said = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
         # One that is there twice was sent twice: Redis' word on the first was lost.

@@ -54,44 +54,64 @@ TABLE: Final = (
     Row(
         "2xx, however long its body: 64 KiB of it are read",
         lambda reply: not reply.error and 200 <= reply.status < 300,
-        "delivered", "delivered", "ok",
+        "delivered",
+        "delivered",
+        "ok",
     ),
     Row(
         "nothing: the address policy refuses it, or a secret or variable is missing",
         lambda reply: reply.error == "refused" or not (reply.error or reply.status),
-        "dead", "dead letter at once", "",
+        "dead",
+        "dead letter at once",
+        "",
     ),
     Row(
         "no whole answer within `timeout`, however late one comes; no name, proxy, connection, TLS or HTTP",
         lambda reply: bool(reply.error),
-        "retry", "tried again", "failed",
+        "retry",
+        "tried again",
+        "failed",
     ),
     Row(
         "408, 425, 429 or 5xx with `webhook-delivery: abort`",
         lambda reply: may_change(reply.status) and bool(_aborted(reply)),
-        "dead", "dead letter at once", "ok", ", and wants no more attempts",
+        "dead",
+        "dead letter at once",
+        "ok",
+        ", and wants no more attempts",
     ),
     Row(
         "408, 425, 429, 5xx",
         lambda reply: may_change(reply.status),
-        "retry", "tried again, and never before `Retry-After` says (seconds or a date, up to 24 h)", "failed",
+        "retry",
+        "tried again, and never before `Retry-After` says (seconds or a date, up to 24 h)",
+        "failed",
     ),
     Row(
         "410",
         lambda reply: reply.status == 410,
-        "dead", "dead letter at once", "gone", ": the receiver is gone and wants no more",
+        "dead",
+        "dead letter at once",
+        "gone",
+        ": the receiver is gone and wants no more",
     ),
     Row(
         "3xx: no redirect is followed",
         lambda reply: 300 <= reply.status < 400,
-        "dead", "dead letter at once", "ok", ": redirects are never followed",
+        "dead",
+        "dead letter at once",
+        "ok",
+        ": redirects are never followed",
     ),
     Row(
         "any other status",
         lambda _: True,
-        "dead", "dead letter at once", "ok", ": trying again would not change it",
+        "dead",
+        "dead letter at once",
+        "ok",
+        ": trying again would not change it",
     ),
-)  # fmt: skip
+)
 """The first row that fits counts."""
 
 ENDPOINT: Final[dict[tuple[Means, Says], str]] = {

@@ -46,8 +46,14 @@ class Settler:
     """
 
     def __init__(
-        self, consumer: Consumer, held: set[tuple[str, str]], busy: Callable[[], int], *, keep_ms: int, limits: tuple[int, ...],
-    ) -> None:  # fmt: skip
+        self,
+        consumer: Consumer,
+        held: set[tuple[str, str]],
+        busy: Callable[[], int],
+        *,
+        keep_ms: int,
+        limits: tuple[int, ...],
+    ) -> None:
         self._consumer, self._held, self._busy = consumer, held, busy
         self._keep_ms, self._limits = keep_ms, limits
         self._outcomes: list[SettledOutcome] = []
@@ -137,9 +143,19 @@ class Settler:
 
     def _call(self, batch: Sequence[SettledOutcome]) -> Call:
         keys, group = self._consumer.keys, self._consumer.group
-        return Call("settle", (keys("deliveries"),),
-                    (group, self._consumer.name, self._keep_ms, keys.prefix, KEPT_ATTEMPTS, *self._limits,
-                     *(part for one in batch for part in one.args)))  # fmt: skip
+        return Call(
+            "settle",
+            (keys("deliveries"),),
+            (
+                group,
+                self._consumer.name,
+                self._keep_ms,
+                keys.prefix,
+                KEPT_ATTEMPTS,
+                *self._limits,
+                *(part for one in batch for part in one.args),
+            ),
+        )
 
 
 def _tell(batch: Sequence[SettledOutcome], reply: Sequence[int | bytes]) -> None:

@@ -127,9 +127,16 @@ def _secret(reference: str) -> str:
 
 
 async def post(
-    poster: WebhookClient, endpoint: Endpoint, delivery: str, body: bytes, now: int, before: Before | None = None, *,
-    replay_of: str = "", batch: bool = False,
-) -> Reply:  # fmt: skip
+    poster: WebhookClient,
+    endpoint: Endpoint,
+    delivery: str,
+    body: bytes,
+    now: int,
+    before: Before | None = None,
+    *,
+    replay_of: str = "",
+    batch: bool = False,
+) -> Reply:
     """One attempt and what came back, whatever it was; raises GivenUp where it cannot even be written.
 
     `before` is awaited right before the first byte is sent, and what it raises is raised.

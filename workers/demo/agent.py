@@ -37,9 +37,15 @@ async def act(name: str, requests: int, events: int) -> Report:
             if turn < requests:
                 start = time.perf_counter()
                 verdict = await bus.request(
-                    Event(type="tool:pre_execute", source=name, session=name, tool="bash", call=f"{name}-{turn}",
-                          input={"command": "ls -la"})
-                )  # fmt: skip
+                    Event(
+                        type="tool:pre_execute",
+                        source=name,
+                        session=name,
+                        tool="bash",
+                        call=f"{name}-{turn}",
+                        input={"command": "ls -la"},
+                    )
+                )
                 times.append((time.perf_counter() - start) * 1000)
                 fallbacks += bool(verdict.fallback)
             if turn < events:

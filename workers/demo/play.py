@@ -124,9 +124,15 @@ async def _running(stage: Stage) -> AsyncIterator[None]:
     log = stage.project.parent / "up.log"
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "workers.cli", "up", stdout=output, stderr=output,
+            sys.executable,
+            "-P",
+            "-m",
+            "workers.cli",
+            "up",
+            stdout=output,
+            stderr=output,
             env={**environment, "FLEETHOOK_HOME": str(stage.places.data.parent)},
-        )  # fmt: skip
+        )
     try:
         state = await _until(lambda: _ready(stage, process), "everything is up", log)
         kinds = [child.name.partition(".")[0] for child in state.children]
@@ -180,20 +186,28 @@ async def _blocked(stage: Stage) -> None:
     write_answer_file(
         answers,
         AnswerFile(
-            agent="claude", server=server_from_url(bus_url(stage.settings, "shim", stage.places)),
-            prefix=stage.keys.prefix, host=os.uname().nodename, spool=str(stage.places.spool("claude")),
+            agent="claude",
+            server=server_from_url(bus_url(stage.settings, "shim", stage.places)),
+            prefix=stage.keys.prefix,
+            host=os.uname().nodename,
+            spool=str(stage.places.spool("claude")),
             events=(EventLine(name="PreToolUse"),),
         ),
-    )  # fmt: skip
+    )
     payload = {
-        "session_id": "demo", "cwd": str(stage.project), "hook_event_name": "PreToolUse", "tool_name": "Bash",
-        "tool_use_id": "toolu_demo_1", "tool_input": {"command": command},
-    }  # fmt: skip
+        "session_id": "demo",
+        "cwd": str(stage.project),
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_use_id": "toolu_demo_1",
+        "tool_input": {"command": command},
+    }
     start = time.perf_counter()
     shim = await asyncio.create_subprocess_exec(
         *hook_command(sys.executable, "claude", "PreToolUse", answers),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
     out, _ = await shim.communicate(json.dumps(payload).encode())
     took = (time.perf_counter() - start) * 1000
     said = json.loads(out or b"{}").get("hookSpecificOutput", {})
@@ -217,9 +231,15 @@ async def _harmless(stage: Stage) -> None:
         for turn in range(HARMLESS):
             start = time.perf_counter()
             verdict = await bus.request(
-                Event(type="tool:pre_execute", source="codex", session="demo", tool="bash", call=f"ls-{turn}",
-                      input={"command": "ls -la"})
-            )  # fmt: skip
+                Event(
+                    type="tool:pre_execute",
+                    source="codex",
+                    session="demo",
+                    tool="bash",
+                    call=f"ls-{turn}",
+                    input={"command": "ls -la"},
+                )
+            )
             bus_ms.append((time.perf_counter() - start) * 1000 - verdict.ms)
             rules_ms.append(verdict.ms)
             if verdict.decision != "abstain" or verdict.fallback:
@@ -234,9 +254,15 @@ async def _background(stage: Stage) -> None:
     async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
         start = time.perf_counter()
         event = await bus.publish(
-            Event(type="tool:post_execute", source="gemini", session="demo", tool="write", cwd=str(stage.project),
-                  input={"path": "notes.md"})
-        )  # fmt: skip
+            Event(
+                type="tool:post_execute",
+                source="gemini",
+                session="demo",
+                tool="write",
+                cwd=str(stage.project),
+                input={"path": "notes.md"},
+            )
+        )
         waited = (time.perf_counter() - start) * 1000
     await _until(lambda: event in _text(audit), "the audit hook has run")
     took = (time.perf_counter() - start) * 1000
@@ -268,16 +294,25 @@ async def _webhook(stage: Stage) -> None:
 
 
 async def _killed(stage: Stage) -> None:
-    stage.say(f"\n5. {len(AGENTS)} agents ask {len(AGENTS) * REQUESTS} times and publish {len(AGENTS) * EVENTS} events;"
-              " kill -9 in the middle")  # fmt: skip
+    stage.say(
+        f"\n5. {len(AGENTS)} agents ask {len(AGENTS) * REQUESTS} times and publish {len(AGENTS) * EVENTS} events;"
+        " kill -9 in the middle"
+    )
     environment = stage.agent_environment
     agents = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "workers.demo.agent", name, str(REQUESTS), str(EVENTS),
-            stdout=asyncio.subprocess.PIPE, env=environment,
+            sys.executable,
+            "-P",
+            "-m",
+            "workers.demo.agent",
+            name,
+            str(REQUESTS),
+            str(EVENTS),
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
         )
         for name in AGENTS
-    ]  # fmt: skip
+    ]
     await _until(lambda: stage.receiver.delivered("/ledger"), "the first deliveries arrive")
     victims = _kill(stage, "evaluator", "carrier")
     reports = []

@@ -131,8 +131,9 @@ class Relief:
                     self._said = True
                     log.error(
                         "the server has %d of %d bytes in use, and nothing finished is left to forget: raise maxmemory",
-                        used, limit,
-                    )  # fmt: skip
+                        used,
+                        limit,
+                    )
                 break
             gone += some
             used, limit = await memory_in_use(self._links)
@@ -158,7 +159,7 @@ async def memory_in_use(links: Connections) -> tuple[int, int]:
     return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))
 
 
-def _fields(reply: Any) -> dict[str, str]:  # noqa: ANN401 - redis-py may have read the reply already
+def _fields(reply: Any) -> dict[str, str]:
     if isinstance(reply, dict):
         return {str(name): str(value) for name, value in reply.items()}
     return dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)

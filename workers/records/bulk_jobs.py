@@ -77,14 +77,31 @@ async def begin(links: Connections, keys: Keys, kind: Kind, spec: Wanted | Repla
     name, now = os.urandom(4).hex(), await server_now(links)
     if not spec.until:
         spec = msgspec.structs.replace(spec, until=now)
-    fields = ("kind", kind, "spec", msgspec.json.encode(spec), "state", "queued", "created", now, "updated", now,
-              "looked", 0, "done", 0)  # fmt: skip
+    fields = (
+        "kind",
+        kind,
+        "spec",
+        msgspec.json.encode(spec),
+        "state",
+        "queued",
+        "created",
+        now,
+        "updated",
+        now,
+        "looked",
+        0,
+        "done",
+        0,
+    )
     with links.link() as link:
         replies = await link.exchange(
             [("HSET", keys("job", name), *fields), ("PEXPIRE", keys("job", name), DONE_MS)]
-            + [(word, keys(index), *more) for index in ("jobs", "jobs:open")
-               for word, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))]
-        )  # fmt: skip
+            + [
+                (word, keys(index), *more)
+                for index in ("jobs", "jobs:open")
+                for word, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))
+            ]
+        )
     for reply in replies:
         checked(reply, "writing a job down")
     return name
@@ -194,8 +211,18 @@ class _Worker:
 
     async def say(self, state: str, step: Step = Step("", 0), *, error: str = "") -> str:  # noqa: B008 - a value
         """Write it down and keep the lease; `go`, `stopped` or `lost`."""
-        args = (self._who, HEARTBEAT_MS, DONE_MS, self._name, await server_now(self._links), state, step.looked,
-                step.done, step.cursor, error)  # fmt: skip
+        args = (
+            self._who,
+            HEARTBEAT_MS,
+            DONE_MS,
+            self._name,
+            await server_now(self._links),
+            state,
+            step.looked,
+            step.done,
+            step.cursor,
+            error,
+        )
         word: bytes = await call(self._links, "progress", self._keys, args)
         return word.decode()
 
@@ -235,7 +262,17 @@ def _job(name: str, fields: dict[bytes, bytes]) -> Job:
         return fields.get(key.encode(), b"").decode("utf-8", "replace")
 
     return msgspec.convert(
-        {"id": name, "kind": text("kind"), "state": text("state"), "spec": msgspec.json.decode(text("spec") or "{}"),
-         "created": int(text("created") or 0), "updated": int(text("updated") or 0), "looked": int(text("looked") or 0),
-         "done": int(text("done") or 0), "cursor": text("cursor"), "error": text("error")}, Job,
-    )  # fmt: skip
+        {
+            "id": name,
+            "kind": text("kind"),
+            "state": text("state"),
+            "spec": msgspec.json.decode(text("spec") or "{}"),
+            "created": int(text("created") or 0),
+            "updated": int(text("updated") or 0),
+            "looked": int(text("looked") or 0),
+            "done": int(text("done") or 0),
+            "cursor": text("cursor"),
+            "error": text("error"),
+        },
+        Job,
+    )

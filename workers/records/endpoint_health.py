@@ -74,12 +74,20 @@ def state_of(one: Health) -> EndpointState:
     breaker, failing = one.breaker, one.failing
     circuit: Circuit = "closed" if breaker is None else "half-open" if breaker.probe else "open"
     return EndpointState(
-        endpoint=one.target.removeprefix("endpoint:"), target=one.target, standing=one.standing, breaker=circuit,
-        since=one.at, next_probe=0 if breaker is None or breaker.probe else breaker.next, by=one.by,
-        reason=one.reason or (failing.reason if failing is not None else ""), parked=one.parked, missed=one.missed,
+        endpoint=one.target.removeprefix("endpoint:"),
+        target=one.target,
+        standing=one.standing,
+        breaker=circuit,
+        since=one.at,
+        next_probe=0 if breaker is None or breaker.probe else breaker.next,
+        by=one.by,
+        reason=one.reason or (failing.reason if failing is not None else ""),
+        parked=one.parked,
+        missed=one.missed,
         failures=failing.count if failing is not None else 0,
-        failing_since=failing.since if failing is not None else 0, percent=failing.percent if failing is not None else 0,
-    )  # fmt: skip
+        failing_since=failing.since if failing is not None else 0,
+        percent=failing.percent if failing is not None else 0,
+    )
 
 
 async def _marked(links: Connections, keys: Keys) -> set[str]:

@@ -90,8 +90,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """The filters as a person reads them; empty where there are none."""
-        named = {"type": ", ".join(self.types), "session": self.session, "tool": self.tool, "source": self.source,
-                 "decision": self.decision}  # fmt: skip
+        named = {
+            "type": ", ".join(self.types),
+            "session": self.session,
+            "tool": self.tool,
+            "source": self.source,
+            "decision": self.decision,
+        }
         return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
 
@@ -104,9 +109,11 @@ def matching(filters: Filters) -> Callable[[Seen], bool]:
         event = seen.event
         if source not in {"", event.source} or not event.session.startswith(filters.session):
             return False
-        if filters.decision and filters.decision != seen.decision and not (
-            filters.decision == "fallback" and seen.fell_back
-        ):  # fmt: skip
+        if (
+            filters.decision
+            and filters.decision != seen.decision
+            and not (filters.decision == "fallback" and seen.fell_back)
+        ):
             return False
         if index is not None and not index.find(event):
             return False
@@ -273,8 +280,15 @@ def _end_if_cancelled() -> None:
 def read_seen(entry: Entry, keys: Keys) -> Seen:
     """An entry as people see it; never raises: what cannot be read is said in `problem`."""
     request = read_request(entry, keys)
-    event = Event(type=_type(request.source, request.native), id=request.id, source=request.source,
-                  native=request.native, host=request.host, parent=request.parent, time=entry.ms)  # fmt: skip
+    event = Event(
+        type=_type(request.source, request.native),
+        id=request.id,
+        source=request.source,
+        native=request.native,
+        host=request.host,
+        parent=request.parent,
+        time=entry.ms,
+    )
     verdict, problem, of = None, "", _named(entry, b"of")
     try:
         if b"verdict" in entry.fields:  # first: what was answered is known of an event that cannot be read, too
@@ -284,10 +298,17 @@ def read_seen(entry: Entry, keys: Keys) -> Seen:
     except DecodeError as error:
         problem = str(error)
     return Seen(
-        id=request.id, entry=entry.id, ms=entry.ms, event=_redacted(event, Event),
-        verdict=_redacted(verdict, Verdict) if verdict is not None else None, fallback=redact_text(request.fallback),
-        of=of, same=b"same" in entry.fields, problem=redact_text(problem), size=len(request.body),
-    )  # fmt: skip
+        id=request.id,
+        entry=entry.id,
+        ms=entry.ms,
+        event=_redacted(event, Event),
+        verdict=_redacted(verdict, Verdict) if verdict is not None else None,
+        fallback=redact_text(request.fallback),
+        of=of,
+        same=b"same" in entry.fields,
+        problem=redact_text(problem),
+        size=len(request.body),
+    )
 
 
 def record(seen: Seen, *, raw: bool = False) -> dict[str, Any]:
@@ -296,13 +317,23 @@ def record(seen: Seen, *, raw: bool = False) -> dict[str, Any]:
     if not raw:
         plain.pop("raw", None)
     more = {
-        "fallback": seen.fallback, "of": seen.of, "same": seen.same, "problem": seen.problem, "pending": seen.pending,
-    }  # fmt: skip
+        "fallback": seen.fallback,
+        "of": seen.of,
+        "same": seen.same,
+        "problem": seen.problem,
+        "pending": seen.pending,
+    }
     return {
-        **plain, "id": seen.id, "entry": seen.entry, "time": seen.ms, "at": moment(seen.ms), "bytes": seen.size,
-        "decision": seen.decision, **{name: value for name, value in more.items() if value},
+        **plain,
+        "id": seen.id,
+        "entry": seen.entry,
+        "time": seen.ms,
+        "at": moment(seen.ms),
+        "bytes": seen.size,
+        "decision": seen.decision,
+        **{name: value for name, value in more.items() if value},
         "verdict": None if seen.verdict is None else msgspec.to_builtins(seen.verdict),
-    }  # fmt: skip
+    }
 
 
 def moment(ms: int) -> str:
@@ -310,7 +341,7 @@ def moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _redacted(value: Any, kind: type[Any]) -> Any:  # noqa: ANN401 - an event or a verdict, as it came
+def _redacted(value: Any, kind: type[Any]) -> Any:
     return msgspec.convert(redact(msgspec.to_builtins(value)), kind)
 
 

@@ -69,8 +69,9 @@ async def groups(links: Connections, keys: Keys) -> list[Group]:
             "no dispatcher has ever read these events, so none of them is delivered and none is removed; "
             "`fleethook worker dispatcher` (or `up`) starts one"
         )
-    return [Group(row[b"name"].decode(), _parts(row[b"last-delivered-id"].decode()), int(row[b"pending"]))
-            for row in rows]  # fmt: skip
+    return [
+        Group(row[b"name"].decode(), _parts(row[b"last-delivered-id"].decode()), int(row[b"pending"])) for row in rows
+    ]
 
 
 async def _acknowledged(links: Connections, keys: Keys, readers: Iterable[Group], entries: list[Entry]) -> list[str]:

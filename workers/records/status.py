@@ -133,15 +133,24 @@ async def status(links: Connections, rq: Connections, keys: Keys, settings: Sett
     stats = {name.decode(): int(value) for name, value in flat(checked(counted, "reading the counters")).items()}
     spools = read_spools(places)
     return Status(
-        namespace=settings.namespace, server=server, roles=roles, streams=streams,
-        due=int(checked(due, "counting what is due")), dead=int(checked(dead, "counting dead letters")),
-        parked=await count_waiting(links, keys), version=await current_version(links, keys), stats=stats, spools=spools,
-        problems=tuple(_problems(roles, spools)), repairs=tuple(await read_repairs(links, keys)),
+        namespace=settings.namespace,
+        server=server,
+        roles=roles,
+        streams=streams,
+        due=int(checked(due, "counting what is due")),
+        dead=int(checked(dead, "counting dead letters")),
+        parked=await count_waiting(links, keys),
+        version=await current_version(links, keys),
+        stats=stats,
+        spools=spools,
+        problems=tuple(_problems(roles, spools)),
+        repairs=tuple(await read_repairs(links, keys)),
         weakened=tuple(await read_changes(links, keys, 3)),
         hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
-        kept=tuple(await kept_events(links, keys)), missing_keys=tuple(await missing_keys(links, keys)),
+        kept=tuple(await kept_events(links, keys)),
+        missing_keys=tuple(await missing_keys(links, keys)),
         unguarded=await _unguarded(links, keys, settings, places),
-    )  # fmt: skip
+    )
 
 
 async def _unguarded(links: Connections, keys: Keys, settings: Settings, places: Directories) -> str:
@@ -163,9 +172,12 @@ async def server_facts(links: Connections) -> ServerFacts:
         (reply,) = await link.exchange([("INFO",)])
     info = _info(reply)
     return ServerFacts(
-        url=redact_url(links.url), brand=_brand(info), ms=round(took, 3), memory=int(info.get("used_memory", 0)),
+        url=redact_url(links.url),
+        brand=_brand(info),
+        ms=round(took, 3),
+        memory=int(info.get("used_memory", 0)),
         version=info.get("valkey_version") or info.get("redis_version", ""),
-    )  # fmt: skip
+    )
 
 
 async def read_roles(links: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
@@ -194,9 +206,14 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
         kept = spool_status(path)
         if kept.records or kept.dropped or kept.bytes:
             found.append(
-                Spool(agent=path.name, records=kept.records, bytes=kept.bytes, dropped=kept.dropped,
-                      oldest_ms=kept.oldest_ms)
-            )  # fmt: skip
+                Spool(
+                    agent=path.name,
+                    records=kept.records,
+                    bytes=kept.bytes,
+                    dropped=kept.dropped,
+                    oldest_ms=kept.oldest_ms,
+                )
+            )
     return tuple(found)
 
 
@@ -278,9 +295,12 @@ def _age(stamp: bytes) -> float:
 
 async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
     wanted = (
-        ("requests", "evaluators"), ("waiting", "evaluators"), ("events", "dispatchers"), ("deliveries", "carriers"),
+        ("requests", "evaluators"),
+        ("waiting", "evaluators"),
+        ("events", "dispatchers"),
+        ("deliveries", "carriers"),
         (f"deliveries:{host_name()}", "carriers"),
-    )  # fmt: skip
+    )
     names = [keys(*name.split(":", 1)) for name, _ in wanted]
     with links.link() as link:
         lengths = await link.exchange([("XLEN", name) for name in names])
@@ -293,9 +313,14 @@ async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
                 facts = dict(one)
         lag = facts.get(b"lag")
         found.append(
-            Stream(name=name, length=int(checked(length, f"measuring {name}")), group=group if facts else "",
-                   lag=int(lag) if lag is not None else None, pending=int(facts.get(b"pending", 0)))
-        )  # fmt: skip
+            Stream(
+                name=name,
+                length=int(checked(length, f"measuring {name}")),
+                group=group if facts else "",
+                lag=int(lag) if lag is not None else None,
+                pending=int(facts.get(b"pending", 0)),
+            )
+        )
     return tuple(found)
 
 

@@ -116,7 +116,7 @@ async def _deliveries(links: Connections, keys: Keys, name: str, letters: Iterab
 
 async def _after(
     links: Connections, keys: Keys, event: Seen, name: str
-) -> tuple[dict[str, list[Relative]], list[Report], int]:  # fmt: skip
+) -> tuple[dict[str, list[Relative]], list[Report], int]:
     """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
 
     A blocking hook's own events come into the stream before the event that ran it: that one is added when answered.
@@ -170,8 +170,16 @@ def _descent(name: str, children: dict[str, list[Relative]]) -> Iterable[Relativ
 
 def _relative(seen: Seen, *, depth: int = 0) -> Relative:
     event = seen.event
-    return Relative(id=seen.id, ms=seen.ms, type=event.type, source=event.source, tool=event.tool,
-                    decision=seen.decision, parent=event.parent, depth=depth)  # fmt: skip
+    return Relative(
+        id=seen.id,
+        ms=seen.ms,
+        type=event.type,
+        source=event.source,
+        tool=event.tool,
+        decision=seen.decision,
+        parent=event.parent,
+        depth=depth,
+    )
 
 
 def _report(seen: Seen, entry: Entry) -> Report:

@@ -86,9 +86,15 @@ class Supervisor:
     """Keeps processes running; `env` is added to the environment that is there."""
 
     def __init__(
-        self, specs: Sequence[ProcessSpec], *, on_line: OnLine, on_ready: OnReady = lambda _name, _waiting: None,
-        on_change: Callable[[], None] = lambda: None, env: Mapping[str, str] | None = None, drain: float = DRAIN,
-    ) -> None:  # fmt: skip
+        self,
+        specs: Sequence[ProcessSpec],
+        *,
+        on_line: OnLine,
+        on_ready: OnReady = lambda _name, _waiting: None,
+        on_change: Callable[[], None] = lambda: None,
+        env: Mapping[str, str] | None = None,
+        drain: float = DRAIN,
+    ) -> None:
         self._processes = [_Process(spec, f"{spec.name}.{n}") for spec in specs for n in range(1, spec.count + 1)]
         self._on_line, self._on_ready, self._on_change = on_line, on_ready, on_change
         self._env, self._drain = {**os.environ, **(env or {})}, drain
@@ -153,10 +159,15 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         process.restarts += 1
         popen = subprocess.Popen(  # noqa: ASYNC220 - a millisecond; asyncio's own hangs on a pipe that others hold
-            process.spec.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
-            env={**self._env, VARIABLE: str(self._lifeline)}, pass_fds=(self._lifeline,),
+            process.spec.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            env={**self._env, VARIABLE: str(self._lifeline)},
+            pass_fds=(self._lifeline,),
             start_new_session=True,  # a Ctrl-C is for the supervisor, who stops them in order
-        )  # fmt: skip
+        )
         assert popen.stdout is not None  # noqa: S101 - PIPE above
         process.popen, output = popen, popen.stdout.fileno()
         os.set_blocking(output, False)

@@ -50,9 +50,12 @@ class Notices:
                 continue
             host, first = host_name(), one.problems[0]
             data = {
-                "file": first.file or one.path, "line": first.line, "column": first.column, "reason": redact_text(one.text),
+                "file": first.file or one.path,
+                "line": first.line,
+                "column": first.column,
+                "reason": redact_text(one.text),
                 "problems": [redact_text(str(problem)) for problem in one.problems[:_MOST_PROBLEMS]],
-            }  # fmt: skip
+            }
             kind = EventType.HOOKS_REJECTED.value
             await announce(self._links, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}")
             self._announced.add(name)

@@ -49,9 +49,12 @@ async def kept_events(links: Connections, keys: Keys) -> list[KeptEvents]:
         found = []
         for host in hosts:
             alive, length, first = await link.exchange(
-                [("EXISTS", keys("alive", role(host))), ("XLEN", keys("events", host)),
-                 ("XRANGE", keys("events", host), "-", "+", "COUNT", 1)]
-            )  # fmt: skip
+                [
+                    ("EXISTS", keys("alive", role(host))),
+                    ("XLEN", keys("events", host)),
+                    ("XRANGE", keys("events", host), "-", "+", "COUNT", 1),
+                ]
+            )
             rows = checked(first, f"looking at what waits for {host}")
             if rows and checked(alive, f"looking for host {host}") == 0:
                 ms = int(rows[0][0].partition(b"-")[0])

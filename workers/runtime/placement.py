@@ -47,9 +47,15 @@ class Placement:
         return state.alive or bool(self._recorded_hooks(state, event, folder))
 
     async def elsewhere(
-        self, event: Event, hooks: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int,
+        self,
+        event: Event,
+        hooks: Sequence[Hook],
+        folder: EventFolder,
+        policy: Policy,
+        deadline: int,
+        latest: int,
         clock: ServerClock,
-    ) -> Elsewhere | None:  # fmt: skip
+    ) -> Elsewhere | None:
         """How the part of `hooks` that is not ours to run is answered; None where there is none.
 
         It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
@@ -59,9 +65,17 @@ class Placement:
         return partial(self._ask, [hook for hook in hooks if hook.on_host], folder, policy, deadline, latest, clock)
 
     async def _ask(
-        self, there: Sequence[Hook], folder: EventFolder, policy: Policy, deadline: int, latest: int, clock: ServerClock,
-        event: Event, seconds: float, changes: Mapping[str, Any],
-    ) -> Verdict:  # fmt: skip
+        self,
+        there: Sequence[Hook],
+        folder: EventFolder,
+        policy: Policy,
+        deadline: int,
+        latest: int,
+        clock: ServerClock,
+        event: Event,
+        seconds: float,
+        changes: Mapping[str, Any],
+    ) -> Verdict:
         state: HostState | None = None
         try:
             state = await self._hosts.state(event.host)
@@ -106,6 +120,9 @@ async def _unanswered(
     reason = f"{why}, so its user's and projects' hooks were not asked; the failure policy is {policy}"
     part = Part(hook=f"host:{event.host}", decision=decision, layer="user", fallback=why, reason=reason)
     return msgspec.structs.replace(
-        verdict, parts=(*verdict.parts, part), notes=(*verdict.notes, reason),
-        decision=strictest(verdict.decision, decision), reason=verdict.reason or (reason if decision != "abstain" else ""),
-    )  # fmt: skip
+        verdict,
+        parts=(*verdict.parts, part),
+        notes=(*verdict.notes, reason),
+        decision=strictest(verdict.decision, decision),
+        reason=verdict.reason or (reason if decision != "abstain" else ""),
+    )

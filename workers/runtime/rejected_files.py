@@ -50,6 +50,10 @@ def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:
 def _rejection(layer: str, one: Rejected) -> Rejection:
     first = one.problems[0]
     return Rejection(
-        layer=layer, file=first.file or one.path, line=first.line, column=first.column, text=redact_text(one.text),
+        layer=layer,
+        file=first.file or one.path,
+        line=first.line,
+        column=first.column,
+        text=redact_text(one.text),
         problems=tuple(redact_text(str(problem)) for problem in one.problems),
-    )  # fmt: skip
+    )

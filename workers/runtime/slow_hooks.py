@@ -111,7 +111,7 @@ class Slots:
 
     async def _keep_note(
         self, links: Connections, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
         if task in self.tasks and len(self._slow) < MOST_SLOW:
             self._slow.add(task)

@@ -58,8 +58,14 @@ def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:
     young = b"fallback" in entry.fields and entry.ms - born < KEPT_MS - _SEARCH_MS
     first, last = (0, 0) if b"of" in entry.fields or young else (max(0, born - _SEARCH_MS), born + _SEARCH_MS)
     args: list[str | bytes | int] = [
-        GROUP, entry.id, name, first, last, SENT_MS, "1" if look else "0",
-    ]  # fmt: skip
+        GROUP,
+        entry.id,
+        name,
+        first,
+        last,
+        SENT_MS,
+        "1" if look else "0",
+    ]
     if b"fallback" in entry.fields and b"of" not in entry.fields:
         args += ["id", event_id(), "of", name, "fallback", entry.fields[b"fallback"]]
         for field in (b"source", b"event", b"host"):

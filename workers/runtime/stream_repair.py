@@ -115,9 +115,7 @@ class Repairs:
         about = (keys.prefix, AHEAD_MS, self._sane.get(name, 0))
         cursor, count, pairs = "", 64, list[bytes]()
         while name == "events" and await self._leads():
-            after, number, size, more = await call(
-                self._links, "copy", names, (*about, cursor, count, _LEASE_MS * 5)
-            )  # fmt: skip
+            after, number, size, more = await call(self._links, "copy", names, (*about, cursor, count, _LEASE_MS * 5))
             cursor = after.decode()
             pairs += more
             if number < count:
@@ -134,9 +132,12 @@ class Repairs:
     async def _say(self, name: str, moved: int, ms: int) -> None:
         """Leave word for `status` and `doctor`, and tell those who listen to `bus:repaired`."""
         event = Event(
-            type=EventType.BUS_REPAIRED, id=event_id(), source="generic", host=host_name(),
+            type=EventType.BUS_REPAIRED,
+            id=event_id(),
+            source="generic",
+            host=host_name(),
             data={"stream": name, "entries": moved, "worker": self._who},
-        )  # fmt: skip
+        )
         fields = ("id", event.id, "source", event.source, "event", event.type, "host", event.host)
         about = (*fields, "body", encode_event(event))
         with self._links.link() as link:

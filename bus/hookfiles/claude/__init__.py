@@ -109,9 +109,11 @@ def _ion(event: Event) -> dict[str, str]:
     name = next((value for key in ("name", "slug", "id") if isinstance(value := given.get(key), str)), "")
     provider = given.get("provider")
     return {
-        "ION_SESSION_ID": event.session, "ION_CWD": event.cwd, "ION_MODEL": name,
+        "ION_SESSION_ID": event.session,
+        "ION_CWD": event.cwd,
+        "ION_MODEL": name,
         "ION_PROVIDER": provider if isinstance(provider, str) else "",
-    }  # fmt: skip
+    }
 
 
 HOOKS: Final = {CLAUDE: _Hooks(CLAUDE), ION: _Hooks(ION)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -47,3 +48,13 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Any = None
     model: Any = None
     go_on: Any = msgspec.field(default=None, name="continueOnBlock")
+
+
+TIMEOUTS: Final[Mapping[str, float]] = {
+    "UserPromptSubmit": 30.0,
+    "PreModelSwitch": 30.0,
+    "PostModelSwitch": 30.0,
+    "MessageDisplay": 10.0,
+    "SessionEnd": 1.5,
+}
+"""Seconds that Claude Code gives a hook of these events, where the hook does not say; 600 for any other."""

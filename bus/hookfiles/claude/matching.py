@@ -20,12 +20,24 @@ TOOL_EVENTS: Final = frozenset(
 """Where a matcher is about the tool's name, and where alone `if` means anything."""
 
 SUBJECTS: Final[Mapping[str, str]] = {
-    "SessionStart": "source", "Setup": "trigger", "SessionEnd": "reason", "Notification": "notification_type",
-    "SubagentStart": "agent_type", "SubagentStop": "agent_type", "PreCompact": "trigger", "PostCompact": "trigger",
-    "ConfigChange": "source", "StopFailure": "error", "InstructionsLoaded": "load_reason",
-    "UserPromptExpansion": "command_name", "Elicitation": "mcp_server_name", "ElicitationResult": "mcp_server_name",
-    "PreModelSwitch": "to_model", "PostModelSwitch": "to_model", "FileChanged": "file_path",
-}  # fmt: skip
+    "SessionStart": "source",
+    "Setup": "trigger",
+    "SessionEnd": "reason",
+    "Notification": "notification_type",
+    "SubagentStart": "agent_type",
+    "SubagentStop": "agent_type",
+    "PreCompact": "trigger",
+    "PostCompact": "trigger",
+    "ConfigChange": "source",
+    "StopFailure": "error",
+    "InstructionsLoaded": "load_reason",
+    "UserPromptExpansion": "command_name",
+    "Elicitation": "mcp_server_name",
+    "ElicitationResult": "mcp_server_name",
+    "PreModelSwitch": "to_model",
+    "PostModelSwitch": "to_model",
+    "FileChanged": "file_path",
+}
 """The field that a matcher of an event without a tool is about; the events that stand nowhere have no matcher."""
 
 EXACT_ONLY: Final = frozenset({"FileChanged", "StopFailure"})
@@ -56,10 +68,18 @@ _VALUES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 _NEUTRAL: Final[Mapping[str, object]] = {
-    "source": "startup", "trigger": "auto", "reason": "other", "permission_mode": "default", "prompt": "",
-    "message": "", "notification_type": "", "stop_hook_active": False, "custom_instructions": None,
-    "error": "unknown", "is_interrupt": False,
-}  # fmt: skip
+    "source": "startup",
+    "trigger": "auto",
+    "reason": "other",
+    "permission_mode": "default",
+    "prompt": "",
+    "message": "",
+    "notification_type": "",
+    "stop_hook_active": False,
+    "custom_instructions": None,
+    "error": "unknown",
+    "is_interrupt": False,
+}
 """What a field holds where the agent does not say."""
 
 _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
@@ -88,7 +108,7 @@ def moment(event: Event) -> str:
     return next((name for name, can in CAPABILITIES.items() if can.type == event.type), event.native or event.type)
 
 
-def field(event: Event, name: str) -> Any:  # noqa: ANN401 - whatever the agent sent
+def field(event: Event, name: str) -> Any:
     """A field of Claude Code's payloads, from whichever field of the agent says it; None where none does."""
     for spelling in (name, *_ALIASES.get(name, ())):
         value = event.data.get(spelling)

@@ -180,10 +180,18 @@ class _Reader:
             commands, agents = tuple(self.files(manifest, "commands")), tuple(self.files(manifest, "agents"))
             skills, servers = tuple(self.skills(manifest)), tuple(self.servers(manifest, known))
         return Plugin(
-            name=known, root=str(self.root), version=self.text(manifest, "version"),
-            description=self.text(manifest, "description"), hooks=hooks, commands=commands, skills=skills, agents=agents,
-            mcp_servers=servers, problems=tuple(self.problems), warnings=tuple(self.warnings),
-        )  # fmt: skip
+            name=known,
+            root=str(self.root),
+            version=self.text(manifest, "version"),
+            description=self.text(manifest, "description"),
+            hooks=hooks,
+            commands=commands,
+            skills=skills,
+            agents=agents,
+            mcp_servers=servers,
+            problems=tuple(self.problems),
+            warnings=tuple(self.warnings),
+        )
 
     def document(self, given: Path | str, *, at: tuple[Document, PathParts] | None = None) -> Document | None:
         """A file of the plugin; None where it is not there, or is not to be read (which is then a problem)."""
@@ -348,11 +356,16 @@ class _Reader:
                 continue
             origin = f"{document.file}:{document.place(place)[0]}"
             yield McpServer(
-                name=plugin or name, command=given.command, args=tuple(given.args), env=given.env, url=given.url,
-                headers=given.headers, origin=origin,
-            )  # fmt: skip
+                name=plugin or name,
+                command=given.command,
+                args=tuple(given.args),
+                env=given.env,
+                url=given.url,
+                headers=given.headers,
+                origin=origin,
+            )
 
-    def filled(self, value: Any) -> Any:  # noqa: ANN401 - whatever stands in the file
+    def filled(self, value: Any) -> Any:
         if isinstance(value, str):
             return _ROOT.sub(lambda _match: str(self.root), value)
         if isinstance(value, list):

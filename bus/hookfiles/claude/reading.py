@@ -17,7 +17,7 @@ from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.hook_file_value import HookFile
 from bus.config.validation import is_extra, nearest
 from bus.errors import ConfigError, TargetRefused
-from bus.hookfiles.claude.format import Group, Handler
+from bus.hookfiles.claude.format import TIMEOUTS, Group, Handler
 from bus.hookfiles.claude.matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
 from bus.hookfiles.claude.own_sessions import read_by_claude
 from bus.hookfiles.claude.permission_rules import parse_rule
@@ -31,15 +31,14 @@ from bus.verdicts import Policy
 
 ION: Final = "ion"
 
-_DEFAULTS: Final[Mapping[str, float]] = {
-    "UserPromptSubmit": 30.0, "PreModelSwitch": 30.0, "PostModelSwitch": 30.0, "MessageDisplay": 10.0, "SessionEnd": 1.5,
-}  # fmt: skip
 _DEFAULT: Final = 600.0
 _ION_DEFAULT: Final = 5000.0  # milliseconds (I-04)
 _NO_HTTP: Final = frozenset({"SessionStart", "Setup"})
 _LATER: Final[Mapping[str, str]] = {
-    "mcp_tool": "a call of an MCP tool", "prompt": "a question to a model", "agent": "a subagent that checks",
-}  # fmt: skip
+    "mcp_tool": "a call of an MCP tool",
+    "prompt": "a question to a model",
+    "agent": "a subagent that checks",
+}
 _SHELLS: Final[Mapping[str | None, str]] = {None: "", "bash": "bash", "powershell": "pwsh"}
 _POLICIES: Final[Mapping[str | None, Policy | None]] = {None: None, "continue": "allow", "block": "deny"}
 _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
@@ -106,9 +105,10 @@ def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
     found = plugins_in(path)
     if not found:
         raise ConfigError(
-            "holds neither a plugin nor settings of Claude Code", file=str(path),
+            "holds neither a plugin nor settings of Claude Code",
+            file=str(path),
             hint=f"a plugin has {MANIFEST} or {HOOKS}",
-        )  # fmt: skip
+        )
     for one in found:
         if layer == "project" and leads_out(one, path):
             problem = ConfigError(
@@ -327,7 +327,7 @@ class _Reader(Reading):
             self.warn(
                 place, f"timeout is {given:g} s; Claude Code counts seconds", hint=f"{given:g} ms are {given / 1000:g}"
             )
-        return given or _DEFAULTS.get(name, _DEFAULT)
+        return given or TIMEOUTS.get(name, _DEFAULT)
 
     def command(self, handler: Handler, at: PathParts) -> tuple[str, tuple[str, ...]] | None:
         """The command and its arguments, with the plugin's folder filled in."""

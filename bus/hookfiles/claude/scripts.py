@@ -12,10 +12,19 @@ from typing import Final, NamedTuple
 from bus.errors import ConfigError
 from bus.hookfiles.claude.plugins import inside
 
-SET_HERE: Final = frozenset({
-    "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "CLAUDE_EFFORT", "CLAUDECODE", "PLUGIN_ROOT", "ION_SESSION_ID",
-    "ION_CWD", "ION_MODEL", "ION_PROVIDER",
-})  # fmt: skip
+SET_HERE: Final = frozenset(
+    {
+        "CLAUDE_PROJECT_DIR",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_EFFORT",
+        "CLAUDECODE",
+        "PLUGIN_ROOT",
+        "ION_SESSION_ID",
+        "ION_CWD",
+        "ION_MODEL",
+        "ION_PROVIDER",
+    }
+)
 """Variables that a hook has here, beside CLAUDE_PLUGIN_…; some are empty where the agent does not say."""
 
 _PLUGIN: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")

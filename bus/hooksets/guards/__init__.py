@@ -232,7 +232,7 @@ def _cases(document: Document, place: PathParts, tests: _Tests, hook: Hook) -> l
     return cases
 
 
-def _converted(document: Document, place: PathParts, raw: object, kind: type[Any]) -> Any:  # noqa: ANN401 - what `kind` names
+def _converted(document: Document, place: PathParts, raw: object, kind: type[Any]) -> Any:
     entry, problems = convert(document, place, raw, kind)
     if problems:
         raise problems[0]

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.chain import CONTEXT_BUDGET, Run, changed_event, evaluate
+from bus.chain import Run, changed_event, evaluate
 from bus.events import Event
 from bus.hooks import LAYERS, Hook
 from bus.matching.rules import Rule
 from bus.outcomes import NOTHING, Outcome
 from bus.runners.rule import RuleRunner
+from bus.tally import CONTEXT_BUDGET
 from bus.verdicts import DECISIONS, POLICIES, Decision, Verdict, fallback_decision
 
 EVENT = Event(type="tool:pre_execute", id="e1", tool="bash", input={"command": "ls"})
@@ -161,8 +162,11 @@ def test_the_strictest_wins_and_the_first_deny_ends_the_chain() -> None:
     assert (verdict.decision, verdict.reason, verdict.instead) == ("deny", "no", "ls")
     assert run.ran == ["a", "b", "c", "d"], "nothing runs after the deny"
     assert [(part.hook, part.decision) for part in verdict.parts] == [
-        ("a", "allow"), ("b", "ask"), ("c", "ask"), ("d", "deny")
-    ]  # fmt: skip
+        ("a", "allow"),
+        ("b", "ask"),
+        ("c", "ask"),
+        ("d", "deny"),
+    ]
     assert judge([hook(name) for name in "abc"], run).reason == "sure?", "of equals the first gives the reason"
     assert judge([hook("a"), hook("z")], run).decision == "allow"
     assert judge([], run).decision == "abstain", "nobody objected is not an allow"
@@ -246,8 +250,13 @@ def test_rewrites_merge_key_by_key_and_a_higher_layers_key_stays() -> None:
 
 
 def test_a_higher_layers_key_stays_whatever_its_spelling() -> None:
-    event = Event(type="tool:pre_execute", source="claude", tool="write", native_tool="Write",
-                  input={"file_path": "/a", "path": "/a"})  # fmt: skip
+    event = Event(
+        type="tool:pre_execute",
+        source="claude",
+        tool="write",
+        native_tool="Write",
+        input={"file_path": "/a", "path": "/a"},
+    )
     for first, second in (("file_path", "path"), ("path", "file_path")):
         run = Said(a=changes(**{first: "/fleet"}), b=changes(**{second: "/project"}))
         verdict = judge([hook("a"), hook("b", "project")], run, event)
@@ -256,8 +265,13 @@ def test_a_higher_layers_key_stays_whatever_its_spelling() -> None:
 
 def test_a_changed_event_changes_under_every_name() -> None:
     """A rule that reads `path` sees what was written to `file_path`, and the other way round."""
-    event = Event(type="tool:pre_execute", source="claude", tool="write", native_tool="Write",
-                  input={"file_path": "/a", "path": "/a", "content": "x"})  # fmt: skip
+    event = Event(
+        type="tool:pre_execute",
+        source="claude",
+        tool="write",
+        native_tool="Write",
+        input={"file_path": "/a", "path": "/a", "content": "x"},
+    )
     for changed in ({"file_path": "/etc/passwd"}, {"path": "/etc/passwd"}):
         assert changed_event(event, changed).input == {
             "file_path": "/etc/passwd",
@@ -268,8 +282,14 @@ def test_a_changed_event_changes_under_every_name() -> None:
 
 def test_a_changed_input_is_shown_to_rules_and_to_the_layers_above() -> None:
     run = Said(p=changes(command="rm"))
-    hooks = [hook("f"), hook("r", kind="rule"), hook("u", "user"), hook("p", "project"), hook("q", "project"),
-             hook("s", "project", kind="rule")]  # fmt: skip
+    hooks = [
+        hook("f"),
+        hook("r", kind="rule"),
+        hook("u", "user"),
+        hook("p", "project"),
+        hook("q", "project"),
+        hook("s", "project", kind="rule"),
+    ]
     judge(hooks, run)
     assert [name for name, seen in run.saw if seen == {"command": "rm"}] == ["f", "r", "u", "s"]
 
@@ -305,8 +325,11 @@ def test_rules_with_nothing_to_say_are_named_by_layer_and_version_with_their_tim
     late, quiet = hook("late", kind="rule", version="3"), hook("quiet", "user", kind="rule")
     seen = judge([late, quiet], Looks())
     assert (seen.decision, seen.parts, set(seen.silent), set(seen.silent["fleet@3"])) == (
-        "abstain", (), {"fleet@3", "user"}, {"late"},
-    )  # fmt: skip
+        "abstain",
+        (),
+        {"fleet@3", "user"},
+        {"late"},
+    )
     assert all(0 <= took < 1e6 for rules in seen.silent.values() for took in rules.values())
     changed = judge([late, quiet, hook("p", "user")], Looks())
     assert (changed.decision, [part.hook for part in changed.parts]) == ("deny", ["p", "late"])
@@ -420,13 +443,21 @@ def test_a_deny_ends_the_chain_before_a_neighbour_of_a_lower_layer_starts() -> N
 
 
 def test_observing_decides_nothing_and_says_what_it_would_have() -> None:
-    run = Said(a=says("deny", "no"), b=says("allow", updated_input={"command": "x"}), c=Outcome(contexts=("told",)),
-               d=Outcome(failure="crash"))  # fmt: skip
+    run = Said(
+        a=says("deny", "no"),
+        b=says("allow", updated_input={"command": "x"}),
+        c=Outcome(contexts=("told",)),
+        d=Outcome(failure="crash"),
+    )
     verdict = judge([hook(name, observe=True, on_failure="deny") for name in "abcd"], run)
     assert (verdict.decision, verdict.updated_input, verdict.contexts) == ("abstain", None, ())
     notes = "\n".join(verdict.notes)
-    for said in ("'a' would have said deny: no", "'b' would have said allow and changed command",
-                 "'c' would have said abstain and given context", "'d' would have said deny: crash"):  # fmt: skip
+    for said in (
+        "'a' would have said deny: no",
+        "'b' would have said allow and changed command",
+        "'c' would have said abstain and given context",
+        "'d' would have said deny: crash",
+    ):
         assert said in notes
     assert verdict.parts[3].fallback == "crash"
 
@@ -439,8 +470,13 @@ def test_a_repeated_run_is_said_and_every_part_is_named() -> None:
     assert any("may have run twice" in note for note in verdict.notes)
     (part,) = verdict.parts
     assert (part.hook, part.layer, part.version, part.origin, part.exit_code, part.output) == (
-        "a", "user", "9f", "f.yaml:3", 2, "out"
-    )  # fmt: skip
+        "a",
+        "user",
+        "9f",
+        "f.yaml:3",
+        2,
+        "out",
+    )
     assert (verdict.version, verdict.layers, verdict.event) == ("user@9f", ("user",), "e1")
 
 
@@ -460,17 +496,25 @@ stacks = st.lists(
 def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bool]], at: int) -> None:
     """Whatever a project or session adds, the verdict is as strict as without it, and never becomes an allow by it."""
     stack = sorted(stack, key=lambda one: LAYERS.index(one[0]))
-    hooks = [hook(f"h{n}", layer, on_failure=own, dialect="claude" if together else "fleethook")
-             for n, (layer, _, own, together) in enumerate(stack)]  # fmt: skip
+    hooks = [
+        hook(f"h{n}", layer, on_failure=own, dialect="claude" if together else "fleethook")
+        for n, (layer, _, own, together) in enumerate(stack)
+    ]
     run = Said(**{f"h{n}": outcome for n, (_, outcome, _, _) in enumerate(stack)})
     above = [one for one in hooks if one.layer in {"fleet", "user"}]
     whole, upper = judge(hooks, run), judge(above, run)
     assert STRICTNESS[whole.decision] >= STRICTNESS[upper.decision]
     if whole.decision == "allow":
         assert upper.decision == "allow"
-    strictest = max((fallback_decision(own or "allow") if outcome.failure else outcome.decision
-                     for layer, outcome, own, _ in stack if layer in {"fleet", "user"}),
-                    key=STRICTNESS.__getitem__, default="abstain")  # fmt: skip
+    strictest = max(
+        (
+            fallback_decision(own or "allow") if outcome.failure else outcome.decision
+            for layer, outcome, own, _ in stack
+            if layer in {"fleet", "user"}
+        ),
+        key=STRICTNESS.__getitem__,
+        default="abstain",
+    )
     assert upper.decision == strictest
 
 
@@ -478,8 +522,11 @@ def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bo
 @settings(max_examples=100)
 def test_a_rewrite_from_below_never_turns_off_a_question(stack: list[tuple[str, Outcome, Any, bool]]) -> None:
     """With a project that changes the input, an allow stands only if one above allows exactly the changed input."""
-    hooks = [hook(f"h{n}", layer) for n, (layer, _, _, _) in enumerate(sorted(stack, key=lambda s: s[0] != "fleet"))
-             if layer == "fleet"]  # fmt: skip
+    hooks = [
+        hook(f"h{n}", layer)
+        for n, (layer, _, _, _) in enumerate(sorted(stack, key=lambda s: s[0] != "fleet"))
+        if layer == "fleet"
+    ]
     run = Said(**{f"h{n}": outcome for n, (_, outcome, _, _) in enumerate(stack)}, p=changes(command="rm"))
 
     class First(Said):

@@ -20,11 +20,14 @@ PREVENTS = {"allow": 0, "abstain": 1, "ask": 2, "deny": 3}
 _changes = st.dictionaries(st.sampled_from(["command", "cwd", "path"]), st.sampled_from(["x", "y"]), max_size=2)
 _outcomes = st.one_of(
     st.builds(
-        Outcome, decision=st.sampled_from(DECISIONS), reason=st.just("why"), updated_input=st.none() | _changes,
+        Outcome,
+        decision=st.sampled_from(DECISIONS),
+        reason=st.just("why"),
+        updated_input=st.none() | _changes,
         contexts=st.lists(st.sampled_from(["c", "d"]), max_size=1).map(tuple),
     ),
     st.builds(Outcome, failure=st.just("crash")),
-)  # fmt: skip
+)
 
 
 class Member(NamedTuple):
@@ -42,10 +45,16 @@ class Member(NamedTuple):
 
 
 _members = st.builds(
-    Member, layer=st.sampled_from(LAYERS), said=_outcomes, again=_outcomes,
-    on_failure=st.sampled_from([None, *POLICIES]), dialect=st.sampled_from(["fleethook", "claude", "gobby"]),
-    kind=st.sampled_from(["command", "rule"]), observe=st.booleans(), stops=st.booleans(),
-)  # fmt: skip
+    Member,
+    layer=st.sampled_from(LAYERS),
+    said=_outcomes,
+    again=_outcomes,
+    on_failure=st.sampled_from([None, *POLICIES]),
+    dialect=st.sampled_from(["fleethook", "claude", "gobby"]),
+    kind=st.sampled_from(["command", "rule"]),
+    observe=st.booleans(),
+    stops=st.booleans(),
+)
 _stacks = st.lists(_members, max_size=7).map(lambda found: sorted(found, key=lambda one: LAYERS.index(one.layer)))
 
 
@@ -64,10 +73,18 @@ class Says(Said):
 def made(stack: list[Member]) -> list[Hook]:
     """The stack's hooks."""
     return [
-        hook(f"h{n}", one.layer, kind=one.kind, on_failure=one.on_failure, dialect=one.dialect, observe=one.observe,
-             stop_on_failure=one.stops, position=n)
+        hook(
+            f"h{n}",
+            one.layer,
+            kind=one.kind,
+            on_failure=one.on_failure,
+            dialect=one.dialect,
+            observe=one.observe,
+            stop_on_failure=one.stops,
+            position=n,
+        )
         for n, one in enumerate(stack)
-    ]  # fmt: skip
+    ]
 
 
 def verdicts(stack: list[Member], cut: Layer) -> tuple[Verdict, Verdict]:
@@ -123,5 +140,7 @@ def test_who_only_observes_changes_nothing(stack: list[Member]) -> None:
     kept = [one for one in stack if not one.observe]
     whole, without = judge(made(stack), Says(stack)), judge(made(kept), Says(kept))
     assert (whole.decision, whole.updated_input, whole.contexts) == (
-        without.decision, without.updated_input, without.contexts,
-    )  # fmt: skip
+        without.decision,
+        without.updated_input,
+        without.contexts,
+    )

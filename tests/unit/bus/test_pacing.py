@@ -20,15 +20,40 @@ URL = "url: https://a.example"
 @pytest.mark.req("B-06", "G-22")
 @pytest.mark.parametrize(
     ("text", "speed", "most"),
-    [("10/s", 10, 10), ("600/min", 10, 10), ("1/min", 1 / 60, 1), ("0.5/s", 0.5, 1), ("20/h", 20 / 3600, 1),
-     ("100000/s", 100_000, 100_000), ("86400/d", 1, 1)],
-)  # fmt: skip
+    [
+        ("10/s", 10, 10),
+        ("600/min", 10, 10),
+        ("1/min", 1 / 60, 1),
+        ("0.5/s", 0.5, 1),
+        ("20/h", 20 / 3600, 1),
+        ("100000/s", 100_000, 100_000),
+        ("86400/d", 1, 1),
+    ],
+)
 def test_a_rate_is_a_bucket_of_a_seconds_worth(text: str, speed: float, most: float) -> None:
     assert parse_rate(text) == pytest.approx((speed, most))
 
 
-@pytest.mark.parametrize("text", ["", "10", "10/", "/s", "0/s", "0.0/min", "10/w", "-1/s", "1e3/s", "10 /s", "10/s ",
-                                  "100001/s", "\u0661/s", "10/S", "9" * 40 + "/s"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "10",
+        "10/",
+        "/s",
+        "0/s",
+        "0.0/min",
+        "10/w",
+        "-1/s",
+        "1e3/s",
+        "10 /s",
+        "10/s ",
+        "100001/s",
+        "\u0661/s",
+        "10/S",
+        "9" * 40 + "/s",
+    ],
+)
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_rate(text)
@@ -48,14 +73,17 @@ def test_any_text_is_a_rate_or_a_config_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("more", "message", "place"),
     [
-        ("rate: fast", "the rate 'fast' cannot be read", "rate"), ("rate: 10", "", "rate"),
-        ("order: lifo", "", "order"), ("batch: {max_events: 1}", "", "max_events"),
-        ("batch: {max_events: 5, max_wait: 0}", "", "max_wait"), ("batch: {size: 5}", "", "size"),
+        ("rate: fast", "the rate 'fast' cannot be read", "rate"),
+        ("rate: 10", "", "rate"),
+        ("order: lifo", "", "order"),
+        ("batch: {max_events: 1}", "", "max_events"),
+        ("batch: {max_events: 5, max_wait: 0}", "", "max_wait"),
+        ("batch: {size: 5}", "", "size"),
         ("order: fifo, batch: {max_events: 5}", "batch and order exclude each other", "batch"),
         ("format: slack, batch: {max_events: 5}", "format slack has no batches", "batch"),
         ("can_block: true, batch: {max_events: 5}", "who decides is asked event by event", "batch"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_shown_where_it_stands(more: str, message: str, place: str) -> None:
     file = parse_hook_file(f"endpoints:\n  - {{id: a, {URL}, {more}}}\n", "fleet")
     assert file.endpoints == ()

@@ -107,11 +107,17 @@ def test_an_unknown_tool_that_says_file_writes_it(native: str, given: dict[str, 
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
     ("native", "given"),
-    [("mcp__github__create_issue", {"title": "x", "body": "y"}), ("mcp__jira__search", {"query": "x"}),
-     ("mcp__browser__navigate", {"url": "x"}), ("mcp__x__get_weather", {"city": "x"}), ("TodoRead", {}),
-     ("mcp__git__git_status", {"repo_path": "x"}), ("mcp__docs__query_docs", {"query": "DROP TABLE x"}),
-     ("mcp__chat__send", {"text": "rm -rf /", "input": "x"})],
-)  # fmt: skip
+    [
+        ("mcp__github__create_issue", {"title": "x", "body": "y"}),
+        ("mcp__jira__search", {"query": "x"}),
+        ("mcp__browser__navigate", {"url": "x"}),
+        ("mcp__x__get_weather", {"city": "x"}),
+        ("TodoRead", {}),
+        ("mcp__git__git_status", {"repo_path": "x"}),
+        ("mcp__docs__query_docs", {"query": "DROP TABLE x"}),
+        ("mcp__chat__send", {"text": "rm -rf /", "input": "x"}),
+    ],
+)
 def test_an_unknown_tool_that_says_neither_is_left_alone(native: str, given: dict[str, Any]) -> None:
     assert canonical_input("claude", native, given) == given
     assert acts_as(native, given) == ()
@@ -172,8 +178,13 @@ def test_rules_on_other_tools_see_them() -> None:
         ("mcp__fs__delete_directory", {"path": "/"}),
     ):
         event = Event(
-            type="tool:pre_execute", source="codex", tool=canonical_tool("codex", tool), native_tool=tool, cwd="/srv/app",
-            host="elsewhere", input=canonical_input("codex", tool, given),
-        )  # fmt: skip
+            type="tool:pre_execute",
+            source="codex",
+            tool=canonical_tool("codex", tool),
+            native_tool=tool,
+            cwd="/srv/app",
+            host="elsewhere",
+            input=canonical_input("codex", tool, given),
+        )
         said = [hook.rule.decision for hook in index.find(event) if hook.rule and judge(hook.rule, event)]
         assert "deny" in said, tool

@@ -69,7 +69,7 @@ def test_a_shell_command_reads_the_same_from_every_agent(source: str, native: st
         ("cline", "read_files", "read", {"file_paths": ["a", "b"]}, {"path": "a", "paths": ["a", "b"]}),
         ("cursor", "Delete", "delete", {"path": "a"}, {"path": "a"}),
     ],
-)  # fmt: skip
+)
 def test_fields_have_one_name_and_keep_their_own(
     source: str, native: str, tool: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -133,7 +133,7 @@ def test_a_call_cannot_show_one_path_and_use_another() -> None:
         ("codex", "shell", {"command": "ls -l"}, {"command": ["ls", "a b"]}, {"command": ["bash", "-lc", "ls -l"]}),
         ("windsurf", "pre_run_command", {"command": "x"}, {"command_line": "y"}, {"command_line": "x"}),
     ],
-)  # fmt: skip
+)
 def test_a_rewrite_lands_in_the_agents_own_fields(
     source: str, native: str, changed: dict[str, Any], original: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -156,9 +156,14 @@ def test_the_table_only_speaks_canonical_words() -> None:
 
 @pytest.mark.parametrize(
     ("agent", "canonical", "name"),
-    [("claude", "bash", "Bash"), ("claude-code", "edit", "Edit"), ("gemini", "bash", "run_shell_command"),
-     ("claude", "mcp__db__query", "mcp__db__query"), ("pigo-of-tomorrow", "bash", "bash")],
-)  # fmt: skip
+    [
+        ("claude", "bash", "Bash"),
+        ("claude-code", "edit", "Edit"),
+        ("gemini", "bash", "run_shell_command"),
+        ("claude", "mcp__db__query", "mcp__db__query"),
+        ("pigo-of-tomorrow", "bash", "bash"),
+    ],
+)
 def test_a_canonical_tool_in_an_agents_own_words(agent: str, canonical: str, name: str) -> None:
     assert tool_for(agent, canonical) == name
 
@@ -167,8 +172,11 @@ def test_a_canonical_tool_in_an_agents_own_words(agent: str, canonical: str, nam
 def test_one_agents_input_in_the_fields_of_another() -> None:
     given = canonical_input("gemini", "replace", {"file_path": "a", "old_string": "x", "new_string": "y", "more": 1})
     assert input_for("opencode", "edit", "gemini", "replace", given) == {
-        "filePath": "a", "oldString": "x", "newString": "y", "more": 1,
-    }  # fmt: skip
+        "filePath": "a",
+        "oldString": "x",
+        "newString": "y",
+        "more": 1,
+    }
     given = canonical_input("codex", "exec_command", {"cmd": "ls", "workdir": "/p"})
     assert input_for("claude", "Bash", "codex", "exec_command", given) == {"command": "ls", "cwd": "/p"}
     assert input_for("claude", "Odd", "codex", "odd", {"a": 1}) == {"a": 1}
@@ -185,9 +193,11 @@ def test_a_call_about_several_files_as_calls_about_one_each() -> None:
     assert [call["path"] for call in (one, two, three, four)] == ["a.txt", "b.py", "c.py", "d"]
     assert (one["paths"], one["command"]) == (["a.txt"], one["patch"])
     assert one["patch"] == "*** Begin Patch\n*** Add File: a.txt\n+*** End Patch\n+x\n*** End Patch"
-    assert two["patch"] == three["patch"] == (
-        "*** Begin Patch\n*** Update File: b.py\n*** Move to: c.py\n@@\n-1\n+2\n*** End Patch"
-    )  # fmt: skip
+    assert (
+        two["patch"]
+        == three["patch"]
+        == ("*** Begin Patch\n*** Update File: b.py\n*** Move to: c.py\n@@\n-1\n+2\n*** End Patch")
+    )
     assert four["patch"] == "*** Begin Patch\n*** Delete File: d\n*** End Patch"
     many = canonical_input("gemini", "read_many_files", {"include": ["a", "b", "a", 7, ""]})
     assert [call["path"] for call in single_files("read", many)] == ["a", "b"]

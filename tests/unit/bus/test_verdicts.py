@@ -13,8 +13,11 @@ from bus.verdicts import DECISIONS, POLICIES, Verdict, bus_policy, failed, fallb
 @pytest.mark.req("B-02")
 def test_strictness_is_an_order() -> None:
     assert sorted(DECISIONS, key=lambda one: sum(strictest(one, other) == one for other in DECISIONS)) == [
-        "abstain", "allow", "ask", "deny"
-    ]  # fmt: skip
+        "abstain",
+        "allow",
+        "ask",
+        "deny",
+    ]
     for one, other in itertools.product(DECISIONS, repeat=2):
         assert strictest(one, other) == strictest(other, one)
 

@@ -71,9 +71,13 @@ def test_the_server_keeps_what_it_has_taken_and_listens_to_this_host_alone() -> 
     lines = (ROOT / "docker/redis.conf").read_text().splitlines()
     config = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
     assert config == {
-        "dir": "/data", "appendonly": "yes", "appendfsync": "everysec", "aof-load-truncated": "yes", "save": '""',
+        "dir": "/data",
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "aof-load-truncated": "yes",
+        "save": '""',
         "maxmemory-policy": "noeviction",
-    }  # fmt: skip
+    }
 
 
 def test_the_password_is_asked_for_and_in_no_command_line() -> None:
@@ -110,7 +114,11 @@ def test_no_secret_gets_into_the_image() -> None:
         assert not re.search(r"(?i)password|secret|token|redis_url", text)
     allowed = (ROOT / "docker/Dockerfile.dockerignore").read_text().splitlines()
     assert allowed[0] == "*", "only what is named goes to the builder"
-    copied = {word for name, text in instructions(DOCKERFILE) if name == "COPY" and "--from" not in text
-              for word in text.split()[:-1]}  # fmt: skip
+    copied = {
+        word
+        for name, text in instructions(DOCKERFILE)
+        if name == "COPY" and "--from" not in text
+        for word in text.split()[:-1]
+    }
     assert copied == {line[1:] for line in allowed if line.startswith("!")}
     assert all((ROOT / path).exists() for path in copied)

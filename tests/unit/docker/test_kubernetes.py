@@ -55,8 +55,10 @@ def test_a_pod_has_least_rights(kind: str) -> None:
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
     assert one["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
-    }  # fmt: skip
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
     assert "ports" not in one
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     mounts = {mount["name"]: mount for mount in one["volumeMounts"]}
@@ -68,9 +70,7 @@ def test_a_pod_has_least_rights(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_settings_come_from_the_config_map_and_the_url_from_the_secret(kind: str) -> None:
     assert "env" not in container(kind)
-    assert container(kind)["envFrom"] == [
-        {"configMapRef": {"name": "fleethook"}}, {"secretRef": {"name": "fleethook"}}
-    ]  # fmt: skip
+    assert container(kind)["envFrom"] == [{"configMapRef": {"name": "fleethook"}}, {"secretRef": {"name": "fleethook"}}]
     settings = named("ConfigMap")
     assert settings["metadata"]["name"] == "fleethook"
     assert set(settings["data"]) <= {*VARIABLES, *OTHER_VARIABLES}, "each is a setting that exists"
@@ -99,7 +99,10 @@ def test_nobody_reaches_a_worker_and_workers_reach_no_private_address() -> None:
 def test_kubectl_reads_them_as_their_types(path: Any) -> None:
     done = subprocess.run(
         ["kubectl", "label", "--local", "--filename", str(path), "checked=yes", "--output", "name"],
-        capture_output=True, text=True, check=False, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
     assert done.returncode == 0, done.stderr
     assert "fleethook" in done.stdout

@@ -41,9 +41,10 @@ def agents_here(places: Directories, cwd: Path) -> tuple[str, ...]:
     """The agents to look at: those that seem to be on this machine, and those that were installed."""
     where = where_is(project=cwd)
     return tuple(
-        name for name in NAMES
+        name
+        for name in NAMES
         if evidence(find(name), where) or places.answer_file(name).exists() or installed(name, project=cwd)
-    )  # fmt: skip
+    )
 
 
 def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -109,9 +110,13 @@ def _said_version(program: Program) -> str:
         return ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         said = subprocess.run(
-            [found, "--version"], capture_output=True, timeout=VERSION_SECONDS, check=False, text=True,
+            [found, "--version"],
+            capture_output=True,
+            timeout=VERSION_SECONDS,
+            check=False,
+            text=True,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         if said.returncode == 0 and said.stdout.strip():
             return said.stdout.strip().splitlines()[0]
     return ""

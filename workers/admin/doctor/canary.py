@@ -82,10 +82,16 @@ def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
     began = time.monotonic()
     try:
         done = subprocess.run(
-            program.runs(Path(one.path), one.commands[canary.event]), input=json.dumps(canary.payload),
-            capture_output=True, timeout=SECONDS, check=False, cwd=cwd, env={**env, **canary.environ}, text=True,
+            program.runs(Path(one.path), one.commands[canary.event]),
+            input=json.dumps(canary.payload),
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+            cwd=cwd,
+            env={**env, **canary.environ},
+            text=True,
             errors="replace",
-        )  # fmt: skip
+        )
         ran = CommandRun(done.returncode, done.stdout, done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
         ran = CommandRun(-1, "", f"{type(error).__name__}: {error}")
@@ -150,9 +156,12 @@ def judge(one: Installed, answer: Answer, verdict: Verdict | None, *, fallback: 
         return Check(id=name, status="unknown", what=text, fix=_GUARD, agent=one.agent)
     text = f"{said}: {wanted} was expected; exit code {answer.ran.code} and {came or 'nothing'} came back"
     return Check(
-        id=name, status="fail", what=f"{text} {answer.ran.stderr[:200]}".rstrip(),
-        fix=f"`fleethook status` and the checks above; then `{INSTALL} {one.agent}`", agent=one.agent,
-    )  # fmt: skip
+        id=name,
+        status="fail",
+        what=f"{text} {answer.ran.stderr[:200]}".rstrip(),
+        fix=f"`fleethook status` and the checks above; then `{INSTALL} {one.agent}`",
+        agent=one.agent,
+    )
 
 
 def _can_ask(agent: str) -> bool:

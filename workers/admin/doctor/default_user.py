@@ -52,7 +52,7 @@ async def _rights(stranger: Connections, keys: Keys) -> list[str]:
     return [what for (what, _), reply in zip(tried, replies, strict=True) if not _refused(reply)]
 
 
-def _refused(reply: Any) -> bool:  # noqa: ANN401 - a reply of any type
+def _refused(reply: Any) -> bool:
     words = f"{type(reply).__name__} {reply}".lower()
     return isinstance(reply, Exception) and any(word in words for word in ("permission", "noauth", "authentication"))
 

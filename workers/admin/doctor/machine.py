@@ -38,9 +38,11 @@ def package_checks() -> Iterator[Check]:
         yield Check(id="package", status="ok", what=f"bus and workers from {ours}")
     else:
         yield Check(
-            id="package", status="fail", what=f"`bus` comes from {theirs}, `workers` from {ours}",
+            id="package",
+            status="fail",
+            what=f"`bus` comes from {theirs}, `workers` from {ours}",
             fix="another package is called bus: install fleethook in an environment of its own",
-        )  # fmt: skip
+        )
 
 
 def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -64,9 +66,11 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
     yield from _hook_file_checks(project, "project", said)
     if project is not None and trusted_entry(project, places.trust_file) is None:
         yield Check(
-            id="trust", status="warn", what=f"{project} is not trusted: none of its hooks run",
+            id="trust",
+            status="warn",
+            what=f"{project} is not trusted: none of its hooks run",
             fix="read it, then `fleethook hooks trust`",
-        )  # fmt: skip
+        )
     for one in rejected:
         verb = "untrust" if is_gone(one.file) else "trust"
         fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"

@@ -30,7 +30,7 @@ def deliveries() -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @common_options
 @pass_fleet
-def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filters
+def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:
     """List deliveries, newest first."""
     from workers.delivery.deliveries import deliveries as listed
     from workers.records.selection import fits
@@ -90,9 +90,15 @@ def show_delivery(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def retry(
-    fleet: Context, /, ids: tuple[str, ...], everything: bool, dry_run: bool, follow: bool, yes: bool,
-    **given: Any,  # noqa: ANN401 - the filters
-) -> None:  # fmt: skip
+    fleet: Context,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    follow: bool,
+    yes: bool,
+    **given: Any,
+) -> None:
     """Try deliveries at once that are due later, parked or dead, with their own id.
 
     One that is delivered is not sent again by this: `fleethook replay` sends its event again.

@@ -29,12 +29,20 @@ def dead() -> None:
 
 @dead.command("list")
 @letter_filters
-@click.option("--group", "grouped", is_flag=False, flag_value="reason", default="", type=click.Choice(["", "reason"]),
-              metavar="[reason]", help="Count them by reason.")  # fmt: skip
+@click.option(
+    "--group",
+    "grouped",
+    is_flag=False,
+    flag_value="reason",
+    default="",
+    type=click.Choice(["", "reason"]),
+    metavar="[reason]",
+    help="Count them by reason.",
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @common_options
 @pass_fleet
-def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filters
+def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None:
     """List dead letters, newest first, or count them by reason."""
     chosen = wanted(given)
     found = _letters(fleet, chosen) if grouped else _newest(fleet, chosen, limit)
@@ -43,9 +51,19 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None
         if fleet.json:
             fleet.data(groups)
         elif groups:
-            fleet.table(("COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"),
-                        [(one["count"], when(one["oldest"]), when(one["newest"]), short(", ".join(one["targets"])),
-                          one["reason"]) for one in groups])  # fmt: skip
+            fleet.table(
+                ("COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"),
+                [
+                    (
+                        one["count"],
+                        when(one["oldest"]),
+                        when(one["newest"]),
+                        short(", ".join(one["targets"])),
+                        one["reason"],
+                    )
+                    for one in groups
+                ],
+            )
     elif fleet.json:
         for letter in found:
             fleet.stream(letter)
@@ -102,16 +120,31 @@ def show_dead(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def retry(
-    fleet: Context, /, ids: tuple[str, ...], everything: bool, dry_run: bool, follow: bool, yes: bool,
-    **given: Any,  # noqa: ANN401 - the filters
-) -> None:  # fmt: skip
+    fleet: Context,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    follow: bool,
+    yes: bool,
+    **given: Any,
+) -> None:
     """Try dead deliveries again, with their own id; entries that nobody could read cannot be tried again."""
     chosen = _chosen(given, ids, everything)
     letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
     if ids and not any(map(_is_delivery, ids)):
         raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
-    _do(fleet, "redrive", "tried again", f"Try {counted(len(letters), 'delivery', 'deliveries')} again?", chosen, letters,
-        dry_run=dry_run, follow=follow, yes=yes or bool(ids))  # fmt: skip
+    _do(
+        fleet,
+        "redrive",
+        "tried again",
+        f"Try {counted(len(letters), 'delivery', 'deliveries')} again?",
+        chosen,
+        letters,
+        dry_run=dry_run,
+        follow=follow,
+        yes=yes or bool(ids),
+    )
 
 
 @dead.command("drop")
@@ -124,14 +157,29 @@ def retry(
 @common_options
 @pass_fleet
 def drop_dead(
-    fleet: Context, /, ids: tuple[str, ...], everything: bool, dry_run: bool, follow: bool, yes: bool,
-    **given: Any,  # noqa: ANN401 - the filters
-) -> None:  # fmt: skip
+    fleet: Context,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    follow: bool,
+    yes: bool,
+    **given: Any,
+) -> None:
     """Forget dead letters for good, with what they keep of their events."""
     chosen = _chosen(given, ids, everything)
     letters = _meant(fleet, chosen, dry_run)
-    _do(fleet, "drop", "dropped", f"Forget {len(letters):,} dead letters for good?", chosen, letters,
-        dry_run=dry_run, follow=follow, yes=yes)  # fmt: skip
+    _do(
+        fleet,
+        "drop",
+        "dropped",
+        f"Forget {len(letters):,} dead letters for good?",
+        chosen,
+        letters,
+        dry_run=dry_run,
+        follow=follow,
+        yes=yes,
+    )
 
 
 @dead.command("export")
@@ -142,9 +190,13 @@ def drop_dead(
 @common_options
 @pass_fleet
 def export(
-    fleet: Context, /, ids: tuple[str, ...], output: Path | None, dry_run: bool,
-    **given: Any,  # noqa: ANN401 - the filters
-) -> None:  # fmt: skip
+    fleet: Context,
+    /,
+    ids: tuple[str, ...],
+    output: Path | None,
+    dry_run: bool,
+    **given: Any,
+) -> None:
     """Write dead letters as lines of JSON: why, every attempt, and the event; secrets are redacted."""
     import os
 
@@ -182,8 +234,11 @@ def _newest(fleet: Context, chosen: Wanted, limit: int) -> list[DeadLetter]:
     from workers.delivery.dead_letters import dead_letters
     from workers.records.selection import letter_fits
 
-    return fleet.run(lambda links: dead_letters(links, fleet.keys(), since=chosen.since, until=chosen.until,
-                                                fits=letter_fits(chosen), most=limit))  # fmt: skip
+    return fleet.run(
+        lambda links: dead_letters(
+            links, fleet.keys(), since=chosen.since, until=chosen.until, fits=letter_fits(chosen), most=limit
+        )
+    )
 
 
 def _letters(fleet: Context, chosen: Wanted) -> list[DeadLetter]:
@@ -236,9 +291,17 @@ def _sorts(letters: Sequence[DeadLetter]) -> list[Sort]:
 
 
 def _do(
-    fleet: Context, kind: Kind, what: str, question: str, chosen: Wanted, letters: Sequence[DeadLetter], *,
-    dry_run: bool, follow: bool, yes: bool,
-) -> None:  # fmt: skip
+    fleet: Context,
+    kind: Kind,
+    what: str,
+    question: str,
+    chosen: Wanted,
+    letters: Sequence[DeadLetter],
+    *,
+    dry_run: bool,
+    follow: bool,
+    yes: bool,
+) -> None:
     found = [one.id for one in letters]
     if not go_on(fleet, what, _sorts(letters), question, dry_run=dry_run, yes=yes):
         return

@@ -25,7 +25,7 @@ class Moment(click.ParamType[int]):
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The milliseconds; a usage error for anything else."""
         from bus.config.settings import parse_setting
 
@@ -46,7 +46,7 @@ class Rate(click.ParamType[float]):
 
     name = "rate"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number a second; a usage error for anything else."""
         number, _, unit = str(value).partition("/")
         try:
@@ -88,24 +88,40 @@ def wanted(given: dict[str, Any], ids: tuple[str, ...] = ()) -> Wanted:
 
 def words(one: Wanted) -> str:
     """The filters as a person reads them; empty where there are none."""
-    named = {"endpoint": one.endpoint, "target": one.target, "event": one.event, "type": ", ".join(one.types),
-             "session": one.session, "state": ", ".join(one.states),
-             "status": one.status, "reason": one.reason}  # fmt: skip
+    named = {
+        "endpoint": one.endpoint,
+        "target": one.target,
+        "event": one.event,
+        "type": ", ".join(one.types),
+        "session": one.session,
+        "state": ", ".join(one.states),
+        "status": one.status,
+        "reason": one.reason,
+    }
     return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
 
 def _common(done: str) -> tuple[Callable[[F], F], ...]:
     return (
         click.option("--endpoint", default="", metavar="ID", help="Of this endpoint (or hook)."),
-        click.option("--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."),
+        click.option(
+            "--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."
+        ),
         click.option("--event", default="", metavar="ID", help="Of one event."),
-        click.option("--type", "types", metavar="PATTERN", multiple=True,
-                     help="Of events of this type: tool:pre_execute, tool:*."),
+        click.option(
+            "--type",
+            "types",
+            metavar="PATTERN",
+            multiple=True,
+            help="Of events of this type: tool:pre_execute, tool:*.",
+        ),
         click.option("--session", default="", metavar="ID", help="Of this session, or of those that begin so."),
         click.option("--reason", default="", metavar="TEXT", help="Whose reason contains this."),
-        click.option("--since", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} since then: 12h (ago), 2026-11-21."),
+        click.option(
+            "--since", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} since then: 12h (ago), 2026-11-21."
+        ),
         click.option("--until", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} until then."),
-    )  # fmt: skip
+    )
 
 
 def _with(function: F, *options: Callable[[F], F]) -> F:

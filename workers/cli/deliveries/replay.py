@@ -34,9 +34,16 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 @common_options
 @pass_fleet
 def replay(
-    fleet: Context, since: int, until: int | None, where: str, endpoint: str, rate: float, dry_run: bool, follow: bool,
+    fleet: Context,
+    since: int,
+    until: int | None,
+    where: str,
+    endpoint: str,
+    rate: float,
+    dry_run: bool,
+    follow: bool,
     yes: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Send past events to endpoints again, as new deliveries, by the hooks that are in force now.
 
     Each delivery has an id of its own; the body is the event's, with its id, and the header `fleethook-replay-of` names

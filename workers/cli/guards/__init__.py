@@ -45,8 +45,10 @@ def list_guards(fleet: Context, pack: str) -> None:
         for one in records:
             fleet.stream(one)
         return
-    rows = [(one["id"], one["decision"], _state(fleet, one), _layers(one), one["incident"] or "-", one["description"])
-            for one in records]  # fmt: skip
+    rows = [
+        (one["id"], one["decision"], _state(fleet, one), _layers(one), one["incident"] or "-", one["description"])
+        for one in records
+    ]
     fleet.table(("RULE", "DECISION", "STATE", "LAYER", "PREVENTS", "WHAT"), rows)
     on = sum(one["on"] for one in records)
     fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` says more of one")
@@ -69,8 +71,13 @@ def show_guard(fleet: Context, name: str) -> None:
             fleet.data({"pack": pack.name, "description": pack.description, "tests": len(pack.tests), "rules": records})
             return
         fleet.data(f"{pack.name}: {pack.description}")
-        fleet.table((), [(f"  {one['rule']}", one["decision"], _state(fleet, one), _layers(one), one["description"])
-                         for one in records])  # fmt: skip
+        fleet.table(
+            (),
+            [
+                (f"  {one['rule']}", one["decision"], _state(fleet, one), _layers(one), one["description"])
+                for one in records
+            ],
+        )
         fleet.data(f"{counted(len(records), 'rule')}, {counted(len(pack.tests), 'test')}")
         return
     record = next(one for one in records if one["rule"] == switch.rule)
@@ -102,13 +109,22 @@ def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
     decisions = [hook.rule.decision for hook in in_effect if hook.rule is not None and not hook.observe]
     decision = said.decision if said is not None else ""
     return {
-        "id": rule.id, "pack": pack, "rule": switch.rule, "on": bool(in_effect),
+        "id": rule.id,
+        "pack": pack,
+        "rule": switch.rule,
+        "on": bool(in_effect),
         "decision": ("deny" if "deny" in decisions else decisions[0]) if decisions else decision,
-        "observe": bool(in_effect) and not decisions, "layers": layers,
-        "incident": said.incident if said is not None else "", "description": rule.description,
-        "reason": said.reason if said is not None else "", "instead": said.instead if said is not None else "",
-        "event": ", ".join(rule.on), "tool": rule.tool, "when": rule.when, "origin": rule.origin,
-    }  # fmt: skip
+        "observe": bool(in_effect) and not decisions,
+        "layers": layers,
+        "incident": said.incident if said is not None else "",
+        "description": rule.description,
+        "reason": said.reason if said is not None else "",
+        "instead": said.instead if said is not None else "",
+        "event": ", ".join(rule.on),
+        "tool": rule.tool,
+        "when": rule.when,
+        "origin": rule.origin,
+    }
 
 
 def _state(fleet: Context, record: dict[str, Any]) -> str:

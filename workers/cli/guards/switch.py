@@ -23,10 +23,15 @@ def _options(function: _C) -> _C:
     for option in (
         click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
         click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--layer", type=click.Choice(["user", "fleet", "project"]), default="user", show_default=True,
-                     help="Your own file, the published set, or the file of the project here."),
+        click.option(
+            "--layer",
+            type=click.Choice(["user", "fleet", "project"]),
+            default="user",
+            show_default=True,
+            help="Your own file, the published set, or the file of the project here.",
+        ),
         click.argument("name", metavar="PACK|RULE"),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -110,8 +115,11 @@ def _say_where_it_stays_on(fleet: Context, switch: Switch, layer: _Layer) -> Non
     from workers.admin.guard_switches import is_on
     from workers.cli.hooks.sets import in_force
 
-    others = [one.layer for one in in_force(fleet, needed=False).files
-              if one.layer != layer and is_on(one.file.guards, switch)]  # fmt: skip
+    others = [
+        one.layer
+        for one in in_force(fleet, needed=False).files
+        if one.layer != layer and is_on(one.file.guards, switch)
+    ]
     if others:
         fleet.say(f"{switch.name} stays on in another layer: {', '.join(others)} (--layer)")
 

@@ -21,10 +21,22 @@ _PERCENT = click.FloatRange(0, 100)
 
 
 @click.command()
-@click.option("--corpus", "files", multiple=True, metavar="FILE", help="JSON lines to judge (`-` is stdin); repeatable.",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))  # fmt: skip
-@click.option("--without", "known", multiple=True, metavar="FILE", help="Leave out lines that are in this corpus too.",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option(
+    "--corpus",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="JSON lines to judge (`-` is stdin); repeatable.",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True),
+)
+@click.option(
+    "--without",
+    "known",
+    multiple=True,
+    metavar="FILE",
+    help="Leave out lines that are in this corpus too.",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
 @click.option("--pack", "chosen", multiple=True, metavar="PACK", help="Only this pack; repeatable. Default: all.")
 @click.option("--host", default="", metavar="NAME", help="The lines' host; by default it is another one than this.")
 @click.option("--here", is_flag=True, help="Judge the lines as events of this host, with its disk and its git.")
@@ -34,9 +46,16 @@ _PERCENT = click.FloatRange(0, 100)
 @common_options
 @pass_fleet
 def test(
-    fleet: Context, files: Sequence[Path], known: Sequence[Path], chosen: Sequence[str], host: str, here: bool,
-    min_recall: float | None, max_false_alarms: float | None, figures_only: bool,
-) -> None:  # fmt: skip
+    fleet: Context,
+    files: Sequence[Path],
+    known: Sequence[Path],
+    chosen: Sequence[str],
+    host: str,
+    here: bool,
+    min_recall: float | None,
+    max_false_alarms: float | None,
+    figures_only: bool,
+) -> None:
     """Run the tests beside the packs' rules; with --corpus, judge lines and print recall and false alarms by group.
 
     A line is `{"command": …}` or `{"tool": …, "input": {…}}` with `"expect"`: deny, ask, stop (either) or allow, and
@@ -79,9 +98,12 @@ def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
     tests = {name: len(load_pack(name).tests) for name in names}
     found = sum(map(len, failures.values()))
     if fleet.json:
-        fleet.data({"ok": not found, "packs": [
-            {"pack": name, "tests": tests[name], "failures": failures[name]} for name in names
-        ]})  # fmt: skip
+        fleet.data(
+            {
+                "ok": not found,
+                "packs": [{"pack": name, "tests": tests[name], "failures": failures[name]} for name in names],
+            }
+        )
     else:
         for name in names:
             for text in failures[name]:
@@ -121,37 +143,53 @@ def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Se
         if one.finding:
             found[one.finding].append(_record(one))
     return {
-        **_figures(figures(judged)), "packs": ", ".join(names), "lines": len(judged), "bad_lines": len(problems),
-        "seconds": round(seconds, 3), "lines_per_second": round(len(judged) / seconds),
+        **_figures(figures(judged)),
+        "packs": ", ".join(names),
+        "lines": len(judged),
+        "bad_lines": len(problems),
+        "seconds": round(seconds, 3),
+        "lines_per_second": round(len(judged) / seconds),
         "median_microseconds": round(statistics.median(one.guard_seconds for one in judged) * 1e6, 1),
-        "engine_median_microseconds": round(statistics.median(one.seconds - one.guard_seconds for one in judged) * 1e6, 1),
+        "engine_median_microseconds": round(
+            statistics.median(one.seconds - one.guard_seconds for one in judged) * 1e6, 1
+        ),
         "groups": {name: _figures(one) for name, one in figures_by_group(judged).items()},
-        "missed": found["missed"], "false_alarms_found": found["false alarm"], "other_decisions": found["other decision"],
+        "missed": found["missed"],
+        "false_alarms_found": found["false alarm"],
+        "other_decisions": found["other decision"],
         "problems": [str(one) for one in problems],
-    }  # fmt: skip
+    }
 
 
 def _figures(one: Figures) -> dict[str, Any]:
     recall, false_alarms = one.recall, one.false_alarm_rate
     return {
-        **one._asdict(), "recall": None if recall is None else round(recall, 2),
+        **one._asdict(),
+        "recall": None if recall is None else round(recall, 2),
         "false_alarm_rate": None if false_alarms is None else round(false_alarms, 2),
-    }  # fmt: skip
+    }
 
 
 def _record(one: Judged) -> dict[str, Any]:
     return {
-        "place": one.line.place, "group": one.line.group, "expect": one.line.expect, "decision": one.decision,
-        "rules": list(one.rules), "call": one.line.call,
-    }  # fmt: skip
+        "place": one.line.place,
+        "group": one.line.group,
+        "expect": one.line.expect,
+        "decision": one.decision,
+        "rules": list(one.rules),
+        "call": one.line.call,
+    }
 
 
 def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, figures_only: bool) -> None:
     rows = [
-        (name, *_cells(one["stopped"], one["to_stop"], one["recall"]),
-         *_cells(one["false_alarms"], one["harmless"], one["false_alarm_rate"]))
+        (
+            name,
+            *_cells(one["stopped"], one["to_stop"], one["recall"]),
+            *_cells(one["false_alarms"], one["harmless"], one["false_alarm_rate"]),
+        )
         for name, one in [*report["groups"].items(), ("all", report)]
-    ]  # fmt: skip
+    ]
     fleet.table(("GROUP", "STOPPED", "RECALL", "FALSE ALARMS", "RATE"), rows)
     bad = f", {report['bad_lines']} that cannot be read" if report["bad_lines"] else ""
     fleet.data(
@@ -162,8 +200,10 @@ def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, f
     if figures_only:
         return
     for title, key in (
-        ("missed", "missed"), ("false alarms", "false_alarms_found"), ("stopped by another decision", "other_decisions")
-    ):  # fmt: skip
+        ("missed", "missed"),
+        ("false alarms", "false_alarms_found"),
+        ("stopped by another decision", "other_decisions"),
+    ):
         if report[key]:
             fleet.data(fleet.style(f"{title}:", "red"))
         for one in report[key]:

@@ -64,12 +64,18 @@ def check(fleet: Context, file: Path | None) -> None:
     if fleet.json:
         from workers.cli.common import error_report
 
-        fleet.data({
-            "file": name, "ok": not problems, "problems": [error_report(problem) for problem in read.problems],
-            "warnings": list(read.warnings), "findings": [error_report(one) for one in found],
-            "guards": failures, "hooks": len(read.hooks),
-            "endpoints": len(read.endpoints),
-        })  # fmt: skip
+        fleet.data(
+            {
+                "file": name,
+                "ok": not problems,
+                "problems": [error_report(problem) for problem in read.problems],
+                "warnings": list(read.warnings),
+                "findings": [error_report(one) for one in found],
+                "guards": failures,
+                "hooks": len(read.hooks),
+                "endpoints": len(read.endpoints),
+            }
+        )
     else:
         for text in problems:
             fleet.data(fleet.style(text, "red"))
@@ -121,10 +127,20 @@ def _runs_in(fleet: Context, name: str) -> str:
 @common_options
 @pass_fleet
 def test(
-    fleet: Context, kind: str, given: str | None, tool: str, values: Sequence[str], source: str, cwd: Path | None,
-    file: Path | None, plugin_dirs: Sequence[Path], owner: str | None, effects: bool, budget: float | None,
+    fleet: Context,
+    kind: str,
+    given: str | None,
+    tool: str,
+    values: Sequence[str],
+    source: str,
+    cwd: Path | None,
+    file: Path | None,
+    plugin_dirs: Sequence[Path],
+    owner: str | None,
+    effects: bool,
+    budget: float | None,
     exit_code: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Show which hooks an event would meet and what they would say; nothing is sent, no workers are needed.
 
     \b
@@ -164,19 +180,26 @@ def test(
     background = later(event, tried, verdict)
     disabled = disabled_hooks(event, tried)
     if fleet.json:
-        fleet.data({
-            "event": msgspec.to_builtins(event), "matched": [record(hook) for hook in fitting],
-            "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
-            "disabled": [record(hook) for hook in disabled],
-            "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)}, "background": background,
-        })  # fmt: skip
+        fleet.data(
+            {
+                "event": msgspec.to_builtins(event),
+                "matched": [record(hook) for hook in fitting],
+                "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
+                "disabled": [record(hook) for hook in disabled],
+                "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)},
+                "background": background,
+            }
+        )
     else:
         lines = [
             f"event    {plain(event.type)}  {plain(event.tool)}".rstrip(),
             f"  {fleet.style(about(event, 200), 'cyan')}",
         ]
-        lines += [f"  meets {fleet.style(hook.dialect, 'cyan')} {plain(hook.id)} from {plain(short_origin(hook.origin))}"
-                  for hook in fitting if hook.dialect != NATIVE]  # fmt: skip
+        lines += [
+            f"  meets {fleet.style(hook.dialect, 'cyan')} {plain(hook.id)} from {plain(short_origin(hook.origin))}"
+            for hook in fitting
+            if hook.dialect != NATIVE
+        ]
         lines += verdict_lines(fleet, verdict)
         if not fitting:
             lines.append("  no blocking hook fits")

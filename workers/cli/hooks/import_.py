@@ -24,16 +24,22 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
 @click.command("import")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
-    "--dialect", "--as", "dialect", type=click.Choice(_DIALECTS),
+    "--dialect",
+    "--as",
+    "dialect",
+    type=click.Choice(_DIALECTS),
     help="Whose hooks these are; default: told by name and content.",
-)  # fmt: skip
+)
 @click.option(
     "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
 )
 @click.option(
-    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="user|project|FILE",
+    "--to",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="user|project|FILE",
     help="The fleethook.yaml that imports them; default: the project's for what is in a repository, else the user's.",
-)  # fmt: skip
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet
@@ -77,12 +83,22 @@ def import_hooks(
     if fleet.json:
         from workers.cli.common import error_report
 
-        fleet.data({
-            "path": said.path, "dialect": said.dialect, "guessed": said.guessed,
-            "hooks": [record(hook) for hook in read.hooks], "endpoints": [record(one) for one in read.endpoints],
-            "kept": read.sections, "problems": [error_report(one) for one in read.problems],
-            "warnings": list(read.warnings), "file": str(into), "entry": entry, "diff": changes, "written": written,
-        })  # fmt: skip
+        fleet.data(
+            {
+                "path": said.path,
+                "dialect": said.dialect,
+                "guessed": said.guessed,
+                "hooks": [record(hook) for hook in read.hooks],
+                "endpoints": [record(one) for one in read.endpoints],
+                "kept": read.sections,
+                "problems": [error_report(one) for one in read.problems],
+                "warnings": list(read.warnings),
+                "file": str(into),
+                "entry": entry,
+                "diff": changes,
+                "written": written,
+            }
+        )
     elif written:
         when = "once you trust it" if _waits_for_trust(fleet, into) else "from now on"
         fleet.data(f"{into} imports them {when}; `fleethook hooks list` shows what is in force")
@@ -183,7 +199,7 @@ def _accept(fleet: Context, into: Path) -> None:
 
 def _edit(
     place: Path, into: Path, said: Imported, dialect: str | None, pin: dict[str, str]
-) -> tuple[Any, str, str, list[str]]:  # fmt: skip
+) -> tuple[Any, str, str, list[str]]:
     """The entry, the diff (empty where it stands there already), the new text of the file, and what it will warn of."""
     import difflib
 

@@ -61,8 +61,10 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
     packs = {} if whole else _packs()
     rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
-    rows += [(f"guard {pack}", layer, counted(count, "rule"), "rule", "blocking", "-", "-", "--all lists them")
-             for (pack, layer), count in folded.items()]  # fmt: skip
+    rows += [
+        (f"guard {pack}", layer, counted(count, "rule"), "rule", "blocking", "-", "-", "--all lists them")
+        for (pack, layer), count in folded.items()
+    ]
     if rows:
         fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "TIMEOUT", "LAST RUN", "FROM"), rows)
     else:
@@ -79,11 +81,25 @@ def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
 
     if not isinstance(entry, Hook):
         policy = f"retry {entry.retry}" if isinstance(entry.retry, str) else f"{len(entry.retry)} more attempts"
-        return (entry.id, _patterns(entry.events, entry.tool), f"{entry.dialect} webhook", _waits(entry),
-                f"{entry.timeout:g} s", policy, short_origin(entry.origin))  # fmt: skip
+        return (
+            entry.id,
+            _patterns(entry.events, entry.tool),
+            f"{entry.dialect} webhook",
+            _waits(entry),
+            f"{entry.timeout:g} s",
+            policy,
+            short_origin(entry.origin),
+        )
     policy = entry.on_failure or find_hooks(entry.dialect).policy or "-"
-    return (entry.id, _on(entry), _kind(entry), _waits(entry), f"{entry.timeout:g} s", policy,
-            short_origin(entry.origin))  # fmt: skip
+    return (
+        entry.id,
+        _on(entry),
+        _kind(entry),
+        _waits(entry),
+        f"{entry.timeout:g} s",
+        policy,
+        short_origin(entry.origin),
+    )
 
 
 def record(entry: Hook | Endpoint) -> dict[str, Any]:
@@ -221,8 +237,11 @@ def _list_untrusted(fleet: Context) -> None:
     folders = [str(Path.cwd()), *(one for one in seen if os.path.isabs(one))]
     files = [path for one in folders if (path := trust.project_file(Path(one), user=user)) is not None]
     names = dict.fromkeys([os.path.realpath(path) for path in files] + [one for one in known if os.path.isfile(one)])
-    rows = [(name, "changed since it was trusted" if name in known else "never trusted")
-            for name in names if not trust.is_trusted(Path(name), store)]  # fmt: skip
+    rows = [
+        (name, "changed since it was trusted" if name in known else "never trusted")
+        for name in names
+        if not trust.is_trusted(Path(name), store)
+    ]
     if fleet.json:
         fleet.data([{"path": name, "state": state.split()[0]} for name, state in rows])
     elif rows:

@@ -36,9 +36,20 @@ def list_plugins(fleet: Context, plugin_dirs: Sequence[Path], owner: str | None)
     if fleet.json:
         fleet.data([msgspec.to_builtins(one) for one in found])
         return
-    rows = [(plain(one.name), "yes" if one.enabled else "no", one.hooks, one.dialect, one.layer, one.version or "-",
-             plain(", ".join(one.commands)) or "-", plain(", ".join(one.skills)) or "-", short_origin(one.origin) or "-")
-            for one in found]  # fmt: skip
+    rows = [
+        (
+            plain(one.name),
+            "yes" if one.enabled else "no",
+            one.hooks,
+            one.dialect,
+            one.layer,
+            one.version or "-",
+            plain(", ".join(one.commands)) or "-",
+            plain(", ".join(one.skills)) or "-",
+            short_origin(one.origin) or "-",
+        )
+        for one in found
+    ]
     if rows:
         headers = ("PLUGIN", "ENABLED", "HOOKS", "DIALECT", "LAYER", "VERSION", "COMMANDS", "SKILLS", "FROM")
         fleet.table(headers, rows)

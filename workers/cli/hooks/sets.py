@@ -62,8 +62,16 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     if go_on:
         report_set_change(fleet, "hooks apply", before, read, now)
     if fleet.json:
-        fleet.data({"version": now, "before": version, "published": go_on, "hooks": len(read.hooks),
-                    "endpoints": len(read.endpoints), "diff": redacted(changes)})  # fmt: skip
+        fleet.data(
+            {
+                "version": now,
+                "before": version,
+                "published": go_on,
+                "hooks": len(read.hooks),
+                "endpoints": len(read.endpoints),
+                "diff": redacted(changes),
+            }
+        )
     elif go_on:
         fleet.data(f"version {now} is in force; `fleethook hooks rollback` takes it back")
 
@@ -165,19 +173,29 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
 
 
 PLUGIN_DIR: Final = click.option(
-    "--plugin-dir", "plugin_dirs", multiple=True, metavar="DIR", type=click.Path(exists=True, path_type=Path),
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
     help="A plugin of Claude Code or ion, or a folder of them, for this command alone.",
-)  # fmt: skip
+)
 PLUGIN_OWNER: Final = click.option(
-    "--as", "owner", type=click.Choice(("ion", "claude")),
+    "--as",
+    "owner",
+    type=click.Choice(("ion", "claude")),
     help="Whose the plugins of --plugin-dir are; default: told by their content, else by their place.",
-)  # fmt: skip
+)
 
 
 def in_force(
-    fleet: Context, cwd: Path | None = None, *, needed: bool = True, plugin_dirs: Sequence[Path] = (),
+    fleet: Context,
+    cwd: Path | None = None,
+    *,
+    needed: bool = True,
+    plugin_dirs: Sequence[Path] = (),
     owner: str | None = None,
-) -> HookSet:  # fmt: skip
+) -> HookSet:
     """The hooks in force here, and those of plugins for this command alone, `owner` saying whose these are.
 
     Where the server is away and not `needed`, those of this machine alone.
@@ -230,9 +248,11 @@ def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     if read.problems:
         for problem in read.problems[1:]:
             fleet.say(fleet.style(str(problem), "red", err=True))
-        raise read.problems[0] if len(read.problems) == 1 else ConfigError(
-            f"{read.problems[0]} (and {len(read.problems) - 1} more); nothing of the file is used"
-        )  # fmt: skip
+        raise (
+            read.problems[0]
+            if len(read.problems) == 1
+            else ConfigError(f"{read.problems[0]} (and {len(read.problems) - 1} more); nothing of the file is used")
+        )
     for warning in read.warnings:
         fleet.say(fleet.style(f"{warning} (warning)", "yellow", err=True))
     return name, read

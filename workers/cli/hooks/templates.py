@@ -33,8 +33,9 @@ def list_templates(fleet: Context) -> None:
     found = [ready.template(name) for name in ready.names()]
     have = _ids(_file(fleet, None))
     if fleet.json:
-        fleet.data([{"name": one.name, "description": one.description, "installed": one.hook["id"] in have}
-                    for one in found])  # fmt: skip
+        fleet.data(
+            [{"name": one.name, "description": one.description, "installed": one.hook["id"] in have} for one in found]
+        )
     else:
         rows = [(one.name, "installed" if one.hook["id"] in have else "-", one.description) for one in found]
         fleet.table(("TEMPLATE", "IN YOUR FILE", "WHAT IT DOES"), rows)
@@ -58,9 +59,12 @@ def show(fleet: Context, name: str) -> None:
 @click.command()
 @click.argument("name")
 @click.option(
-    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--to",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="The fleethook.yaml that gets it; default: the user's.",
-)  # fmt: skip
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet

@@ -78,9 +78,9 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
         accept(path, store, places.last_good, new.digest)
     record_host(fleet)
     if fleet.json:
-        fleet.data({
-            "path": str(path), "trusted": True, "digest": new.digest, "hooks": [hook.id for hook in read.hooks]
-        })  # fmt: skip
+        fleet.data(
+            {"path": str(path), "trusted": True, "digest": new.digest, "hooks": [hook.id for hook in read.hooks]}
+        )
     else:
         fleet.data(f"{path} is trusted: {holds(read)} from now on")
 
@@ -129,13 +129,23 @@ def _list_trusted(fleet: Context, store: Path) -> None:
     from bus.hooksets.trust import is_trusted, listed
 
     rows = [
-        (one, "trusted" if is_trusted(Path(one.path), store)
-         else "gone, its rules stay in force" if is_gone(one.path) else "changed since, asks again")
+        (
+            one,
+            "trusted"
+            if is_trusted(Path(one.path), store)
+            else "gone, its rules stay in force"
+            if is_gone(one.path)
+            else "changed since, asks again",
+        )
         for one in listed(store)
-    ]  # fmt: skip
+    ]
     if fleet.json:
-        fleet.data([{"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0].rstrip(",")}
-                    for one, state in rows])  # fmt: skip
+        fleet.data(
+            [
+                {"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0].rstrip(",")}
+                for one, state in rows
+            ]
+        )
     elif rows:
         fleet.table(("FILE", "STATE", "SINCE"), [(one.path, state, when(one.time)) for one, state in rows])
     else:

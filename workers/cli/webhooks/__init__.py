@@ -114,22 +114,45 @@ def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict
 
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
     return {
-        "id": one.id, "url": redact_url(one.url), "format": format_of(one), "payload": one.payload,
-        "can_block": one.can_block, "events": list(one.events), "tool": one.tool, "when": one.when,
-        "secret": bool(one.secret), "layer": one.layer, "version": one.version, "origin": one.origin,
-        "rate": one.rate, "order": one.order, "batch": msgspec.to_builtins(one.batch),
-        "standing": health.standing, "delivered": states["delivered"], "open": still, "dead": states["dead"],
-    }  # fmt: skip
+        "id": one.id,
+        "url": redact_url(one.url),
+        "format": format_of(one),
+        "payload": one.payload,
+        "can_block": one.can_block,
+        "events": list(one.events),
+        "tool": one.tool,
+        "when": one.when,
+        "secret": bool(one.secret),
+        "layer": one.layer,
+        "version": one.version,
+        "origin": one.origin,
+        "rate": one.rate,
+        "order": one.order,
+        "batch": msgspec.to_builtins(one.batch),
+        "standing": health.standing,
+        "delivered": states["delivered"],
+        "open": still,
+        "dead": states["dead"],
+    }
 
 
 def show_table(fleet: Context, records: Sequence[dict[str, Any]]) -> None:
     """Endpoints as a person reads them in the list."""
     rows = [
-        (one["id"], one["url"], one["format"] + (" thin" if one["payload"] == "thin" else ""),
-         ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
-         "signed" if one["secret"] else "unsigned", one["standing"], one["delivered"], one["open"], one["dead"],
-         one["origin"]) for one in records
-    ]  # fmt: skip
+        (
+            one["id"],
+            one["url"],
+            one["format"] + (" thin" if one["payload"] == "thin" else ""),
+            ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
+            "signed" if one["secret"] else "unsigned",
+            one["standing"],
+            one["delivered"],
+            one["open"],
+            one["dead"],
+            one["origin"],
+        )
+        for one in records
+    ]
     headers = ("ENDPOINT", "URL", "FORMAT", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM")
     fleet.table(headers, rows)
 
@@ -149,15 +172,23 @@ def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any
     from bus.secrets.sealing import fingerprint
     from workers.delivery.retries import schedule_of
 
-    settings = {key: value for key, value in msgspec.to_builtins(msgspec.structs.asdict(one)).items()
-                if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}}  # fmt: skip
+    settings = {
+        key: value
+        for key, value in msgspec.to_builtins(msgspec.structs.asdict(one)).items()
+        if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}
+    }
     return {
-        **endpoint_record(one, states, health), **_health(health), **settings, "format": format_of(one),
-        "retry": list(schedule_of(one)), "headers": redact(one.headers),
+        **endpoint_record(one, states, health),
+        **_health(health),
+        **settings,
+        "format": format_of(one),
+        "retry": list(schedule_of(one)),
+        "headers": redact(one.headers),
         "secret": fingerprint(one.secret) if one.secret else "",
         "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
-        "routing_key": fingerprint(one.routing_key) if one.routing_key else "", "dialect": one.dialect,
-    }  # fmt: skip
+        "routing_key": fingerprint(one.routing_key) if one.routing_key else "",
+        "dialect": one.dialect,
+    }
 
 
 def _health(one: Health) -> dict[str, Any]:

@@ -17,10 +17,20 @@ _MOST: Final = 4 * 1024 * 1024
 
 @click.command()
 @click.argument("url")
-@click.option("--resolve", "names", multiple=True, metavar="NAME=ADDR[,ADDR...]",
-              help="Take these addresses for a name, instead of looking it up.")  # fmt: skip
-@click.option("--allow", "places", multiple=True, metavar="PLACE",
-              help="As if it stood in network.allow: localhost:9000, 10.0.0.0/8.")  # fmt: skip
+@click.option(
+    "--resolve",
+    "names",
+    multiple=True,
+    metavar="NAME=ADDR[,ADDR...]",
+    help="Take these addresses for a name, instead of looking it up.",
+)
+@click.option(
+    "--allow",
+    "places",
+    multiple=True,
+    metavar="PLACE",
+    help="As if it stood in network.allow: localhost:9000, 10.0.0.0/8.",
+)
 @common_options
 @pass_fleet
 def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, ...]) -> None:
@@ -46,19 +56,35 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
 
 @click.command()
 @click.argument("message", required=False, type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
-@click.option("--secret", "references", multiple=True, metavar="REF",
-              help="env:NAME or file:PATH (or whsec_…, which others on this machine can read); may be repeated.")  # fmt: skip
+@click.option(
+    "--secret",
+    "references",
+    multiple=True,
+    metavar="REF",
+    help="env:NAME or file:PATH (or whsec_…, which others on this machine can read); may be repeated.",
+)
 @click.option("--endpoint", default="", metavar="ID", help="With the secrets of an endpoint that is in force here.")
-@click.option("-H", "--header", "lines", multiple=True, metavar="'NAME: VALUE'",
-              help="A header; the message is then the body alone.")  # fmt: skip
+@click.option(
+    "-H",
+    "--header",
+    "lines",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header; the message is then the body alone.",
+)
 @click.option("--tolerance", default="5m", show_default=True, metavar="TIME", help="How far its time may be away.")
 @click.option("--at", type=float, default=None, metavar="SECONDS", help="The unix time to compare with; default: now.")
 @common_options
 @pass_fleet
 def verify(
-    fleet: Context, message: Path | None, references: tuple[str, ...], endpoint: str, lines: tuple[str, ...],
-    tolerance: str, at: float | None,
-) -> None:  # fmt: skip
+    fleet: Context,
+    message: Path | None,
+    references: tuple[str, ...],
+    endpoint: str,
+    lines: tuple[str, ...],
+    tolerance: str,
+    at: float | None,
+) -> None:
     """Check the signature of a webhook: its headers, an empty line and its body, in MESSAGE or on stdin.
 
     The body has to be the very bytes that came. Exit 1 where the signature, the id or the time does not hold.
@@ -78,8 +104,14 @@ def verify(
     except SignatureError as error:
         reason = str(error)
     if fleet.json:
-        fleet.data({"verdict": "refuse" if reason else "allow", "reason": reason or "the signature holds",
-                    "id": headers.get("webhook-id", ""), "bytes": len(body)})  # fmt: skip
+        fleet.data(
+            {
+                "verdict": "refuse" if reason else "allow",
+                "reason": reason or "the signature holds",
+                "id": headers.get("webhook-id", ""),
+                "bytes": len(body),
+            }
+        )
     else:
         fleet.data(fleet.style(reason, "red") if reason else fleet.style("the signature holds", "green"))
     if reason:

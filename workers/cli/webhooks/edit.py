@@ -32,6 +32,7 @@ _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
 _WEAKENING: Final = frozenset({"enabled", "can_block", "on_failure", "events", "tool", "when"})
 """Fields that decide what an endpoint is asked or told; an agent does not change them (see `require_person`)."""
 
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 
@@ -40,10 +41,9 @@ def _where(function: _C) -> _C:
     for option in (
         click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing."),
         click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                     help="The fleethook.yaml to edit; default: the user's."),
+        click.option("--file", type=_FILE, metavar="FILE", help="The fleethook.yaml to edit; default: the user's."),
         click.option("--fleet", "published", is_flag=True, help="Change the published set, as a new version."),
-    ):  # fmt: skip
+    ):
         function = option(function)
     return function
 
@@ -60,8 +60,12 @@ def _assignments(context: click.Context, parameter: click.Parameter, values: tup
 @click.argument("values", nargs=-1, metavar="[FIELD=VALUE]...", callback=_assignments)
 @click.option("--id", "name", default="", metavar="ID", help="Its id; derived from the host without it.")
 @click.option("--events", default="", metavar="PATTERNS", help="`tool:*, session:end`; every event without it.")
-@click.option("--secret", default="", metavar="REF|generate",
-              help="env:NAME or file:PATH; `generate` makes one, and shows it once.")  # fmt: skip
+@click.option(
+    "--secret",
+    default="",
+    metavar="REF|generate",
+    help="env:NAME or file:PATH; `generate` makes one, and shows it once.",
+)
 @click.option(
     "--allow", "open_it", is_flag=True, help="Let a private address be its target: an entry in network.allow."
 )
@@ -69,9 +73,18 @@ def _assignments(context: click.Context, parameter: click.Parameter, values: tup
 @common_options
 @pass_fleet
 def add(
-    fleet: Context, url: str, values: tuple[str, ...], name: str, events: str, secret: str, open_it: bool,
-    published: bool, file: Path | None, yes: bool, dry_run: bool,
-) -> None:  # fmt: skip
+    fleet: Context,
+    url: str,
+    values: tuple[str, ...],
+    name: str,
+    events: str,
+    secret: str,
+    open_it: bool,
+    published: bool,
+    file: Path | None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
     """Add an endpoint: where webhooks go, and for which events.
 
     FIELD=VALUE is any other field of an endpoint: `retry=fast`, `format=slack`, `timeout=5`, `headers.X-Key='${KEY}'`;
@@ -146,9 +159,15 @@ def add(
 @common_options
 @pass_fleet
 def set_values(
-    fleet: Context, name: str, values: tuple[str, ...], open_it: bool, published: bool, file: Path | None, yes: bool,
+    fleet: Context,
+    name: str,
+    values: tuple[str, ...],
+    open_it: bool,
+    published: bool,
+    file: Path | None,
+    yes: bool,
     dry_run: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Change fields of an endpoint; `FIELD=` takes one out.
 
     \b
@@ -196,8 +215,13 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
 
 @click.command()
 @click.argument("name", metavar="ENDPOINT")
-@click.option("--overlap", default="24h", show_default=True, metavar="TIME",
-              help="How long the old secret signs as well: 0, 90m, 24h, at most 7d.")  # fmt: skip
+@click.option(
+    "--overlap",
+    default="24h",
+    show_default=True,
+    metavar="TIME",
+    help="How long the old secret signs as well: 0, 90m, 24h, at most 7d.",
+)
 @_where
 @common_options
 @pass_fleet
@@ -223,8 +247,17 @@ def rotate(
 
     result = _change(fleet, name, change, published, file, yes, dry_run, made=made, kept=kept)
     overlapping = f"has a new secret; the old one signs as well for {overlap}"
-    _tell(fleet, name, result, made, "is signed from now on" if not had else overlapping if seconds else
-          "has a new secret; the old one signs no more")  # fmt: skip
+    _tell(
+        fleet,
+        name,
+        result,
+        made,
+        "is signed from now on"
+        if not had
+        else overlapping
+        if seconds
+        else "has a new secret; the old one signs no more",
+    )
 
 
 def _tell_waited(fleet: Context, waited: int) -> None:
@@ -256,9 +289,18 @@ def _let_go(fleet: Context, name: str, published: bool) -> int:
 
 
 def _change(
-    fleet: Context, name: str, change: Change, published: bool, file: Path | None, yes: bool, dry_run: bool, *,
-    made: str = "", kept: Path | None = None, allow: str = "",
-) -> dict[str, Any]:  # fmt: skip
+    fleet: Context,
+    name: str,
+    change: Change,
+    published: bool,
+    file: Path | None,
+    yes: bool,
+    dry_run: bool,
+    *,
+    made: str = "",
+    kept: Path | None = None,
+    allow: str = "",
+) -> dict[str, Any]:
     from dataclasses import replace
 
     from bus.errors import NotFound
@@ -317,8 +359,11 @@ def _tell(fleet: Context, name: str, result: dict[str, Any], made: str, done: st
         if made:
             fleet.data(f"secret  {made}")
             kept = result.get("secret_file")
-            fleet.say(f"it is shown once; the workers read it from {kept}" if kept
-                      else "it is shown once; in Redis it is sealed with this machine's key file")  # fmt: skip
+            fleet.say(
+                f"it is shown once; the workers read it from {kept}"
+                if kept
+                else "it is shown once; in Redis it is sealed with this machine's key file"
+            )
 
 
 def _allowed(path: Path) -> tuple[str, ...]:

@@ -15,22 +15,49 @@ if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=9000, show_default=True, help="0: a free one.")
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
-@click.option("--forward-to", "forward", default="", metavar="URL",
-              help="Hand each one on to a local service, and answer what it answers.")  # fmt: skip
-@click.option("--secret", "references", multiple=True, metavar="REF",
-              help="Check signatures: env:NAME or file:PATH; may be repeated.")  # fmt: skip
+@click.option(
+    "--forward-to",
+    "forward",
+    default="",
+    metavar="URL",
+    help="Hand each one on to a local service, and answer what it answers.",
+)
+@click.option(
+    "--secret",
+    "references",
+    multiple=True,
+    metavar="REF",
+    help="Check signatures: env:NAME or file:PATH; may be repeated.",
+)
 @click.option("--endpoint", default="", metavar="ID", help="Check them with the secrets of an endpoint in force here.")
-@click.option("--status", type=click.IntRange(200, 599), default=204, show_default=True,
-              help="What to answer where nothing is handed on.")  # fmt: skip
+@click.option(
+    "--status",
+    type=click.IntRange(200, 599),
+    default=204,
+    show_default=True,
+    help="What to answer where nothing is handed on.",
+)
 @click.option("--count", type=click.IntRange(0), default=0, metavar="N", help="End after so many.")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=None, metavar="SECONDS",
-              help="End after so long, however many came.")  # fmt: skip
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=None,
+    metavar="SECONDS",
+    help="End after so long, however many came.",
+)
 @common_options
 @pass_fleet
 def listen(
-    fleet: Context, port: int, bind: str, forward: str, references: tuple[str, ...], endpoint: str, status: int,
-    count: int, timeout: float | None,
-) -> None:  # fmt: skip
+    fleet: Context,
+    port: int,
+    bind: str,
+    forward: str,
+    references: tuple[str, ...],
+    endpoint: str,
+    status: int,
+    count: int,
+    timeout: float | None,
+) -> None:
     """Receive your own webhooks on this machine, and show each with the check of its signature.
 
     One whose signature does not hold is answered 401 and not handed on. Exit 0 where --count of them came and every
@@ -109,10 +136,18 @@ def _record(came: ReceivedWebhook) -> dict[str, Any]:
         body = redact(json.loads(came.body))
     forwarded = came.reply and {"status": came.reply.status, "ms": round(came.reply.ms, 1), "error": came.reply.error}
     return {
-        "number": came.number, "time": came.ms, "path": _path(came), "id": came.headers.get("webhook-id", ""),
-        "verified": came.verified, "reason": came.reason, "status": came.status, "repeat": came.repeat,
-        "headers": redact(came.headers), "body": body, "forwarded": forwarded,
-    }  # fmt: skip
+        "number": came.number,
+        "time": came.ms,
+        "path": _path(came),
+        "id": came.headers.get("webhook-id", ""),
+        "verified": came.verified,
+        "reason": came.reason,
+        "status": came.status,
+        "repeat": came.repeat,
+        "headers": redact(came.headers),
+        "body": body,
+        "forwarded": forwarded,
+    }
 
 
 def _text(came: ReceivedWebhook) -> str:

@@ -87,8 +87,16 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
 
     done = fleet.run(work)
     if fleet.json:
-        fleet.data({"id": name, "standing": "active", "since": done.since, "missed": done.missed, "dead": done.dead,
-                    "recovered": done.recovered})  # fmt: skip
+        fleet.data(
+            {
+                "id": name,
+                "standing": "active",
+                "since": done.since,
+                "missed": done.missed,
+                "dead": done.dead,
+                "recovered": done.recovered,
+            }
+        )
         return
     fleet.data(f"{name} is enabled; it was disabled since {when(done.since)}")
     if done.recovered:

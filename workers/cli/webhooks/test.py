@@ -66,8 +66,15 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
     from bus.ids import event_id, host_name
 
     name = event_id()
-    event = Event(type="notification", id=name, source="generic", native="test", time=int(time.time() * 1000),
-                  host=host_name(), data={"test": True, "message": _MESSAGE})  # fmt: skip
+    event = Event(
+        type="notification",
+        id=name,
+        source="generic",
+        native="test",
+        time=int(time.time() * 1000),
+        host=host_name(),
+        data={"test": True, "message": _MESSAGE},
+    )
     async with WebhookClient(hooks.network, proxy=hooks.proxy) as poster:
         poster.open()  # 300 ms of imports that are none of the receiver's time
         if endpoint.format != "pagerduty":
@@ -105,8 +112,15 @@ def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
     from bus.secrets.redaction import redact_url
     from workers.delivery.webhook import shown
 
-    return {"endpoint": endpoint.id, "url": redact_url(endpoint.url), "ok": not wrong, "status": reply.status,
-            "ms": round(reply.ms, 1), "error": wrong, "response": shown(reply)}  # fmt: skip
+    return {
+        "endpoint": endpoint.id,
+        "url": redact_url(endpoint.url),
+        "ok": not wrong,
+        "status": reply.status,
+        "ms": round(reply.ms, 1),
+        "error": wrong,
+        "response": shown(reply),
+    }
 
 
 def _tell(fleet: Context, endpoint: Endpoint, reply: Reply, wrong: str, what: str) -> None:

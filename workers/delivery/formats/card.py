@@ -50,14 +50,29 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
     """The texts for an event; `thin` leaves out what the agent did and why it was stopped."""
     facts = facts_of(event)
     decision = verdict.decision if verdict is not None else ""
-    said = redact_texts({"hook": decider(verdict), "fallback": verdict.fallback, "reason": verdict.reason,
-                  "instead": verdict.instead}) if verdict is not None else {}  # fmt: skip
+    said = (
+        redact_texts(
+            {
+                "hook": decider(verdict),
+                "fallback": verdict.fallback,
+                "reason": verdict.reason,
+                "instead": verdict.instead,
+            }
+        )
+        if verdict is not None
+        else {}
+    )
     decided = decision if decision in _DONE else ""
     listed = (
-        ("Session", facts["session"]), ("Agent", facts["source"]), ("Tool", facts["tool"]), ("Host", facts["host"]),
-        ("Directory", facts["cwd"]), ("Decision", decided), ("Hook", said.get("hook", "")),
+        ("Session", facts["session"]),
+        ("Agent", facts["source"]),
+        ("Tool", facts["tool"]),
+        ("Host", facts["host"]),
+        ("Directory", facts["cwd"]),
+        ("Decision", decided),
+        ("Hook", said.get("hook", "")),
         ("No hook answered", said.get("fallback", "")),
-    )  # fmt: skip
+    )
     texts = ((name, cut(line(text), FACT)) for name, text in listed)
     thin = payload == "thin"
     return Card(

@@ -22,10 +22,19 @@ _LAST: Final = 253_402_300_799_999
 
 def facts_of(event: Event) -> dict[str, str]:
     """Its type with dots for colons, and the texts that say which event it is."""
-    return redact_texts({
-        "type": event.type.replace(":", "."), "id": event.id, "source": event.source, "session": event.session,
-        "host": event.host, "cwd": event.cwd, "native": event.native, "tool": event.tool, "call": event.call,
-    })  # fmt: skip
+    return redact_texts(
+        {
+            "type": event.type.replace(":", "."),
+            "id": event.id,
+            "source": event.source,
+            "session": event.session,
+            "host": event.host,
+            "cwd": event.cwd,
+            "native": event.native,
+            "tool": event.tool,
+            "call": event.call,
+        }
+    )
 
 
 def full_data(event: Event, verdict: Verdict | None, facts: dict[str, str]) -> dict[str, Any]:

@@ -49,9 +49,12 @@ def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, ro
         "group": cut(line(facts["session"]), _FIELD),
         "class": cut(line(facts["type"]), _FIELD),
         "custom_details": {
-            **dict(card.facts), "Reason": cut(card.reason, _TEXT), "Detail": cut(card.detail, _TEXT), "Event": card.get,
+            **dict(card.facts),
+            "Reason": cut(card.reason, _TEXT),
+            "Detail": cut(card.detail, _TEXT),
+            "Event": card.get,
         },
-    }  # fmt: skip
+    }
     payload["custom_details"] = {name: text for name, text in payload["custom_details"].items() if text}
     kept = {name: value for name, value in payload.items() if value}
     return msgspec.json.encode({**head, "event_action": "trigger", "client": "fleethook", "payload": kept})

@@ -16,8 +16,17 @@ PAGERDUTY_WAIT: Final = 60.0
 
 _TEAMS_CODE: Final = re.compile(rb"HTTP error (\d{3})\b", re.IGNORECASE)
 _TEAMS_FAILED: Final = re.compile(rb"message delivery failed|error contacting", re.IGNORECASE)
-_SLACK_LATER: Final = frozenset({"ratelimited", "rate_limited", "rollup_error", "internal_error", "fatal_error",
-                                 "service_unavailable", "request_timeout"})  # fmt: skip
+_SLACK_LATER: Final = frozenset(
+    {
+        "ratelimited",
+        "rate_limited",
+        "rollup_error",
+        "internal_error",
+        "fatal_error",
+        "service_unavailable",
+        "request_timeout",
+    }
+)
 _WORD: Final = re.compile(rb"[a-z][a-z0-9_]{2,63}\s*\Z")
 _LONG: Final = 30 * 86_400
 _MOST_SAID: Final = 200

@@ -33,10 +33,15 @@ def body(card: Card) -> bytes:
         blocks.append({"type": "section", "fields": fields})
     blocks.append({"type": "context", "elements": [_plain(f"{card.get} · {card.time}", FIELD)]})
     summary = f"{card.title}: {line(card.reason)}" if card.reason else card.title
-    return msgspec.json.encode({
-        "text": cut(summary, TEXT, ESCAPES), "blocks": blocks, "mrkdwn": False,
-        "unfurl_links": False, "unfurl_media": False,
-    })  # fmt: skip
+    return msgspec.json.encode(
+        {
+            "text": cut(summary, TEXT, ESCAPES),
+            "blocks": blocks,
+            "mrkdwn": False,
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
+    )
 
 
 def _plain(text: str, most: int) -> dict[str, Any]:

@@ -35,12 +35,14 @@ def body(card: Card) -> bytes:
         blocks.append({"type": "RichTextBlock", "inlines": [run, {"type": "TextRun", "text": value}]})
     blocks.append(_block(f"{cut(card.get, _GET)} · {card.time}", size="Small", isSubtle=True))
     content = {
-        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.2",
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.2",
         "body": blocks,
-    }  # fmt: skip
+    }
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": content}
     return msgspec.json.encode({"type": "message", "attachments": [attachment]})
 
 
-def _block(text: str, **style: Any) -> dict[str, Any]:  # noqa: ANN401 - strings and booleans of a text run
+def _block(text: str, **style: Any) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, **style}]}

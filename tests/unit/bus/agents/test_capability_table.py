@@ -34,19 +34,27 @@ def test_every_agent_has_a_table_and_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("can", "words"),
     [
-        ({"block": True, "ask": True, "rewrite": True, "context": True},
-         ("blocks", "asks", "said", "applied, or asks", "-", "taken", "600 s")),
-        ({"ask_else": "deny", "allow": False, "rewrite": True, "rewrite_as": "alone", "timeout": 1.5},
-         ("-", "denies", "silence", "applied", "-", "-", "1.5 s")),
-        ({"asks_anyway": True, "rewrite": True, "rewrite_as": "deny", "unit": "ms", "timeout": 60.0},
-         ("-", "asks anyway", "said", "applied, or denies", "-", "-", "60000 ms")),
-        ({"deny_else": "context", "context": True, "context_limit": 3999, "rewrite_else": "deny"},
-         ("as context", "-", "said", "denies", "-", "taken, up to 3,999", "600 s")),
+        (
+            {"block": True, "ask": True, "rewrite": True, "context": True},
+            ("blocks", "asks", "said", "applied, or asks", "-", "taken", "600 s"),
+        ),
+        (
+            {"ask_else": "deny", "allow": False, "rewrite": True, "rewrite_as": "alone", "timeout": 1.5},
+            ("-", "denies", "silence", "applied", "-", "-", "1.5 s"),
+        ),
+        (
+            {"asks_anyway": True, "rewrite": True, "rewrite_as": "deny", "unit": "ms", "timeout": 60.0},
+            ("-", "asks anyway", "said", "applied, or denies", "-", "-", "60000 ms"),
+        ),
+        (
+            {"deny_else": "context", "context": True, "context_limit": 3999, "rewrite_else": "deny"},
+            ("as context", "-", "said", "denies", "-", "taken, up to 3,999", "600 s"),
+        ),
         ({"elsewhere": frozenset({"ask", "rewrite"})}, ("-", "elsewhere", "said", "elsewhere", "-", "-", "600 s")),
         ({"output": "mcp"}, ("-", "-", "said", "-", "of MCP tools", "-", "600 s")),
         ({"output": "block"}, ("-", "-", "said", "-", "as a block", "-", "600 s")),
     ],
-)  # fmt: skip
+)
 def test_a_capability_in_words(can: dict[str, object], words: tuple[str, ...]) -> None:
     known = msgspec.structs.replace(Capability(type=EventType.TOOL_PRE_EXECUTE.value, waits=True), **can)
     assert row("PreToolUse", known) == ("PreToolUse", "tool:pre_execute", *words)

@@ -121,12 +121,17 @@ def test_a_file_has_to_be_a_regular_small_utf8_one(tmp_path: Path) -> None:
 
 
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(_json, st.sampled_from([None, 1, "\t"]))
@@ -136,13 +141,52 @@ def test_whatever_json_writes_is_read_back(value: Any, indent: int | str | None)
 
 _yamlish = st.lists(
     st.sampled_from(
-        ["\n", "\n  ", "\n    ", "- ", ": ", "a", "on", "hooks", "guards", "settings", "endpoints", "{", "}", "[", "]", ",",
-         "&x ", "*x", "'", '"', "|", ">", "?", "!", "!!int ", "%", "---", "...", "#", "\t", "\\u12",
-         "1", "-1", "1e5", "~", "true", "<<", "\x85", "\u2028", "é"]
+        [
+            "\n",
+            "\n  ",
+            "\n    ",
+            "- ",
+            ": ",
+            "a",
+            "on",
+            "hooks",
+            "guards",
+            "settings",
+            "endpoints",
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            "&x ",
+            "*x",
+            "'",
+            '"',
+            "|",
+            ">",
+            "?",
+            "!",
+            "!!int ",
+            "%",
+            "---",
+            "...",
+            "#",
+            "\t",
+            "\\u12",
+            "1",
+            "-1",
+            "1e5",
+            "~",
+            "true",
+            "<<",
+            "\x85",
+            "\u2028",
+            "é",
+        ]
     )
     | st.text(max_size=3),
     max_size=40,
-).map("".join)  # fmt: skip
+).map("".join)
 
 
 @given(_yamlish)

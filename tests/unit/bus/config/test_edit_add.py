@@ -26,17 +26,21 @@ NEW = "~/.pigo/config.json"
         ("hooks: []", "hooks: []\n\nimport:\n  - NEW\n"),
         ("import:\n", "import:\n  - NEW\n"),
         ("import: []\n", "import: [NEW]\n"),
-        ("import: [a, 'b]', \"c\\\"]\"]  # so\n", "import: [a, 'b]', \"c\\\"]\", NEW]  # so\n"),
+        ('import: [a, \'b]\', "c\\"]"]  # so\n', 'import: [a, \'b]\', "c\\"]", NEW]  # so\n'),
         ("import: [\n  a,  # the ] first\n  {path: b},\n]\n", "import: [\n  a,  # the ] first\n  {path: b}, NEW\n]\n"),
         ("import:\n- a\n", "import:\n- a\n- NEW\n"),
-        ("import:\n    - a\n    - path: b\n      enabled: false\n",
-         "import:\n    - a\n    - path: b\n      enabled: false\n    - NEW\n"),
-        ("import:\n  - a  # first\n\n# What runs\nhooks:\n  - {on: x, command: y}\n",
-         "import:\n  - a  # first\n  - NEW\n\n# What runs\nhooks:\n  - {on: x, command: y}\n"),
+        (
+            "import:\n    - a\n    - path: b\n      enabled: false\n",
+            "import:\n    - a\n    - path: b\n      enabled: false\n    - NEW\n",
+        ),
+        (
+            "import:\n  - a  # first\n\n# What runs\nhooks:\n  - {on: x, command: y}\n",
+            "import:\n  - a  # first\n  - NEW\n\n# What runs\nhooks:\n  - {on: x, command: y}\n",
+        ),
         ("import:\r\n  - a\r\nversion: 1\r\n", "import:\r\n  - a\r\n  - NEW\r\nversion: 1\r\n"),
         ("version: 1\nimport:\n  - a", "version: 1\nimport:\n  - a\n  - NEW\n"),
     ],
-)  # fmt: skip
+)
 def test_the_rest_stays_as_it_was_written(before: str, after: str) -> None:
     assert with_entry(before, "fleethook.yaml", "import", NEW) == after.replace("NEW", NEW)
 
@@ -48,8 +52,9 @@ def test_json_stays_json() -> None:
     assert json.loads(edited)["import"] == ["a", NEW]
 
 
-@pytest.mark.parametrize("text", ["import: a\n", "- a\n", "import: {a: b}\n", '{"import": 3}', "import: [\n",
-                                  "import: [\n  a  # here\n]"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text", ["import: a\n", "- a\n", "import: {a: b}\n", '{"import": 3}', "import: [\n", "import: [\n  a  # here\n]"]
+)
 def test_what_cannot_be_edited_is_said_and_left_alone(text: str) -> None:
     with pytest.raises(ConfigError, match=r"fleethook\.yaml"):
         with_entry(text, "fleethook.yaml", "import", NEW)

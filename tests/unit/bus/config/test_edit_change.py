@@ -95,8 +95,13 @@ def test_what_takes_a_person_is_said_and_left_alone(text: str) -> None:
 
 
 _words = st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("äß😀\n"), max_size=8)
-_plain = st.one_of(_words, st.integers(-9, 9), st.booleans(), st.lists(_words, max_size=2),
-                   st.dictionaries(_words.filter(bool), _words, max_size=2))  # fmt: skip
+_plain = st.one_of(
+    _words,
+    st.integers(-9, 9),
+    st.booleans(),
+    st.lists(_words, max_size=2),
+    st.dictionaries(_words.filter(bool), _words, max_size=2),
+)
 _names = st.sampled_from(["id", "url", "events", "headers", "when"])
 _entries = st.dictionaries(_names, _plain, min_size=1, max_size=5)
 

@@ -67,15 +67,21 @@ def test_a_mistake_has_its_place_and_the_endpoint_is_not_in_force(line: str, mes
 @pytest.mark.parametrize(
     ("url", "known"),
     [
-        ("https://hooks.slack.com/services/T0/B0/x", "slack"), ("https://hooks.slack-gov.com/services/x", "slack"),
+        ("https://hooks.slack.com/services/T0/B0/x", "slack"),
+        ("https://hooks.slack-gov.com/services/x", "slack"),
         ("https://discord.com/api/webhooks/1/x", "discord"),
         ("https://ptb.discord.com/api/v10/webhooks/1/x?wait=true", "discord"),
-        ("https://discordapp.com/api/webhooks/1/x/slack", "slack"), ("https://discord.com/api/webhooks/1/x/github", None),
-        ("https://events.pagerduty.com/v2/enqueue", "pagerduty"), ("https://outlook.office.com/webhook/x", "teams"),
-        ("https://contoso.webhook.office.com/webhookb2/x", "teams"), ("https://hooks.slack.com.evil.example/", None),
-        ("https://x.example/hooks.slack.com/", None), ("https://[", None), ("", None),
+        ("https://discordapp.com/api/webhooks/1/x/slack", "slack"),
+        ("https://discord.com/api/webhooks/1/x/github", None),
+        ("https://events.pagerduty.com/v2/enqueue", "pagerduty"),
+        ("https://outlook.office.com/webhook/x", "teams"),
+        ("https://contoso.webhook.office.com/webhookb2/x", "teams"),
+        ("https://hooks.slack.com.evil.example/", None),
+        ("https://x.example/hooks.slack.com/", None),
+        ("https://[", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_a_service_is_known_by_its_url(url: str, known: str | None) -> None:
     assert reads(url) == known
 
@@ -112,9 +118,15 @@ def test_what_can_block_does_not_do_is_said() -> None:
 @pytest.mark.req("G-06", "P-13")
 @pytest.mark.parametrize(
     "url",
-    ["http://169.254.169.254/latest", "https://[::ffff:169.254.169.254]/", "http://metadata.google.internal/x",
-     "http://[fe80::1]/", "http://0.0.0.0/", "http://224.0.0.1/"],
-)  # fmt: skip
+    [
+        "http://169.254.169.254/latest",
+        "https://[::ffff:169.254.169.254]/",
+        "http://metadata.google.internal/x",
+        "http://[fe80::1]/",
+        "http://0.0.0.0/",
+        "http://224.0.0.1/",
+    ],
+)
 def test_what_can_never_be_a_target_is_refused_when_the_file_loads(url: str) -> None:
     (problem,) = read(f"url: '{url}'").problems
     assert "can never be a target" in str(problem) or "metadata name" in str(problem)

@@ -35,9 +35,14 @@ def _has_zone(text: str) -> bool:
 def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
     """The part of JSON Schema 2020-12 that our schema uses; an unknown keyword fails the test."""
     kinds: dict[str, Any] = {
-        "object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float), "integer": int,
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "number": (int, float),
+        "integer": int,
         "null": type(None),
-    }  # fmt: skip
+    }
     for word, want in schema.items():
         match word:
             case "$ref":
@@ -96,7 +101,7 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
                 pytest.fail(f"the schema uses {word}, which this test does not know")
         if not good:
             return False
-    return True  # fmt: skip
+    return True
 
 
 def test_the_schema_names_every_key_and_every_reference_exists() -> None:

@@ -106,11 +106,14 @@ def test_a_folder_that_nobody_trusts_can_break_nothing(machine: Machine, text: s
             {"FLEETHOOK_REDIS_URL": "http://:hunter2@h"},
             "FLEETHOOK_REDIS_URL: redis_url has to begin with redis:// or rediss:// or unix://",
         ),
-        ({"FLEETHOOK_REDIS_URL": "redis://:hunter2@h:99999"}, "FLEETHOOK_REDIS_URL: redis_url is not a URL; see host and port"),
+        (
+            {"FLEETHOOK_REDIS_URL": "redis://:hunter2@h:99999"},
+            "FLEETHOOK_REDIS_URL: redis_url is not a URL; see host and port",
+        ),
         ({"FLEETHOOK_REDIS_URL": "redis:///0"}, "FLEETHOOK_REDIS_URL: redis_url names no host"),
         ({"FLEETHOOK_REDIS_URL": "unix://"}, "FLEETHOOK_REDIS_URL: redis_url names no socket"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_variable_is_named_and_no_secret_shown(machine: Machine, environ: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         machine.load({}, **environ)
@@ -164,12 +167,20 @@ def test_an_empty_url_means_the_embedded_server_and_an_empty_number_means_nothin
 @pytest.mark.parametrize(
     ("name", "raw", "value"),
     [
-        ("events_max_age", "14d", 14 * DAY), ("events_max_age", 60, 60.0), ("events_max_age", "1.5 h", 5400.0),
-        ("connect_timeout", "250ms", 0.25), ("budget", "2", 2.0), ("events_max_bytes", "1GiB", 1024 * MIB),
-        ("events_max_bytes", "64 mb", 64_000_000), ("events_max_bytes", 5, 5), ("slots", "7", 7), ("slots", 7, 7),
-        ("redis_url", "unix:///run/x.sock", "unix:///run/x.sock"), ("redis_url", "rediss://u:p@[::1]:6380/2", "rediss://u:p@[::1]:6380/2"),
+        ("events_max_age", "14d", 14 * DAY),
+        ("events_max_age", 60, 60.0),
+        ("events_max_age", "1.5 h", 5400.0),
+        ("connect_timeout", "250ms", 0.25),
+        ("budget", "2", 2.0),
+        ("events_max_bytes", "1GiB", 1024 * MIB),
+        ("events_max_bytes", "64 mb", 64_000_000),
+        ("events_max_bytes", 5, 5),
+        ("slots", "7", 7),
+        ("slots", 7, 7),
+        ("redis_url", "unix:///run/x.sock", "unix:///run/x.sock"),
+        ("redis_url", "rediss://u:p@[::1]:6380/2", "rediss://u:p@[::1]:6380/2"),
     ],
-)  # fmt: skip
+)
 def test_times_and_sizes(name: str, raw: object, value: object) -> None:
     found = parse_setting(name, raw)
     assert found == value

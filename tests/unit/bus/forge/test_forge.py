@@ -47,13 +47,19 @@ def test_event_types_have_their_names() -> None:
 @pytest.mark.req("F-02", "F-07")
 def test_an_event_as_environment_and_json() -> None:
     assert BASH.to_env() == {
-        "FORGE_EVENT": "tool:pre_execute", "FORGE_TIMESTAMP": str(BASH.timestamp), "FORGE_SESSION_ID": "s1",
-        "FORGE_TOOL_NAME": "bash", "FORGE_TOOL_ARGS": '{"command": "ls -la"}',
-    }  # fmt: skip
+        "FORGE_EVENT": "tool:pre_execute",
+        "FORGE_TIMESTAMP": str(BASH.timestamp),
+        "FORGE_SESSION_ID": "s1",
+        "FORGE_TOOL_NAME": "bash",
+        "FORGE_TOOL_ARGS": '{"command": "ls -la"}',
+    }
     assert json.loads(BASH.to_json()) == {
-        "type": "tool:pre_execute", "timestamp": BASH.timestamp, "data": {"tool_args": {"command": "ls -la"}},
-        "tool_name": "bash", "session_id": "s1",
-    }  # fmt: skip
+        "type": "tool:pre_execute",
+        "timestamp": BASH.timestamp,
+        "data": {"tool_args": {"command": "ls -la"}},
+        "tool_name": "bash",
+        "session_id": "s1",
+    }
     plain = HookEvent(EventType.SESSION_START, 12.5)
     assert (plain.timestamp, plain.data, plain.tool_name, plain.session_id) == (12.5, {}, None, None)
     assert plain.to_env() == {"FORGE_EVENT": "session:start", "FORGE_TIMESTAMP": "12.5"}
@@ -98,9 +104,14 @@ def test_a_hook_and_its_entry() -> None:
     assert hook.to_dict() == {"event": "tool:*", "command": "true"}
     full = Hook("tool:*", "true", 2.5, "/w", {"A": "1"}, enabled=False, description="d")
     assert full.to_dict() == {
-        "event": "tool:*", "command": "true", "timeout": 2.5, "working_dir": "/w", "env": {"A": "1"}, "enabled": False,
+        "event": "tool:*",
+        "command": "true",
+        "timeout": 2.5,
+        "working_dir": "/w",
+        "env": {"A": "1"},
+        "enabled": False,
         "description": "d",
-    }  # fmt: skip
+    }
     assert [Hook.from_dict(one.to_dict()) for one in (hook, full)] == [hook, full]
     assert Hook.from_dict({"event": "*", "command": "x", "env": None}).env == {}
     bad: list[dict[str, Any]] = [
@@ -120,7 +131,11 @@ def test_a_hook_and_its_entry() -> None:
     [
         ("tool:pre_execute", ["tool:pre_execute bash", "tool:pre_execute"], ["tool:post_execute bash"]),
         ("tool:*", ["tool:error x", "tool:pre_execute"], ["llm:pre_request"]),
-        ("tool:pre_execute:bash", ["tool:pre_execute bash"], ["tool:pre_execute read", "tool:pre_execute", "tool:error bash"]),
+        (
+            "tool:pre_execute:bash",
+            ["tool:pre_execute bash"],
+            ["tool:pre_execute read", "tool:pre_execute", "tool:error bash"],
+        ),
         ("tool:*:write", ["tool:pre_execute write", "tool:error write"], ["tool:pre_execute bash"]),
         ("session:start,session:end", ["session:start", "session:end"], ["session:message"]),
         ("*", ["tool:error x", "user:interrupt"], []),
@@ -128,7 +143,7 @@ def test_a_hook_and_its_entry() -> None:
         ("no:such", [], ["tool:error", "session:start"]),
         ("test", [], ["tool:error"]),
     ],
-)  # fmt: skip
+)
 def test_a_pattern_fits(pattern: str, fits: list[str], not_fits: list[str]) -> None:
     def event(text: str) -> HookEvent:
         kind, _, tool = text.partition(" ")
@@ -168,9 +183,18 @@ def test_a_registry_registers_finds_and_forgets(caplog: pytest.LogCaptureFixture
 
 
 PATTERNS = [
-    "*", "tool:*", "tool:pre_execute", "tool:pre_execute:bash", "tool:*:write", "tool:post_execute:wr*", "session:start",
-    "session:start,session:end", "llm:*", "tool:error,llm:*", "tool:pre_execute:read,tool:pre_execute:bash",
-]  # fmt: skip
+    "*",
+    "tool:*",
+    "tool:pre_execute",
+    "tool:pre_execute:bash",
+    "tool:*:write",
+    "tool:post_execute:wr*",
+    "session:start",
+    "session:start,session:end",
+    "llm:*",
+    "tool:error,llm:*",
+    "tool:pre_execute:read,tool:pre_execute:bash",
+]
 
 
 def _forge_says(pattern: str, event: HookEvent) -> bool:
@@ -183,11 +207,15 @@ def _forge_says(pattern: str, event: HookEvent) -> bool:
 @pytest.mark.req("F-04", "F-05")
 @settings(max_examples=80)
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(["register", "register", "register", "unregister", "look"]),
-                             st.sampled_from(PATTERNS)), max_size=25),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["register", "register", "register", "unregister", "look"]), st.sampled_from(PATTERNS)
+        ),
+        max_size=25,
+    ),
     kind=st.sampled_from(list(EventType)[:16]),
     tool=st.sampled_from([None, "bash", "write", "read"]),
-)  # fmt: skip
+)
 def test_the_order_of_registration_whatever_happens(
     steps: list[tuple[str, str]], kind: EventType, tool: str | None
 ) -> None:
@@ -233,11 +261,16 @@ def test_ten_thousand_other_hooks_cost_nothing() -> None:
 @pytest.mark.parametrize(
     ("code", "more", "success", "goes_on"),
     [
-        (0, {}, True, True), (1, {}, False, False), (2, {}, False, False), (126, {}, False, True),
-        (127, {}, False, True), (-1, {"timed_out": True}, False, True), (-9, {}, False, True),
+        (0, {}, True, True),
+        (1, {}, False, False),
+        (2, {}, False, False),
+        (126, {}, False, True),
+        (127, {}, False, True),
+        (-1, {"timed_out": True}, False, True),
+        (-9, {}, False, True),
         (0, {"error": "x"}, False, True),
     ],
-)  # fmt: skip
+)
 def test_what_an_ending_means(code: int, more: dict[str, Any], success: bool, goes_on: bool) -> None:
     result = HookResult(hook=Hook("*", "x"), exit_code=code, stdout="", stderr="", duration=0.1, **more)
     assert (result.success, result.should_continue) == (success, goes_on)
@@ -261,10 +294,19 @@ def test_files_are_read_in_layers_and_bad_entries_skipped(
 
     write(".config/src/forge/hooks.json", {"event": "session:start", "command": "one"})
     write(
-        ".config/forge/hooks.json", {"event": "tool:pre_exekute", "command": "bad"}, {"command": "no event"},
-        {"event": "tool:*:write,session:end", "command": "two", "timeout": 2.5, "env": {"A": "1"}, "enabled": False,
-         "description": "d", "working_dir": "sub"},
-    )  # fmt: skip
+        ".config/forge/hooks.json",
+        {"event": "tool:pre_exekute", "command": "bad"},
+        {"command": "no event"},
+        {
+            "event": "tool:*:write,session:end",
+            "command": "two",
+            "timeout": 2.5,
+            "env": {"A": "1"},
+            "enabled": False,
+            "description": "d",
+            "working_dir": "sub",
+        },
+    )
     assert HookConfig.load_global() == [
         Hook("session:start", "one"),
         Hook("tool:*:write,session:end", "two", 2.5, "sub", {"A": "1"}, enabled=False, description="d"),

@@ -22,9 +22,18 @@ from bus.shell.quoting import literal_variables
 from bus.system.processes import Finished
 
 FORGE = find_hooks("forge")
-BASH = Event(type="tool:pre_execute", source="gemini", native="BeforeTool", tool="bash", native_tool="run_shell_command",
-             session="s1", cwd="/p", time=1_763_000_000_500, input={"command": "ls -la", "directory": "sub", "cwd": "sub"},
-             raw={"tool_name": "run_shell_command"})  # fmt: skip
+BASH = Event(
+    type="tool:pre_execute",
+    source="gemini",
+    native="BeforeTool",
+    tool="bash",
+    native_tool="run_shell_command",
+    session="s1",
+    cwd="/p",
+    time=1_763_000_000_500,
+    input={"command": "ls -la", "directory": "sub", "cwd": "sub"},
+    raw={"tool_name": "run_shell_command"},
+)
 
 
 def read(folder: Path, hooks: object, layer: Layer = "user") -> HookFile:
@@ -41,17 +50,53 @@ def one(folder: Path, event: str = "tool:pre_execute", **entry: Any) -> Hook:
 
 @pytest.mark.req("F-03", "F-11", "F-18")
 def test_an_entry_with_everything_and_one_with_the_defaults(tmp_path: Path) -> None:
-    file = read(tmp_path, {"hooks": [
-        {"event": "tool:pre_execute:bash, session:start", "command": "x", "timeout": 2.5, "working_dir": "sub",
-         "env": {"A": "1"}, "enabled": False, "description": "Say: no!", "stop_on_failure": True, "can_block": True},
-        {"event": "*", "command": "y"},
-    ]})  # fmt: skip
+    file = read(
+        tmp_path,
+        {
+            "hooks": [
+                {
+                    "event": "tool:pre_execute:bash, session:start",
+                    "command": "x",
+                    "timeout": 2.5,
+                    "working_dir": "sub",
+                    "env": {"A": "1"},
+                    "enabled": False,
+                    "description": "Say: no!",
+                    "stop_on_failure": True,
+                    "can_block": True,
+                },
+                {"event": "*", "command": "y"},
+            ]
+        },
+    )
     full, plain = file.hooks
-    assert (full.id, full.on, full.timeout, full.working_dir, full.env, full.enabled, full.stop_on_failure, full.own) == (
-        "forge-say-no", ("tool:pre_execute:bash", "session:start"), 2.5, "sub", {"A": "1"}, False, True, {"can_block": True},
-    )  # fmt: skip
-    assert (plain.timeout, plain.working_dir, plain.enabled, plain.blocking, plain.stop_on_failure, plain.on_failure) == (
-        10.0, "", True, True, False, None)  # fmt: skip
+    assert (
+        full.id,
+        full.on,
+        full.timeout,
+        full.working_dir,
+        full.env,
+        full.enabled,
+        full.stop_on_failure,
+        full.own,
+    ) == (
+        "forge-say-no",
+        ("tool:pre_execute:bash", "session:start"),
+        2.5,
+        "sub",
+        {"A": "1"},
+        False,
+        True,
+        {"can_block": True},
+    )
+    assert (
+        plain.timeout,
+        plain.working_dir,
+        plain.enabled,
+        plain.blocking,
+        plain.stop_on_failure,
+        plain.on_failure,
+    ) == (10.0, "", True, True, False, None)
     assert (plain.dialect, plain.position, plain.origin, FORGE.policy) == (
         "forge",
         1,
@@ -92,9 +137,14 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
     assert json.loads(given["FORGE_TOOL_ARGS"]) == {"command": "ls -la", "cwd": "sub"}
     assert given.pop("TOOL_ARGS") == given.pop("FORGE_TOOL_ARGS")
     assert given == {
-        "FORGE_EVENT": "tool:pre_execute", "EVENT_TYPE": "tool:pre_execute", "FORGE_SESSION_ID": "s1",
-        "FORGE_TIMESTAMP": "1763000000.5", "FORGE_WORKING_DIR": "/p", "FORGE_TOOL_NAME": "bash", "TOOL_NAME": "bash",
-    }  # fmt: skip
+        "FORGE_EVENT": "tool:pre_execute",
+        "EVENT_TYPE": "tool:pre_execute",
+        "FORGE_SESSION_ID": "s1",
+        "FORGE_TIMESTAMP": "1763000000.5",
+        "FORGE_WORKING_DIR": "/p",
+        "FORGE_TOOL_NAME": "bash",
+        "TOOL_NAME": "bash",
+    }
 
 
 @pytest.mark.req("F-07")
@@ -140,13 +190,20 @@ def test_the_event_on_stdin_has_forge_s_shape(tmp_path: Path) -> None:
     raw = FORGE.stdin(one(tmp_path), BASH)
     assert raw.endswith(b"}\n")
     assert json.loads(raw) == {
-        "type": "tool:pre_execute", "timestamp": 1_763_000_000.5, "tool_name": "bash", "session_id": "s1",
+        "type": "tool:pre_execute",
+        "timestamp": 1_763_000_000.5,
+        "tool_name": "bash",
+        "session_id": "s1",
         "data": {
             "tool_args": {"command": "ls -la", "cwd": "sub"},
-            "fleethook": {"source": "gemini", "event": "BeforeTool", "tool": "run_shell_command",
-                          "raw": {"tool_name": "run_shell_command"}},
+            "fleethook": {
+                "source": "gemini",
+                "event": "BeforeTool",
+                "tool": "run_shell_command",
+                "raw": {"tool_name": "run_shell_command"},
+            },
         },
-    }  # fmt: skip
+    }
     post = event_fields(Event(type="tool:post_execute", source="forge", tool="bash", output={"ok": 1}, data={"x": 1}))
     assert post["data"] == {"x": 1, "tool_args": {}, "tool_result": {"ok": 1}}
     assert (
@@ -171,7 +228,7 @@ SILENT = "hook 'forge-tool-pre_execute' blocks it"
         (Finished(exit_code=1, stdout=b'{"broken": '), '{"broken":'),
         (Finished(exit_code=255), f"{SILENT} (exit 255) and gives no reason"),
     ],
-)  # fmt: skip
+)
 def test_before_a_tool_a_non_zero_exit_blocks_with_its_reason(tmp_path: Path, done: Finished, reason: str) -> None:
     got = FORGE.outcome(one(tmp_path), BASH, done, 10)
     assert (got.decision, got.reason, got.failure, got.updated_input) == ("deny", reason, "", None)
@@ -406,9 +463,11 @@ def test_the_root_of_a_project_and_its_files_from_any_folder_in_it(
     assert forge_files(deep, environ) == ()
     everything = (*forge_global_files(environ), *forge_project_files(app))
     assert [str(path.relative_to(home)) for path in everything] == [
-        ".config/src/forge/hooks.json", ".config/forge/hooks.json", "work/app/.src/forge/hooks.json",
+        ".config/src/forge/hooks.json",
+        ".config/forge/hooks.json",
+        "work/app/.src/forge/hooks.json",
         "work/app/.forge/hooks.json",
-    ]  # fmt: skip
+    ]
     for path in everything:
         path.parent.mkdir(parents=True)
         path.write_text("[]")

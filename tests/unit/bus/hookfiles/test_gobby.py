@@ -148,15 +148,27 @@ def test_a_bad_endpoint_is_left_out_and_named(tmp_path: Path, entry: object, mes
 @pytest.mark.req("G-07", "X-01")
 def test_the_body_is_gobbys_whatever_agent_it_came_from() -> None:
     event = Event(
-        type="tool:pre_execute", source="gemini", native="BeforeTool", time=1_700_000_000_000, session="s", host="m",
-        cwd="/p", tool="bash", native_tool="run_shell_command", input={"command": "ls"},
-    )  # fmt: skip
+        type="tool:pre_execute",
+        source="gemini",
+        native="BeforeTool",
+        time=1_700_000_000_000,
+        session="s",
+        host="m",
+        cwd="/p",
+        tool="bash",
+        native_tool="run_shell_command",
+        input={"command": "ls"},
+    )
     body = json.loads(GOBBY.http_body(event, None))
     assert body == {
-        "event": "before_tool", "timestamp": "2023-11-14T22:13:20.000Z", "session_id": "s", "source": "gemini",
-        "project_id": "/p", "machine_id": "m",
+        "event": "before_tool",
+        "timestamp": "2023-11-14T22:13:20.000Z",
+        "session_id": "s",
+        "source": "gemini",
+        "project_id": "/p",
+        "machine_id": "m",
         "data": {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": "ls"}},
-    }  # fmt: skip
+    }
     assert find_http("gobby") is GOBBY
     assert find_http("fleethook") is None
     told = json.loads(render_body(event, Verdict(decision="deny", reason="no"), TOLD))

@@ -23,8 +23,15 @@ from bus.outcomes import Outcome
 from bus.system.processes import Finished
 
 PIGO = find_hooks("pigo")
-BASH = Event(type="tool:pre_execute", source="gemini", native="BeforeTool", tool="bash", native_tool="run_shell_command",
-             cwd="/p", input={"command": "ls -la", "directory": "sub", "cwd": "sub"})  # fmt: skip
+BASH = Event(
+    type="tool:pre_execute",
+    source="gemini",
+    native="BeforeTool",
+    tool="bash",
+    native_tool="run_shell_command",
+    cwd="/p",
+    input={"command": "ls -la", "directory": "sub", "cwd": "sub"},
+)
 
 
 def read(folder: Path, config: object) -> HookFile:
@@ -41,20 +48,32 @@ def one(folder: Path, event: str = "tool_start", **entry: Any) -> Hook:
 
 @pytest.mark.req("P-01", "P-09")
 def test_plugins_in_their_order_and_disabled_ones_not_at_all(tmp_path: Path) -> None:
-    file = read(tmp_path, {
-        "model": {"api_key": "not ours"},
-        "plugins": [
-            {"name": "b", "hooks": {"tool_end": [{"command": "b1"}], "tool_start": [{"command": "b2"}, {"command": "b3"}]}},
-            {"name": "off", "enabled": False, "hooks": {"nonsense": 1}},
-            {"name": "a", "enabled": True, "hooks": {"tool_start": [{"command": "a1"}]}},
-        ],
-    })  # fmt: skip
+    file = read(
+        tmp_path,
+        {
+            "model": {"api_key": "not ours"},
+            "plugins": [
+                {
+                    "name": "b",
+                    "hooks": {"tool_end": [{"command": "b1"}], "tool_start": [{"command": "b2"}, {"command": "b3"}]},
+                },
+                {"name": "off", "enabled": False, "hooks": {"nonsense": 1}},
+                {"name": "a", "enabled": True, "hooks": {"tool_start": [{"command": "a1"}]}},
+            ],
+        },
+    )
     assert [(hook.plugin, hook.command, hook.position) for hook in file.hooks] == [
-        ("b", "b1", 0), ("b", "b2", 1), ("b", "b3", 2), ("a", "a1", 3),
-    ]  # fmt: skip
+        ("b", "b1", 0),
+        ("b", "b2", 1),
+        ("b", "b3", 2),
+        ("a", "a1", 3),
+    ]
     assert [hook.id for hook in file.hooks] == [
-        "pigo-b-tool_end-1", "pigo-b-tool_start-1", "pigo-b-tool_start-2", "pigo-a-tool_start-1",
-    ]  # fmt: skip
+        "pigo-b-tool_end-1",
+        "pigo-b-tool_start-1",
+        "pigo-b-tool_start-2",
+        "pigo-a-tool_start-1",
+    ]
     assert file.problems == ()
     found = HookSet([Layered("user", "1", file)]).blocking(Event(type="tool:pre_execute", tool="bash"))
     assert [hook.command for hook in found] == ["b2", "b3", "a1"]
@@ -77,7 +96,12 @@ def test_the_plugins_with_the_number_of_their_hooks(tmp_path: Path) -> None:
 def test_defaults_and_units(tmp_path: Path) -> None:
     plain = one(tmp_path)
     assert (plain.blocking, plain.timeout, plain.tool, plain.dialect, plain.own) == (
-        True, 10.0, "", "pigo", {"event": "tool_start"})  # fmt: skip
+        True,
+        10.0,
+        "",
+        "pigo",
+        {"event": "tool_start"},
+    )
     assert plain.origin == f"{tmp_path}/config.json:1"
     assert one(tmp_path, timeout=3).timeout == 3.0
     assert one(tmp_path, timeout=0).timeout == one(tmp_path, timeout=-5).timeout == 10.0
@@ -98,9 +122,18 @@ def test_defaults_and_units(tmp_path: Path) -> None:
     ],
 )
 def test_tools_are_matched_by_their_whole_names(tmp_path: Path, match: object, fits: str, fits_not: str) -> None:
-    hooks = HookSet([Layered("user", "1", read(tmp_path, {
-        "plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "true", "match": match}]}}]
-    }))])  # fmt: skip
+    hooks = HookSet(
+        [
+            Layered(
+                "user",
+                "1",
+                read(
+                    tmp_path,
+                    {"plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "true", "match": match}]}}]},
+                ),
+            )
+        ]
+    )
     for names, found in ((fits, 1), (fits_not, 0)):
         for name in names.split():
             assert len(hooks.blocking(Event(type="tool:pre_execute", tool=name))) == found, name
@@ -137,15 +170,25 @@ def test_what_a_hook_before_a_tool_is_given(tmp_path: Path) -> None:
     given = dict(PIGO.variables(one(tmp_path), BASH))
     args = json.loads(given.pop("PIGO_TOOL_ARGS"))
     assert given == {
-        "PIGO_EVENT": "tool_start", "PIGO_WORK_DIR": "/p", "PIGO_MODEL": "", "PIGO_USER_MESSAGE": "",
-        "PIGO_ASSISTANT_MESSAGE": "", "PIGO_TOOL_NAME": "bash", "PIGO_TOOL_INPUT": "ls -la",
-    }  # fmt: skip
+        "PIGO_EVENT": "tool_start",
+        "PIGO_WORK_DIR": "/p",
+        "PIGO_MODEL": "",
+        "PIGO_USER_MESSAGE": "",
+        "PIGO_ASSISTANT_MESSAGE": "",
+        "PIGO_TOOL_NAME": "bash",
+        "PIGO_TOOL_INPUT": "ls -la",
+    }
     assert args == {"command": "ls -la", "cwd": "sub"}
     assert PIGO.stdin(one(tmp_path), BASH) == b""
     own = Event(type="tool:pre_execute", source="pigo", tool="glob", native_tool="find", input={"pattern": "*"})
     assert PIGO.variables(one(tmp_path), own)["PIGO_TOOL_NAME"] == "find"
-    write = Event(type="tool:pre_execute", source="claude", tool="write", native_tool="Write",
-                  input={"file_path": "ä.txt", "path": "ä.txt", "content": "x"})  # fmt: skip
+    write = Event(
+        type="tool:pre_execute",
+        source="claude",
+        tool="write",
+        native_tool="Write",
+        input={"file_path": "ä.txt", "path": "ä.txt", "content": "x"},
+    )
     given = dict(PIGO.variables(one(tmp_path), write))
     assert given["PIGO_TOOL_ARGS"] in ('{"content":"x","path":"ä.txt"}', '{"path":"ä.txt","content":"x"}')
     assert "PIGO_TOOL_INPUT" not in given
@@ -192,12 +235,18 @@ def test_model_and_messages_from_what_agents_send(
         ("tool:post_execute", {"stdout": "out", "stderr": "err", "interrupted": False}, {}, "out\nerr", "false"),
         ("tool:post_execute", {"llmContent": "seen", "returnDisplay": "shown"}, {}, "seen", "false"),
         ("tool:post_execute", {"llmContent": "", "error": {"message": "no"}}, {}, "no", "true"),
-        ("tool:post_execute", {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {}, "a\nb", "false"),
+        (
+            "tool:post_execute",
+            {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+            {},
+            "a\nb",
+            "false",
+        ),
         ("tool:post_execute", {"type": "create", "filePath": "x"}, {}, '{"type":"create","filePath":"x"}', "false"),
         ("tool:error", None, {"error": "Exit code 3"}, "Exit code 3", "true"),
         ("tool:post_execute", None, {}, "", "false"),
     ],
-)  # fmt: skip
+)
 def test_what_a_hook_after_a_tool_is_given(
     tmp_path: Path, kind: str, output: object, data: dict[str, Any], text: str, failed: str
 ) -> None:
@@ -289,10 +338,21 @@ def test_a_context_hook_of_newer_versions_tells_the_model_and_blocks_nothing(tmp
 
 @pytest.mark.req("P-05")
 def test_what_a_hook_would_miss_of_pigo_s_environment_is_said_and_can_be_named(tmp_path: Path) -> None:
-    config = {"plugins": [{"name": "x", "hooks": {"tool_start": [
-        {"command": "x=1; for y in a; do echo $x $y $HOME $PWD $PIGO_EVENT \\$Z; done; curl -H $TOKEN ${CI}"},
-        {"command": "echo $NEEDED", "env_pass": ["NEEDED"]},
-    ]}}]}  # fmt: skip
+    config = {
+        "plugins": [
+            {
+                "name": "x",
+                "hooks": {
+                    "tool_start": [
+                        {
+                            "command": "x=1; for y in a; do echo $x $y $HOME $PWD $PIGO_EVENT \\$Z; done; curl -H $TOKEN ${CI}"
+                        },
+                        {"command": "echo $NEEDED", "env_pass": ["NEEDED"]},
+                    ]
+                },
+            }
+        ]
+    }
     file = read(tmp_path, config)
     assert file.hooks[1].env_pass == ("NEEDED",)
     (warning,) = file.warnings

@@ -67,9 +67,15 @@ def test_a_hook_file() -> None:
     assert file.problems == ()
     check, asks, asks_too = file.hooks
     assert check == Hook(
-        id="user-no-force-pushes-1", on=("tool:pre_execute:bash", "session:start"), command="./check.sh",
-        description="No force pushes!", on_failure="deny", layer="user", position=0, origin="/home/a/fleethook.yaml:7",
-    )  # fmt: skip
+        id="user-no-force-pushes-1",
+        on=("tool:pre_execute:bash", "session:start"),
+        command="./check.sh",
+        description="No force pushes!",
+        on_failure="deny",
+        layer="user",
+        position=0,
+        origin="/home/a/fleethook.yaml:7",
+    )
     assert asks.http == HttpCall(url="https://policy.example/ask")
     assert (asks.kind, asks.timeout, asks.position, asks.on_failure) == ("http", 2.5, 1, "ask")
     assert asks_too.http is not None
@@ -93,37 +99,59 @@ def test_a_hook_file() -> None:
         ('{on: "*", command: x, §matcher: bash}', 'unknown key "matcher"; did you mean "tool"?'),
         ("§{command: x}", '"on" is missing'),
         ('§{on: "*"}', "a hook has exactly one of command, http and rule; it has none"),
-        ('§{on: "*", command: x, rule: {}}', "a hook has exactly one of command, http and rule; it has command and rule"),
+        (
+            '§{on: "*", command: x, rule: {}}',
+            "a hook has exactly one of command, http and rule; it has command and rule",
+        ),
         ('{on: "*", command: §""}', "command must not be empty"),
         ('§{on: "*", command: }', "a hook has exactly one of command, http and rule; it has none"),
         ('{on: "*", command: §[x]}', "command has to be text, not a list"),
         ('{on: "*", command: x, timeout: §"3"}', "timeout has to be a number, not text; remove the quotes"),
-        ('{on: "*", command: x, timeout: §3s}', "timeout has to be a number, not text; write it in seconds, without a unit"),
+        (
+            '{on: "*", command: x, timeout: §3s}',
+            "timeout has to be a number, not text; write it in seconds, without a unit",
+        ),
         ('{on: "*", command: x, timeout: §0}', "timeout has to be more than 0"),
         ('{on: "*", command: x, timeout: §-1}', "timeout has to be more than 0"),
         ('{on: "*", command: x, timeout: §true}', "timeout has to be a number, not true or false"),
         ('{on: "*", command: x, timeout: §}', "timeout is empty; it has to be a number"),
         ('{on: "*", command: x, enabled: §yes}', "enabled has to be true or false, not text; write true"),
-        ('{on: "*", command: x, on_failure: §alow}',
-         "on_failure has to be allow, ask or deny, not 'alow'; did you mean \"allow\"?"),
+        (
+            '{on: "*", command: x, on_failure: §alow}',
+            "on_failure has to be allow, ask or deny, not 'alow'; did you mean \"allow\"?",
+        ),
         ('{on: "*", command: x, priority: §1.5}', "priority has to be a whole number, not a number"),
-        ('{on: "*", command: x, env: {A: b, PORT: §9000}}', "env.PORT has to be text, not a whole number; put it in quotes"),
+        (
+            '{on: "*", command: x, env: {A: b, PORT: §9000}}',
+            "env.PORT has to be text, not a whole number; put it in quotes",
+        ),
         ('{on: "*", command: x, env: {A-B: §c}}', "'A-B' is no name of an environment variable"),
         ('{on: "*", command: x, env: {A: §"b\\0c"}}', "the variable A holds a NUL"),
         ('{on: "*", command: x, env_pass: [§"A=b"]}', "env_pass[0] has to match [A-Za-z_][A-Za-z0-9_]{0,127}"),
         ('{on: "*", command: x, id: §a b}', "id has to match [A-Za-z0-9_-]{1,64}"),
         ('{on: "*", command: x, id: §"a\\n"}', "id has to match [A-Za-z0-9_-]{1,64}"),
-        ('{on: "*", http: §"https://u:p@h/"}', "the URL holds a user name or password; use headers with secrets instead"),
+        (
+            '{on: "*", http: §"https://u:p@h/"}',
+            "the URL holds a user name or password; use headers with secrets instead",
+        ),
         ('{on: "*", http: {§uri: "https://h/"}}', 'unknown key "uri"; did you mean "url"?'),
         ('{on: "*", http: {url: §"ftp://h/"}}', "the URL has to begin with https:// or http://"),
-        ('{on: "*", http: {url: "https://h/", headers: {"a b": §c}}}',
-         "the header 'a b' holds characters that HTTP does not allow"),
-        ('{on: "*", http: {url: "https://h/", secret: §hunter2}}', "a secret is written env:NAME, file:PATH or whsec_…"),
-        ('{on: "*", http: {url: "https://h/", secret: §whsec_AAAA}}', "the secret is not whsec_ and 24 to 64 bytes in base64"),
+        (
+            '{on: "*", http: {url: "https://h/", headers: {"a b": §c}}}',
+            "the header 'a b' holds characters that HTTP does not allow",
+        ),
+        (
+            '{on: "*", http: {url: "https://h/", secret: §hunter2}}',
+            "a secret is written env:NAME, file:PATH or whsec_…",
+        ),
+        (
+            '{on: "*", http: {url: "https://h/", secret: §whsec_AAAA}}',
+            "the secret is not whsec_ and 24 to 64 bytes in base64",
+        ),
         ('{on: "*", rule: {§decison: deny}}', 'unknown key "decison"; did you mean "decision"?'),
         ("§17", "this has to be a mapping (`key: value`), not a whole number"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_entry_is_rejected_with_its_place_and_the_others_load(entry: str, message: str) -> None:
     """The mark § in an entry is the place of the error."""
     before, after = entry.split("§")
@@ -309,16 +337,34 @@ def test_a_file_can_say_all_that_a_hook_and_an_endpoint_hold() -> None:
 
 
 _values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.sampled_from(["", "*", "x", "https://h.example/", "deny", "whsec_x", "a\nb", "(", "tool:pre_execute"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from([*HookEntry.__struct_fields__, *EndpointEntry.__struct_fields__, "decision", "headers", "x-a",
-                         "", "ä", "a.b", "c[0]", "`"]),
-        inner, max_size=6,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *HookEntry.__struct_fields__,
+                    *EndpointEntry.__struct_fields__,
+                    "decision",
+                    "headers",
+                    "x-a",
+                    "",
+                    "ä",
+                    "a.b",
+                    "c[0]",
+                    "`",
+                ]
+            ),
+            inner,
+            max_size=6,
+        )
     ),
     max_leaves=25,
-)  # fmt: skip
+)
 _keys = st.sampled_from(["version", "on_failure", "hooks", "endpoints", "guards", "network", "settings", "zzz"])
 
 

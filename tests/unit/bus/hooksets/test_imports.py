@@ -30,10 +30,17 @@ from workers.admin.plugins import plugins
 PIGO = {"plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "exit 1", "match": {"tool": "bash"}}]}}]}
 FORGE = {"hooks": [{"event": "tool:pre_execute:bash", "command": "exit 1"}]}
 CLAUDE = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "exit 2"}]}]}}
-GOBBY = {"hook_extensions": {"webhooks": {"enabled": True, "endpoints": [
-    {"name": "policy", "url": "https://p.example/x", "events": ["before_tool"], "can_block": True},
-    {"name": "told", "url": "https://p.example/y", "events": ["after_tool"]},
-]}}}  # fmt: skip
+GOBBY = {
+    "hook_extensions": {
+        "webhooks": {
+            "enabled": True,
+            "endpoints": [
+                {"name": "policy", "url": "https://p.example/x", "events": ["before_tool"], "can_block": True},
+                {"name": "told", "url": "https://p.example/y", "events": ["after_tool"]},
+            ],
+        }
+    }
+}
 OURS = {"hooks": [{"on": "tool:pre_execute", "rule": {"decision": "ask"}}]}
 MANIFEST = {"name": "memory", "version": "1.0.0"}
 
@@ -89,7 +96,8 @@ _SAYS: dict[str, tuple[str, Any]] = {
     "ion: its variable": ("hooks/hooks.json", _hooks(command="${PLUGIN_ROOT}/x.sh")),
     "ion: as a shell has it": ("hooks/hooks.json", _hooks(command="cat $ION_CWD/notes")),
     "ion: its variable beside Claude Code's, which it sets too": (
-        "hooks/hooks.json", _hooks(command="${PLUGIN_ROOT}/x.sh ${CLAUDE_PLUGIN_ROOT}/y"),
+        "hooks/hooks.json",
+        _hooks(command="${PLUGIN_ROOT}/x.sh ${CLAUDE_PLUGIN_ROOT}/y"),
     ),
     "ion: milliseconds": ("hooks/hooks.json", _hooks(timeout=5000)),
     "ion: its field": ("hooks/hooks.json", _hooks(command="jq -r .tool_output | tail")),
@@ -102,7 +110,7 @@ _SAYS: dict[str, tuple[str, Any]] = {
     "claude: its type": ("hooks/hooks.json", _hooks(type="mcp_tool", server="s", tool="t")),
     "claude: its key": ("hooks/hooks.json", _hooks(asyncRewake=True)),
     "claude: its servers": (".mcp.json", {"mcpServers": {"one": {"command": "serve"}}}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.req("I-04", "I-05", "I-07", "I-08")
@@ -160,7 +168,10 @@ def test_files_of_other_systems_are_read_where_they_lie(tmp_path: Path, monkeypa
     put(home, ".pigo/config.json", PIGO)
     put(tmp_path, "project/.forge/hooks.json", FORGE)
     put(tmp_path, "gobby.yaml", GOBBY)
-    file = put(tmp_path, "project/fleethook.yaml", """
+    file = put(
+        tmp_path,
+        "project/fleethook.yaml",
+        """
 on_failure: ask
 hooks:
   - {id: policy, on: "*", command: own}
@@ -169,7 +180,8 @@ import:
   - {path: .forge, on_failure: deny}
   - {path: ../gobby.yaml, dialect: gobby}
   - {path: not/there, enabled: false}
-""")  # fmt: skip
+""",
+    )
     read = load_hook_file(file, "project")
     assert read.problems == ()
     own, pigo, forge, gobby = read.hooks
@@ -183,8 +195,11 @@ import:
     assert gobby.id.startswith("policy-"), "an explicit id of the file itself stays"
     assert [one.dialect for one in read.endpoints] == ["gobby"]
     assert [(one.dialect, one.guessed, len(one.hooks)) for one in read.imports] == [
-        ("pigo", True, 1), ("forge", True, 1), ("gobby", False, 1), ("", False, 0),
-    ]  # fmt: skip
+        ("pigo", True, 1),
+        ("forge", True, 1),
+        ("gobby", False, 1),
+        ("", False, 0),
+    ]
     assert load_hook_file(file, "project") == read, "the same at every reading, ids and all"
     published = from_document(to_document(read))
     assert [hook.id for hook in published.hooks] == [hook.id for hook in read.hooks]
@@ -199,10 +214,20 @@ def test_what_is_missing_or_broken_is_named_with_its_place_and_the_rest_loads(tm
     put(tmp_path, "broken.json", '{"plugins": [\n  {"name": ]\n')
     put(tmp_path, "strange.yaml", "a: 1")
     put(tmp_path, "huge.json", '{"plugins": [' + " " * TEXT_LIMIT + "]}")
-    put(tmp_path, "half.yaml", {"hook_extensions": {"webhooks": {"enabled": True, "endpoints": [
-        {"url": "ftp://h/"}, {"url": "https://h.example/"}]}}})  # fmt: skip
+    put(
+        tmp_path,
+        "half.yaml",
+        {
+            "hook_extensions": {
+                "webhooks": {"enabled": True, "endpoints": [{"url": "ftp://h/"}, {"url": "https://h.example/"}]}
+            }
+        },
+    )
     os.mkfifo(tmp_path / "fifo.json")
-    file = put(tmp_path, "fleethook.yaml", r"""
+    file = put(
+        tmp_path,
+        "fleethook.yaml",
+        r"""
 import:
   - missing.json
   - broken.json
@@ -216,7 +241,8 @@ import:
   - half.yaml
   - half.yaml
 hooks: [{id: own, on: "*", command: x}]
-""")  # fmt: skip
+""",
+    )
     read = load_hook_file(file, "user")
     found = [str(error).removeprefix(f"{tmp_path}/") for error in read.problems]
     expected = {
@@ -339,11 +365,44 @@ def test_a_change_of_an_imported_file_is_seen(
 
 # --- Anything at all
 
-_leaves = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**6), st.text(max_size=6), st.just("tool:pre_execute"),
-                    st.just("PreToolUse"), st.just("tool_start"), st.just("https://h.example/"))  # fmt: skip
-_keys = st.sampled_from(["hooks", "plugins", "name", "event", "command", "match", "tool", "matcher", "type", "timeout", "url",
-                         "hook_extensions", "webhooks", "endpoints", "enabled", "events", "headers", "PreToolUse", "args",
-                         "tool_start", "websocket", "env", "if", "x"])  # fmt: skip
+_leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**6),
+    st.text(max_size=6),
+    st.just("tool:pre_execute"),
+    st.just("PreToolUse"),
+    st.just("tool_start"),
+    st.just("https://h.example/"),
+)
+_keys = st.sampled_from(
+    [
+        "hooks",
+        "plugins",
+        "name",
+        "event",
+        "command",
+        "match",
+        "tool",
+        "matcher",
+        "type",
+        "timeout",
+        "url",
+        "hook_extensions",
+        "webhooks",
+        "endpoints",
+        "enabled",
+        "events",
+        "headers",
+        "PreToolUse",
+        "args",
+        "tool_start",
+        "websocket",
+        "env",
+        "if",
+        "x",
+    ]
+)
 _anything = st.recursive(
     _leaves,
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_keys, inner, max_size=4)),
@@ -374,9 +433,10 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 _broken = st.sampled_from(sorted(_SAMPLES)).flatmap(
     lambda name: st.builds(
         lambda at, new: (name, replaced(_SAMPLES[name], at, new)),
-        st.sampled_from(list(places(_SAMPLES[name]))), _anything | st.dictionaries(st.text(max_size=4), _anything, max_size=2),
+        st.sampled_from(list(places(_SAMPLES[name]))),
+        _anything | st.dictionaries(st.text(max_size=4), _anything, max_size=2),
     )
-)  # fmt: skip
+)
 
 
 @given(_broken | st.tuples(st.sampled_from(HOOK_DIALECTS), _anything))
@@ -398,9 +458,14 @@ def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple
 @pytest.mark.req("F-11")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(".pigo/config.json", PIGO), ("hooks.json", FORGE), ("settings.json", CLAUDE), ("config.json", GOBBY),
-     ("fleethook.json", OURS)],
-)  # fmt: skip
+    [
+        (".pigo/config.json", PIGO),
+        ("hooks.json", FORGE),
+        ("settings.json", CLAUDE),
+        ("config.json", GOBBY),
+        ("fleethook.json", OURS),
+    ],
+)
 def test_half_a_character_in_a_file_is_named_and_takes_nothing_with_it(tmp_path: Path, name: str, value: Any) -> None:
     whole, _ = load_foreign(put(tmp_path, f"a/{name}", value), "user")
     read, _ = load_foreign(put(tmp_path, f"b/{name}", value | {"_note": "\ud800"}), "user")

@@ -14,9 +14,17 @@ from bus.hooksets.in_force import HookSet, Layered
 from bus.tools import TABLE, canonical_input, canonical_tool
 
 CLAUDES = {
-    "bash": "Bash", "read": "Read", "write": "Write", "edit": "Edit", "glob": "Glob", "grep": "Grep",
-    "web_fetch": "WebFetch", "web_search": "WebSearch", "task": "Task", "todo": "TodoWrite",
-}  # fmt: skip
+    "bash": "Bash",
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "web_fetch": "WebFetch",
+    "web_search": "WebSearch",
+    "task": "Task",
+    "todo": "TodoWrite",
+}
 """By canonical tool, the name that an author of hooks for Claude Code writes."""
 
 OWN_NAMES = frozenset({"PowerShell", "Monitor", "NotebookRead", "MultiEdit"})
@@ -64,9 +72,12 @@ def test_every_agents_tool_meets_the_hook_for_it(system: str, systems: dict[str,
         if system.startswith("claude") and native in OWN_NAMES:
             continue
         event = Event(
-            type="tool:pre_execute", source=source, native_tool=native, tool=canonical_tool(source, native),
+            type="tool:pre_execute",
+            source=source,
+            native_tool=native,
+            tool=canonical_tool(source, native),
             input=canonical_input(source, native, {}),
-        )  # fmt: skip
+        )
         met = [hook.command for hook in systems[system].blocking(event)]
         if f"check {tool}" not in met:
             missed.append((source, native, met))

@@ -18,16 +18,19 @@ from bus.wire.keys import Keys
 MANIFEST = {"name": "memory", "version": "1.0.0"}
 FILES: dict[str, Any] = {
     "project/fleethook.yaml": {"import": [".pigo/config.json", "plugins", "../common/fleethook.yaml", "later.json"]},
-    "project/.pigo/config.json": {"plugins": [{"name": "p", "hooks": {"tool_start": [{"command": "sh scripts/gate.sh"}]}}]},
+    "project/.pigo/config.json": {
+        "plugins": [{"name": "p", "hooks": {"tool_start": [{"command": "sh scripts/gate.sh"}]}}]
+    },
     "project/scripts/gate.sh": "exit 0",
     "project/plugins/memory/.claude-plugin/plugin.json": MANIFEST,
-    "project/plugins/memory/hooks/hooks.json": {"hooks": {"PreToolUse": [{"hooks": [
-        {"type": "command", "command": "python3 ${CLAUDE_PLUGIN_ROOT}/check.py"}]}]}},
+    "project/plugins/memory/hooks/hooks.json": {
+        "hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "python3 ${CLAUDE_PLUGIN_ROOT}/check.py"}]}]}
+    },
     "project/plugins/memory/check.py": "pass",
     "project/plugins/memory/notes.md": "not named",
     "common/fleethook.yaml": {"hooks": [{"on": "*", "command": "./shared.sh"}]},
     "common/shared.sh": "exit 0",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -50,10 +53,16 @@ def store(tmp_path: Path) -> Path:
 @pytest.mark.req("G-20")
 @pytest.mark.parametrize(
     "changed",
-    ["project/.pigo/config.json", "project/scripts/gate.sh", "project/plugins/memory/hooks/hooks.json",
-     "project/plugins/memory/check.py", "project/plugins/memory/.claude-plugin/plugin.json", "common/fleethook.yaml",
-     "common/shared.sh"],
-)  # fmt: skip
+    [
+        "project/.pigo/config.json",
+        "project/scripts/gate.sh",
+        "project/plugins/memory/hooks/hooks.json",
+        "project/plugins/memory/check.py",
+        "project/plugins/memory/.claude-plugin/plugin.json",
+        "common/fleethook.yaml",
+        "common/shared.sh",
+    ],
+)
 def test_changed_imports_and_their_scripts_ask_again(project: Path, store: Path, tmp_path: Path, changed: str) -> None:
     trust(project, store)
     assert is_trusted(project, store)
@@ -93,8 +102,10 @@ def test_what_appears_later_asks_again(project: Path, store: Path, tmp_path: Pat
 def test_what_is_shown_is_what_is_covered(project: Path, tmp_path: Path) -> None:
     shown = {os.path.relpath(one, tmp_path) for one in imported_files(project)}
     assert shown == {name for name in FILES if name.endswith((".json", ".yaml"))} - {"project/fleethook.yaml"}
-    covered = {os.path.normpath(os.path.join("project", one)) if not os.path.isabs(one) else os.path.relpath(one, tmp_path)
-               for one in covered_files(project)}  # fmt: skip
+    covered = {
+        os.path.normpath(os.path.join("project", one)) if not os.path.isabs(one) else os.path.relpath(one, tmp_path)
+        for one in covered_files(project)
+    }
     assert set(FILES) - {"project/fleethook.yaml", "project/plugins/memory/notes.md"} <= covered
     alone = tmp_path / "alone" / "fleethook.yaml"
     alone.parent.mkdir()

@@ -15,11 +15,34 @@ from bus.hooksets.in_force import HookSet, Layered
 from bus.http.address_policy import parse_target, policy
 from bus.http.proxies import authorization, check_proxy, is_named, proxy_for
 
-GOOD = ("none", "environment", "http://proxy.corp:3128", "http://[::1]:3128/", "HTTP://10.0.0.1", "http://me@p:1",
-        "http://me:${PW}@p:3128", "http://me:${file:~/a:b@c/pw}@p:3128", "http://${ME}:${env:PW}@p:3128")  # fmt: skip
-BAD = ("always", "https://proxy.corp:3128", "socks5://p:1080", "proxy.corp:3128", "http://", "http://p:0", "http://p:70000",
-       "http://p:3128/path", "http://p:3128?x", "http://p:3128#x", "http://:${PW}@p:1", "http://@p:1", "http://p q:1",
-       "http://me:${PW}\r\nX@p:1", "http://0x7f.1:3128")  # fmt: skip
+GOOD = (
+    "none",
+    "environment",
+    "http://proxy.corp:3128",
+    "http://[::1]:3128/",
+    "HTTP://10.0.0.1",
+    "http://me@p:1",
+    "http://me:${PW}@p:3128",
+    "http://me:${file:~/a:b@c/pw}@p:3128",
+    "http://${ME}:${env:PW}@p:3128",
+)
+BAD = (
+    "always",
+    "https://proxy.corp:3128",
+    "socks5://p:1080",
+    "proxy.corp:3128",
+    "http://",
+    "http://p:0",
+    "http://p:70000",
+    "http://p:3128/path",
+    "http://p:3128?x",
+    "http://p:3128#x",
+    "http://:${PW}@p:1",
+    "http://@p:1",
+    "http://p q:1",
+    "http://me:${PW}\r\nX@p:1",
+    "http://0x7f.1:3128",
+)
 LITERAL = ("http://me:hunter2@p:3128", "http://me:${PW}hunter2@p:3128", "http://me:hunter2@${PW}@p:3128")
 
 
@@ -59,9 +82,11 @@ def test_the_highest_layer_that_says_anything_counts() -> None:
         return Layered(layer, "1", parse_hook_file(json.dumps({"network": {"proxy": said or None}}), layer))
 
     for fleet, user, expected in (
-        ("", "", ""), ("", "environment", "environment"), ("none", "environment", "none"),
+        ("", "", ""),
+        ("", "environment", "environment"),
+        ("none", "environment", "none"),
         ("http://p:3128", "none", "http://p:3128"),
-    ):  # fmt: skip
+    ):
         assert HookSet([layered("fleet", fleet), layered("user", user)]).proxy == expected
 
 

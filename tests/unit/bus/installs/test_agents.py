@@ -52,8 +52,9 @@ class Home:
     def files(self) -> dict[str, bytes]:
         return {
             str(path.relative_to(self.root)): path.read_bytes()
-            for path in sorted(self.root.rglob("*")) if path.is_file() and self.state not in path.parents
-        }  # fmt: skip
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and self.state not in path.parents
+        }
 
     def folders(self) -> list[str]:
         found = (path for path in self.root.rglob("*") if path.is_dir() and path != self.state)
@@ -237,12 +238,14 @@ def test_a_plugin_of_somebody_else_is_not_touched(home: Home) -> None:
 @pytest.mark.parametrize(
     ("agent", "variable", "file"),
     [
-        ("claude", "CLAUDE_CONFIG_DIR", "settings.json"), ("codex", "CODEX_HOME", "hooks.json"),
-        ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json"), ("qwen", "QWEN_HOME", "settings.json"),
+        ("claude", "CLAUDE_CONFIG_DIR", "settings.json"),
+        ("codex", "CODEX_HOME", "hooks.json"),
+        ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json"),
+        ("qwen", "QWEN_HOME", "settings.json"),
         ("copilot", "COPILOT_HOME", "hooks/fleethook.json"),
         ("opencode", "XDG_CONFIG_HOME", "opencode/plugins/fleethook.js"),
     ],
-)  # fmt: skip
+)
 def test_a_folder_that_was_moved_is_where_hooks_go(home: Home, agent: str, variable: str, file: str) -> None:
     """And the undo finds it again when the variable is gone."""
     there = InstallScope(

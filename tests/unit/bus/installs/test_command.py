@@ -94,8 +94,14 @@ def test_every_agent_waits_longer_than_its_hook_commands(agent: str, budget: flo
 
 def test_what_the_agents_grant_to_a_slow_hook() -> None:
     """As much as each allows; Codex keeps what earlier versions wrote, since it trusts hooks by their content."""
-    gates = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse",
-             "qwen": "PreToolUse", "copilot": "preToolUse"}  # fmt: skip
+    gates = {
+        "claude": "PreToolUse",
+        "codex": "PreToolUse",
+        "gemini": "BeforeTool",
+        "cursor": "preToolUse",
+        "qwen": "PreToolUse",
+        "copilot": "preToolUse",
+    }
     granted = {agent: granted_timeout(agent, find(agent).capabilities[gate]) for agent, gate in gates.items()}
     assert granted.pop("codex") == 30
     assert set(granted.values()) == {600}

@@ -187,10 +187,16 @@ def test_reinstalling_over_a_changed_file_never_brings_old_entries_back(place: P
 @pytest.mark.parametrize(
     ("text", "place_named"),
     [
-        ('{"a": 1, x}', "1:10"), ("", "1:1"), ("{} // note", "1:4"), ("[]", "1:1"), ('{"hooks": []}', "hooks"),
-        ('{"hooks": {"Stop": {}}}', "hooks.Stop"), ('{"a": 1, "a": 2}', "twice"), ("\udcff", "UTF-8"),
+        ('{"a": 1, x}', "1:10"),
+        ("", "1:1"),
+        ("{} // note", "1:4"),
+        ("[]", "1:1"),
+        ('{"hooks": []}', "hooks"),
+        ('{"hooks": {"Stop": {}}}', "hooks.Stop"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ("\udcff", "UTF-8"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_cannot_be_read_are_refused_and_kept(place: Place, text: str, place_named: str) -> None:
     raw = text.encode("utf-8", "surrogateescape")
     place.write("")
@@ -250,5 +256,8 @@ def test_the_settings_that_subscribe(place: Place) -> None:
     assert "matcher" not in hooks["Stop"][0]
     assert hooks["SessionEnd"][0]["hooks"][0]["timeout"] == 2
     assert [event for event in hooks if "onFailure" in hooks[event][0]["hooks"][0]] == [
-        "UserPromptSubmit", "UserPromptExpansion", "PreToolUse", "PermissionRequest"
-    ]  # fmt: skip
+        "UserPromptSubmit",
+        "UserPromptExpansion",
+        "PreToolUse",
+        "PermissionRequest",
+    ]

@@ -57,8 +57,10 @@ def test_claude_codes_layers(where: InstallScope) -> None:
     more = write(_managed(where).parent / "managed-settings.d/9.json", '{"disableAllHooks": true}')
     local.write_text("{")
     assert [text.partition(":")[0] for text in said("claude", where)] == [
-        f"{local} cannot be read, so it may switch hooks off", str(more), str(managed)
-    ]  # fmt: skip
+        f"{local} cannot be read, so it may switch hooks off",
+        str(more),
+        str(managed),
+    ]
 
 
 def test_what_switches_hooks_off_is_said_by_the_plan(where: InstallScope) -> None:
@@ -112,14 +114,26 @@ def test_codex_reads_no_project_that_it_does_not_trust(where: InstallScope) -> N
 @pytest.mark.parametrize(
     ("event", "matcher", "handler", "wanted"),
     [
-        ("PreToolUse", None, {"command": "exit 0 # fleethook", "timeout": 30},
-         "8bbc494b2549750a8fbb6e51f29ca7a1bec42f92d1068b641c60d59fba063bdc"),
-        ("PreToolUse", "Bäsh|x", {"command": "exit 0 '日' \" # fleethook", "timeout": 30},
-         "346513e1a65f8f95f390081a34f9e93bd0f4de504fc4b199700ef71e01dcf9ef"),
-        ("SessionEnd", None, {"command": "a", "timeout": 9},  # it gives no more than 3 s there
-         "42a5307396a3311376788cd874aae704206cb585b4da5dbcc11a59a23e824111"),
+        (
+            "PreToolUse",
+            None,
+            {"command": "exit 0 # fleethook", "timeout": 30},
+            "8bbc494b2549750a8fbb6e51f29ca7a1bec42f92d1068b641c60d59fba063bdc",
+        ),
+        (
+            "PreToolUse",
+            "Bäsh|x",
+            {"command": "exit 0 '日' \" # fleethook", "timeout": 30},
+            "346513e1a65f8f95f390081a34f9e93bd0f4de504fc4b199700ef71e01dcf9ef",
+        ),
+        (
+            "SessionEnd",
+            None,
+            {"command": "a", "timeout": 9},  # it gives no more than 3 s there
+            "42a5307396a3311376788cd874aae704206cb585b4da5dbcc11a59a23e824111",
+        ),
     ],
-)  # fmt: skip
+)
 def test_codex_own_hash_of_a_hook(event: str, matcher: object, handler: dict[str, object], wanted: str) -> None:
     """As `hooks/list` of Codex CLI 0.169.0's app-server said."""
     assert trusted_hash(event, matcher, handler) == f"sha256:{wanted}"

@@ -48,13 +48,16 @@ def test_a_wrong_pattern_among_several_is_named() -> None:
         compile_path_globs(["/etc/**", ""])
 
 
-@pytest.mark.parametrize(("glob", "fits", "misses"), [
-    ("mkfs*", ("mkfs", "mkfs.ext4", "mkfs\n/x"), ("xmkfs", "mkf")),
-    ("*", ("", "x", "a\nb"), ()),
-    ("a*b", ("ab", "a/b"), ("a", "abc")),
-    ("[*]", ("*",), ("x",)),
-    ("?*", ("x", "xy"), ("",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("glob", "fits", "misses"),
+    [
+        ("mkfs*", ("mkfs", "mkfs.ext4", "mkfs\n/x"), ("xmkfs", "mkf")),
+        ("*", ("", "x", "a\nb"), ()),
+        ("a*b", ("ab", "a/b"), ("a", "abc")),
+        ("[*]", ("*",), ("x",)),
+        ("?*", ("x", "xy"), ("",)),
+    ],
+)
 def test_a_text_pattern_fits_the_whole_text(glob: str, fits: tuple[str, ...], misses: tuple[str, ...]) -> None:
     matches = compile_text_glob(glob)
     assert [text for text in (*fits, *misses) if matches(text)] == list(fits)

@@ -98,12 +98,20 @@ def test_a_bad_tool_matcher_is_refused(tool: str) -> None:
 @pytest.mark.parametrize(
     ("matcher", "names", "fits"),
     [
-        ("", ["anything"], True), ("*", [], True), ("bash", [], False), ("Bash", ["bash"], True),
-        ("bash|write", ["write"], True), ("bash, write", ["write"], True), ("bash|", ["write"], False),
-        ("bas", ["bash"], False), ("^ba", ["bash"], True), ("mcp__.*__push", ["mcp__git__push"], True),
-        ("mcp__.*", ["bash"], False), ("Edit|Write|.*Notebook.*", ["NotebookEdit"], True),
+        ("", ["anything"], True),
+        ("*", [], True),
+        ("bash", [], False),
+        ("Bash", ["bash"], True),
+        ("bash|write", ["write"], True),
+        ("bash, write", ["write"], True),
+        ("bash|", ["write"], False),
+        ("bas", ["bash"], False),
+        ("^ba", ["bash"], True),
+        ("mcp__.*__push", ["mcp__git__push"], True),
+        ("mcp__.*", ["bash"], False),
+        ("Edit|Write|.*Notebook.*", ["NotebookEdit"], True),
     ],
-)  # fmt: skip
+)
 def test_tool_matchers(matcher: str, names: list[str], fits: bool) -> None:
     assert parse_tool(matcher)(names) is fits
 
@@ -132,9 +140,13 @@ hooks = st.lists(
     max_size=12,
 )
 events = st.builds(
-    Event, type=st.sampled_from(TYPES), tool=st.sampled_from(TOOLS), native_tool=st.sampled_from(TOOLS),
-    source=st.sampled_from(["claude", "acme"]), native=st.sampled_from(["", "PreToolUse", "deploy"]),
-)  # fmt: skip
+    Event,
+    type=st.sampled_from(TYPES),
+    tool=st.sampled_from(TOOLS),
+    native_tool=st.sampled_from(TOOLS),
+    source=st.sampled_from(["claude", "acme"]),
+    native=st.sampled_from(["", "PreToolUse", "deploy"]),
+)
 
 
 def fits(on: Sequence[str], tool: str, event: Event) -> bool:

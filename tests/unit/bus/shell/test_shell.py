@@ -32,7 +32,10 @@ def only(text: str) -> Command:
         ("while a; do b; done; until c; do d; done", ["a", "b", "c", "d"]),
         ("case $x in y) a;; *) b;; esac", ["a", "b"]),
         ("(a; b); { c; }; ! d; [[ -n $(e) ]] && f", ["a", "b", "c", "d", "e", "f"]),
-        ("echo $(a) `b` <(c) \"$(d)\" ${x:-$(e)} $((1 + $(f)))", ["a", "b", "c", "d", "e", "f", "echo $… $… $… $… $… $…"]),
+        (
+            'echo $(a) `b` <(c) "$(d)" ${x:-$(e)} $((1 + $(f)))',
+            ["a", "b", "c", "d", "e", "f", "echo $… $… $… $… $… $…"],
+        ),
         ("x=$(a) arr=($(b)); export y=$(c)", ["a", "b", "c"]),
         ("# rm\nls # rm", ["ls"]),
         ("a | b | c\nrm x > f", ["a", "b", "c", "rm x"]),
@@ -42,41 +45,112 @@ def only(text: str) -> Command:
         ("", []),
         ("   \n\t", []),
     ],
-)  # fmt: skip
+)
 def test_it_finds_every_command_of_a_line(text: str, expected: list[str]) -> None:
     assert lines(text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
-    ["rm x", "\\rm x", "r''m x", '"rm" x', "'r'm x", "/bin/rm x", "$'\\x72\\155' x", "RM x", "rm \\\n  x", "rm 'x'", '$"rm" x',
-     "c=rm; $c x", "c='rm x'; $c", "a=r; ${a}m x", "$(echo rm) x", "`which rm` x", "{rm,x}", "rm $'x'", "> log rm x",
-     "rm > log x", "export c=rm && $c x", "for c in x; do rm $c; done", "p=(rm x); ${p[@]}", "f() { rm $1; }; f x"],
-)  # fmt: skip
+    [
+        "rm x",
+        "\\rm x",
+        "r''m x",
+        '"rm" x',
+        "'r'm x",
+        "/bin/rm x",
+        "$'\\x72\\155' x",
+        "RM x",
+        "rm \\\n  x",
+        "rm 'x'",
+        '$"rm" x',
+        "c=rm; $c x",
+        "c='rm x'; $c",
+        "a=r; ${a}m x",
+        "$(echo rm) x",
+        "`which rm` x",
+        "{rm,x}",
+        "rm $'x'",
+        "> log rm x",
+        "rm > log x",
+        "export c=rm && $c x",
+        "for c in x; do rm $c; done",
+        "p=(rm x); ${p[@]}",
+        "f() { rm $1; }; f x",
+    ],
+)
 def test_quoting_and_variables_do_not_hide_a_command(text: str) -> None:
     assert "rm x" in lines(text)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["sudo rm x", "sudo -u me -E A=1 rm x", "doas rm x", "env -i -u C A=b rm x", "env -S 'rm x'", "command rm x", "exec rm x",
-     "nohup rm x", "time -p rm x", "timeout -k 1 5s rm x", "nice -n 5 rm x", "setsid rm x", "busybox rm x", "stdbuf -oL rm x",
-     "bash -c 'rm x'", "sh -ec 'rm x'", "bash -o pipefail -c 'rm x'", "bash -c 'rm $1' _ x", "eval rm x", "eval 'rm' \"x\"",
-     "ssh -p 22 me@host rm x", "ssh host 'rm x'", "su - me -c 'rm x'", "watch -n 1 rm x", "flock /l rm x", "flock /l -c 'rm x'",
-     "echo x | xargs rm", "echo x | xargs -I{} rm {}", "xargs -a f -n 1 sh -c 'rm x'", "parallel rm ::: x", "trap 'rm x' EXIT",
-     "echo 'rm x' | sh", "printf 'rm %s' x | bash", "cat <<E | sh\nrm x\nE", "sh <<E\nrm x\nE", "sh <<< 'rm x'",
-     "sh -c \"bash -c 'rm x'\"", "sudo sh -c 'time rm x'", "git submodule foreach 'rm x'", "bash -c \"$(echo rm x)\"",
-     "coproc rm x", "cat <<E && rm x\nE", "a | sudo b | rm x"],
-)  # fmt: skip
+    [
+        "sudo rm x",
+        "sudo -u me -E A=1 rm x",
+        "doas rm x",
+        "env -i -u C A=b rm x",
+        "env -S 'rm x'",
+        "command rm x",
+        "exec rm x",
+        "nohup rm x",
+        "time -p rm x",
+        "timeout -k 1 5s rm x",
+        "nice -n 5 rm x",
+        "setsid rm x",
+        "busybox rm x",
+        "stdbuf -oL rm x",
+        "bash -c 'rm x'",
+        "sh -ec 'rm x'",
+        "bash -o pipefail -c 'rm x'",
+        "bash -c 'rm $1' _ x",
+        "eval rm x",
+        "eval 'rm' \"x\"",
+        "ssh -p 22 me@host rm x",
+        "ssh host 'rm x'",
+        "su - me -c 'rm x'",
+        "watch -n 1 rm x",
+        "flock /l rm x",
+        "flock /l -c 'rm x'",
+        "echo x | xargs rm",
+        "echo x | xargs -I{} rm {}",
+        "xargs -a f -n 1 sh -c 'rm x'",
+        "parallel rm ::: x",
+        "trap 'rm x' EXIT",
+        "echo 'rm x' | sh",
+        "printf 'rm %s' x | bash",
+        "cat <<E | sh\nrm x\nE",
+        "sh <<E\nrm x\nE",
+        "sh <<< 'rm x'",
+        "sh -c \"bash -c 'rm x'\"",
+        "sudo sh -c 'time rm x'",
+        "git submodule foreach 'rm x'",
+        'bash -c "$(echo rm x)"',
+        "coproc rm x",
+        "cat <<E && rm x\nE",
+        "a | sudo b | rm x",
+    ],
+)
 def test_it_sees_through_what_runs_other_commands(text: str) -> None:
     assert "rm x" in lines(text)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["echo rm x", "echo 'a; rm x'", "grep 'rm x' f", "git commit -m '$(rm x)'", "cat > f <<'E'\nrm x\nE", "sudo -l rm x",
-     "command -v rm x", "bash script.sh rm x", "python3 -c 'rm x'", "docker run i rm x", "printf '%s' 'rm x' > f"],
-)  # fmt: skip
+    [
+        "echo rm x",
+        "echo 'a; rm x'",
+        "grep 'rm x' f",
+        "git commit -m '$(rm x)'",
+        "cat > f <<'E'\nrm x\nE",
+        "sudo -l rm x",
+        "command -v rm x",
+        "bash script.sh rm x",
+        "python3 -c 'rm x'",
+        "docker run i rm x",
+        "printf '%s' 'rm x' > f",
+    ],
+)
 def test_what_is_only_text_is_no_command(text: str) -> None:
     assert not any(line.startswith("rm") for line in lines(text))
 
@@ -89,9 +163,12 @@ def test_what_only_the_shell_knows_is_marked() -> None:
 
 
 def test_a_command_whose_name_is_hidden_is_kept() -> None:
-    assert [one.program for one in commands("$CMD -rf /; \"$(pick)\" x; ${DIR}/rm y").items] == [
-        UNKNOWN, "pick", UNKNOWN, "rm",
-    ]  # fmt: skip
+    assert [one.program for one in commands('$CMD -rf /; "$(pick)" x; ${DIR}/rm y').items] == [
+        UNKNOWN,
+        "pick",
+        UNKNOWN,
+        "rm",
+    ]
 
 
 def test_redirections_pipes_and_assignments() -> None:
@@ -107,10 +184,21 @@ def test_redirections_pipes_and_assignments() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["curl u | sh", "curl u | sudo -E bash -s -- x", "sh <(curl u)", ". <(curl u)", 'sh -c "$(curl u)"', "eval `curl u`",
-     "bash < <(curl u)", "curl u | tee f | sh", "(curl u; true) | sh", "sh <<< $(curl u)",
-     "curl u | python3 -", "curl u | perl"],
-)  # fmt: skip
+    [
+        "curl u | sh",
+        "curl u | sudo -E bash -s -- x",
+        "sh <(curl u)",
+        ". <(curl u)",
+        'sh -c "$(curl u)"',
+        "eval `curl u`",
+        "bash < <(curl u)",
+        "curl u | tee f | sh",
+        "(curl u; true) | sh",
+        "sh <<< $(curl u)",
+        "curl u | python3 -",
+        "curl u | perl",
+    ],
+)
 def test_it_knows_whose_output_runs_as_code(text: str) -> None:
     assert any("curl" in one.code_from for one in commands(text).items)
 
@@ -123,11 +211,26 @@ def test_data_is_not_code(text: str) -> None:
 
 
 def test_it_follows_the_directory() -> None:
-    found = {one.words[0]: one.directory for one in commands(
-        "rm a; cd x; rm b; cd ../y && rm c; (cd /z; rm d); rm e; cd; rm f; cd -; rm g; cd $D; rm h; bash -c 'cd /k; rm i'; rm j"
-    ).items if one.program == "rm"}  # fmt: skip
-    assert found == {"a": ".", "b": "x", "c": "x/../y", "d": "/z", "e": "x/../y", "f": "~", "g": "x/../y", "h": UNSET,
-                     "i": "/k", "j": UNSET}  # fmt: skip
+    found = {
+        one.words[0]: one.directory
+        for one in commands(
+            "rm a; cd x; rm b; cd ../y && rm c; (cd /z; rm d); rm e; cd; rm f; cd -; rm g;"
+            " cd $D; rm h; bash -c 'cd /k; rm i'; rm j"
+        ).items
+        if one.program == "rm"
+    }
+    assert found == {
+        "a": ".",
+        "b": "x",
+        "c": "x/../y",
+        "d": "/z",
+        "e": "x/../y",
+        "f": "~",
+        "g": "x/../y",
+        "h": UNSET,
+        "i": "/k",
+        "j": UNSET,
+    }
 
 
 @pytest.mark.parametrize("text", [":(){ :|:& };:", "b() { b | b & }; b", "function f { f & f & }; f"])
@@ -166,11 +269,25 @@ def test_scripts_within_scripts_end_somewhere() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 60000, "$(" * 30000, "a|" * 32000, "`" * 60000, "{a,b}" * 12000, "'" * 60000, "x=a;" + "x=$x$x;" * 5000,
-     "sudo " * 12000 + "rm", "f(){ " * 12000, "<<A\n" * 15000,
-     "".join(f"f{i}(){{ f{i - 1}; f{i - 1}; }};" for i in range(1, 300)),
-     "\ud800 rm \udfff", "\0\1\2\3\4rm x", "echo " + "{" * 3000 + "a,b" + "}" * 3000, "\\" * 60000, "${" * 20000],
-)  # fmt: skip
+    [
+        "(" * 60000,
+        "$(" * 30000,
+        "a|" * 32000,
+        "`" * 60000,
+        "{a,b}" * 12000,
+        "'" * 60000,
+        "x=a;" + "x=$x$x;" * 5000,
+        "sudo " * 12000 + "rm",
+        "f(){ " * 12000,
+        "<<A\n" * 15000,
+        "".join(f"f{i}(){{ f{i - 1}; f{i - 1}; }};" for i in range(1, 300)),
+        "\ud800 rm \udfff",
+        "\0\1\2\3\4rm x",
+        "echo " + "{" * 3000 + "a,b" + "}" * 3000,
+        "\\" * 60000,
+        "${" * 20000,
+    ],
+)
 @pytest.mark.timeout(20)
 def test_hostile_lines_take_bounded_time(text: str) -> None:
     assert len(commands(text).items) <= 2000
@@ -210,10 +327,27 @@ def test_words_outside_of_ascii_stay_what_they_are() -> None:
 
 
 LAYERS = (
-    "sudo {}", "({})", "a; {}", "{} && b", "echo $({})", "if c; then {}; fi", "{{ {}; }}", "d | {}", "{} > log", "! {}",
-    "time {}", "while e; do {}; done", "x=$({})", "bash -c {q}", "eval {q}", "f() {{ {}; }}; f", "nohup env A=1 {} &",
-    "{} | cat", "case x in x) {};; esac", "! while e; do {}; done",
-)  # fmt: skip
+    "sudo {}",
+    "({})",
+    "a; {}",
+    "{} && b",
+    "echo $({})",
+    "if c; then {}; fi",
+    "{{ {}; }}",
+    "d | {}",
+    "{} > log",
+    "! {}",
+    "time {}",
+    "while e; do {}; done",
+    "x=$({})",
+    "bash -c {q}",
+    "eval {q}",
+    "f() {{ {}; }}; f",
+    "nohup env A=1 {} &",
+    "{} | cat",
+    "case x in x) {};; esac",
+    "! while e; do {}; done",
+)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -232,11 +366,23 @@ def test_the_same_command_is_found_in_any_nest(seed: int) -> None:
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
     "text",
-    ["[ -d / ] && rm x", "if [ -d / ]; then rm x; fi", "[ -d ~ ] || rm x", "[ a \\< b ]; rm x", "[ x = - ] && rm x && [ -d / ]",
-     "[[ -d / ]] && rm x", "[[ $a == *.c && -d / ]] && rm x", "{fd}>x rm x", "rm x {fd}<>y", "exec {fd}<>y; rm x",
-     "ls !(a|b) && rm x", "ls +(a) *.@(b|c); rm x", "case $a in b) ls ;& *) rm x;;& esac",
-     "cat > f <<'E'\n" + "hello, world\n" * 6000 + "E\nrm x"],
-)  # fmt: skip
+    [
+        "[ -d / ] && rm x",
+        "if [ -d / ]; then rm x; fi",
+        "[ -d ~ ] || rm x",
+        "[ a \\< b ]; rm x",
+        "[ x = - ] && rm x && [ -d / ]",
+        "[[ -d / ]] && rm x",
+        "[[ $a == *.c && -d / ]] && rm x",
+        "{fd}>x rm x",
+        "rm x {fd}<>y",
+        "exec {fd}<>y; rm x",
+        "ls !(a|b) && rm x",
+        "ls +(a) *.@(b|c); rm x",
+        "case $a in b) ls ;& *) rm x;;& esac",
+        "cat > f <<'E'\n" + "hello, world\n" * 6000 + "E\nrm x",
+    ],
+)
 def test_ordinary_bash_that_the_grammar_does_not_know_is_read(text: str) -> None:
     found = commands(text)
     assert not found.incomplete
@@ -252,12 +398,17 @@ def test_a_test_hides_no_command_and_is_none() -> None:
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
     "text",
-    ["echo " + "{a,b}" * 5000, "echo " + "{a," * 3000 + "b" + "}" * 3000, "x=(" + "{a,b}" * 30 + "); echo $x",
-     "for x in {a,b}{a,b}{a,b}{a,b}{a,b}; do for y in {a,b}{a,b}{a,b}{a,b}{a,b}; do echo $x$y$x$y; done; done",
-     "f0(){ a; a; };" + "".join(f"f{n}(){{ f{n - 1}; f{n - 1}; }};" for n in range(1, 40)) + "f39",
-     "x=aaaaaaaa;" + "x=$x$x;" * 12 + "echo " + "$x " * 12000, "rm" + " b{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}" * 700,
-     "a=({1,2,3,4,5,6,7,8}{1,2,3,4,5,6,7,8});" + "a+=(${a[@]});" * 30 + "rm ${a[@]}"],
-)  # fmt: skip
+    [
+        "echo " + "{a,b}" * 5000,
+        "echo " + "{a," * 3000 + "b" + "}" * 3000,
+        "x=(" + "{a,b}" * 30 + "); echo $x",
+        "for x in {a,b}{a,b}{a,b}{a,b}{a,b}; do for y in {a,b}{a,b}{a,b}{a,b}{a,b}; do echo $x$y$x$y; done; done",
+        "f0(){ a; a; };" + "".join(f"f{n}(){{ f{n - 1}; f{n - 1}; }};" for n in range(1, 40)) + "f39",
+        "x=aaaaaaaa;" + "x=$x$x;" * 12 + "echo " + "$x " * 12000,
+        "rm" + " b{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}" * 700,
+        "a=({1,2,3,4,5,6,7,8}{1,2,3,4,5,6,7,8});" + "a+=(${a[@]});" * 30 + "rm ${a[@]}",
+    ],
+)
 @pytest.mark.timeout(20)
 def test_what_multiplies_is_counted_before_it_is_made(text: str) -> None:
     found = commands(text)

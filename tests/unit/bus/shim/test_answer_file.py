@@ -41,12 +41,15 @@ FILE = AnswerFile(
 )
 
 
-@pytest.mark.parametrize("server", [
-    FILE.server,
-    Server(kind="tcp", address="::1", port=6379, password="no user"),
-    Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example", cafile="/etc/ca file.pem"),
-    Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "server",
+    [
+        FILE.server,
+        Server(kind="tcp", address="::1", port=6379, password="no user"),
+        Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example", cafile="/etc/ca file.pem"),
+        Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example"),
+    ],
+)
 def test_what_was_written_is_read_back(tmp_path: Path, server: Server) -> None:
     answers = msgspec.structs.replace(FILE, server=server)
     write_answer_file(tmp_path / "a", answers)
@@ -73,13 +76,16 @@ def test_its_lines_are_as_documented() -> None:
     assert FILE.server.password not in repr(FILE)
 
 
-@pytest.mark.parametrize("wrong", [
-    msgspec.structs.replace(FILE, host="a\tb"),
-    msgspec.structs.replace(FILE, spool="/a\nauth\t\t"),
-    msgspec.structs.replace(FILE, events=(EventLine(name="x", deadline_ms=0),)),
-    msgspec.structs.replace(FILE, events=(EventLine(name="x", fallback=Answer(256)),)),
-    msgspec.structs.replace(FILE, events=(EventLine(name="x\ty"),)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        msgspec.structs.replace(FILE, host="a\tb"),
+        msgspec.structs.replace(FILE, spool="/a\nauth\t\t"),
+        msgspec.structs.replace(FILE, events=(EventLine(name="x", deadline_ms=0),)),
+        msgspec.structs.replace(FILE, events=(EventLine(name="x", fallback=Answer(256)),)),
+        msgspec.structs.replace(FILE, events=(EventLine(name="x\ty"),)),
+    ],
+)
 def test_what_its_lines_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path, wrong: AnswerFile) -> None:
     with pytest.raises(ConfigError):
         write_answer_file(tmp_path / "a", wrong)
@@ -89,12 +95,24 @@ def test_what_its_lines_cannot_hold_is_refused_before_anything_is_written(tmp_pa
 WHOLE = format_answers(FILE)
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"{}", WHOLE[:-1], WHOLE.replace(b"answers 1\n", b"answers 10\n"), WHOLE.replace(b"agent", b"agnet"),
-    WHOLE.replace(b"unix", b"dial"), WHOLE.replace(b"\tdeny\n", b"\n"), WHOLE.replace(b"9500", b"soon"),
-    WHOLE.replace(b"\t00ff0a\t", b"\t00f\t"), WHOLE.replace(b"db\t2", b"db\tx"), WHOLE.replace(b"auth\t", b"auth\tzz"),
-    WHOLE.replace(b"publish", b"shout"), WHOLE.replace(b"\tunix\t", b"\ttcp\t"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        WHOLE[:-1],
+        WHOLE.replace(b"answers 1\n", b"answers 10\n"),
+        WHOLE.replace(b"agent", b"agnet"),
+        WHOLE.replace(b"unix", b"dial"),
+        WHOLE.replace(b"\tdeny\n", b"\n"),
+        WHOLE.replace(b"9500", b"soon"),
+        WHOLE.replace(b"\t00ff0a\t", b"\t00f\t"),
+        WHOLE.replace(b"db\t2", b"db\tx"),
+        WHOLE.replace(b"auth\t", b"auth\tzz"),
+        WHOLE.replace(b"publish", b"shout"),
+        WHOLE.replace(b"\tunix\t", b"\ttcp\t"),
+    ],
+)
 def test_a_file_that_the_shim_could_not_use_is_named_with_the_way_out(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(ConfigError, match="run: fleethook install") as caught:
@@ -112,18 +130,25 @@ def test_unknown_lines_are_skipped(tmp_path: Path) -> None:
     assert read_answer_file(tmp_path / "a") == FILE
 
 
-@pytest.mark.parametrize(("url", "server"), [
-    ("redis://127.0.0.1", Server(kind="tcp", address="127.0.0.1", port=6379)),
-    ("redis://:p%40ss@127.0.0.1:7000/3", Server(kind="tcp", address="127.0.0.1", port=7000, password="p@ss", db=3)),
-    ("redis://me:pw@[::1]:7000?db=4", Server(kind="tcp", address="::1", port=7000, user="me", password="pw", db=4)),
-    ("rediss://127.0.0.1?ssl_ca_certs=/ca.pem",
-     Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", cafile="/ca.pem")),
-    ("rediss://u:p@127.0.0.1/?ssl_cert_reqs=required",
-     Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", user="u", password="p")),
-    ("unix:///run/my%20redis.sock?db=5", Server(kind="unix", address="/run/my redis.sock", db=5)),
-    ("unix://u:p@/run/r.sock", Server(kind="unix", address="/run/r.sock", user="u", password="p")),
-    ("unix:///r.sock?username=u&password=p", Server(kind="unix", address="/r.sock", user="u", password="p")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("redis://127.0.0.1", Server(kind="tcp", address="127.0.0.1", port=6379)),
+        ("redis://:p%40ss@127.0.0.1:7000/3", Server(kind="tcp", address="127.0.0.1", port=7000, password="p@ss", db=3)),
+        ("redis://me:pw@[::1]:7000?db=4", Server(kind="tcp", address="::1", port=7000, user="me", password="pw", db=4)),
+        (
+            "rediss://127.0.0.1?ssl_ca_certs=/ca.pem",
+            Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", cafile="/ca.pem"),
+        ),
+        (
+            "rediss://u:p@127.0.0.1/?ssl_cert_reqs=required",
+            Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", user="u", password="p"),
+        ),
+        ("unix:///run/my%20redis.sock?db=5", Server(kind="unix", address="/run/my redis.sock", db=5)),
+        ("unix://u:p@/run/r.sock", Server(kind="unix", address="/run/r.sock", user="u", password="p")),
+        ("unix:///r.sock?username=u&password=p", Server(kind="unix", address="/r.sock", user="u", password="p")),
+    ],
+)
 def test_a_url_becomes_a_server(url: str, server: Server) -> None:
     assert server_from_url(url) == server
 
@@ -134,11 +159,22 @@ def test_a_host_becomes_a_numeric_address_and_tls_remembers_its_name() -> None:
     assert server.name == "localhost"
 
 
-@pytest.mark.parametrize("url", [
-    "", "localhost:6379", "http://127.0.0.1", "redis://127.0.0.1:port", "redis://127.0.0.1/x", "redis://127.0.0.1/-1",
-    "unix://relative", "redis://127.0.0.1:99999", "rediss://127.0.0.1?ssl_cert_reqs=none", "redis://[::1",
-    "redis://u:secret/x@127.0.0.1",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6379",
+        "http://127.0.0.1",
+        "redis://127.0.0.1:port",
+        "redis://127.0.0.1/x",
+        "redis://127.0.0.1/-1",
+        "unix://relative",
+        "redis://127.0.0.1:99999",
+        "rediss://127.0.0.1?ssl_cert_reqs=none",
+        "redis://[::1",
+        "redis://u:secret/x@127.0.0.1",
+    ],
+)
 def test_a_url_that_cannot_be_used_says_how_one_looks(url: str) -> None:
     with pytest.raises(ConfigError, match=r"redis://|ssl_ca_certs") as caught:
         server_from_url(url)

@@ -83,8 +83,11 @@ def test_an_agent_is_found_among_the_processes_above(tmp_path: Path) -> None:
     inner = f"{sys.executable} -c '{code}'; true"  # `; true`: the shell stays above
     done = subprocess.run(
         [tmp_path / "claude", "-c", '/bin/sh -c "$INNER"; true'],
-        env={"INNER": inner, "PYTHONPATH": str(ROOT), "PATH": os.defpath}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={"INNER": inner, "PYTHONPATH": str(ROOT), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout == "claude\n", done.stderr
 
 
@@ -152,9 +155,16 @@ def test_without_a_terminal_an_agent_is_refused(agent: str, tmp_path: Path) -> N
     """As a real command: exit code 1, why, and what to do instead; nothing waits for an answer."""
     environ = {module.VARIABLES[agent][0]: "1", "FLEETHOOK_HOME": str(tmp_path), "PATH": os.defpath}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", "down"], cwd=ROOT, env={**environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE, capture_output=True, text=True, start_new_session=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "workers.cli", "down"],
+        cwd=ROOT,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert done.returncode == 1
     assert done.stdout == ""
     assert "A person has to run it in a terminal of their own" in done.stderr

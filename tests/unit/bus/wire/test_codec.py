@@ -28,7 +28,7 @@ from bus.wire.codec import (
     read_json,
     unpack,
     write_json,
-)  # fmt: skip
+)
 
 SURROGATE = "a\ud800b"
 
@@ -106,10 +106,14 @@ def test_depth_counts_containers_and_nothing_else(inner: object) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(categories=["L", "N", "Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4), max_leaves=20,
-)  # fmt: skip
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
 
 
 @given(json_values)
@@ -120,11 +124,16 @@ def test_values_come_back_as_they_went(value: object) -> None:
 
 
 odd_values = st.recursive(
-    json_values | st.binary(max_size=4) | st.floats() | st.integers(1, 40).map(nested)
+    json_values
+    | st.binary(max_size=4)
+    | st.floats()
+    | st.integers(1, 40).map(nested)
     | st.sampled_from([msgpack.ExtType(5, b"x"), msgpack.Timestamp(1, 2), 2**64, True]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=3)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 KINDS: dict[Callable[[bytes], object], tuple[dict[str, Any], list[str]]] = {
     decode_body: ({"type": "a", "time": 5}, ["type", "time", "tool", "input", "output", "data", "raw"]),
     decode_verdict: ({"decision": "deny"}, ["decision", "ms", "notes", "updated_input", "parts"]),

@@ -37,11 +37,18 @@ def test_every_key_is_declared_once_with_its_end() -> None:
 @pytest.mark.parametrize(
     ("name", "pattern"),
     [
-        ("requests", "requests"), ("hookset:current", "hookset:current"), ("hookset:17", "hookset:*"),
-        ("deliveries:host", "deliveries:*"), ("delivery:e1.h", "delivery:*"), ("reply:", "reply:*"),
-        ("request", None), ("hosts:1", None), ("", None), ("hookset", None),
+        ("requests", "requests"),
+        ("hookset:current", "hookset:current"),
+        ("hookset:17", "hookset:*"),
+        ("deliveries:host", "deliveries:*"),
+        ("delivery:e1.h", "delivery:*"),
+        ("reply:", "reply:*"),
+        ("request", None),
+        ("hosts:1", None),
+        ("", None),
+        ("hookset", None),
     ],
-)  # fmt: skip
+)
 def test_a_name_finds_its_declaration(name: str, pattern: str | None) -> None:
     found = declared(name)
     assert (found.pattern if found else None) == pattern

@@ -25,10 +25,29 @@ NEW = {"id": "new", "url": "https://h.example/"}
 
 
 def test_fields_are_read_as_what_they_are() -> None:
-    read = assigned(["when=event.tool == 'a: b'", "events=*", "events=[a, b]", "retry=[1, 2.5]", "timeout=5",
-                     "enabled=false", "headers.X-A=5", "description=", "old_secrets="])  # fmt: skip
-    assert read == {"when": "event.tool == 'a: b'", "events": ["a", "b"], "retry": [1, 2.5], "timeout": 5,
-                    "enabled": False, "headers.X-A": "5", "description": None, "old_secrets": None}  # fmt: skip
+    read = assigned(
+        [
+            "when=event.tool == 'a: b'",
+            "events=*",
+            "events=[a, b]",
+            "retry=[1, 2.5]",
+            "timeout=5",
+            "enabled=false",
+            "headers.X-A=5",
+            "description=",
+            "old_secrets=",
+        ]
+    )
+    assert read == {
+        "when": "event.tool == 'a: b'",
+        "events": ["a", "b"],
+        "retry": [1, 2.5],
+        "timeout": 5,
+        "enabled": False,
+        "headers.X-A": "5",
+        "description": None,
+        "old_secrets": None,
+    }
     assert applied({"url": "x", "description": "d"}, read)["headers"] == {"X-A": "5"}
     assert "headers" not in applied({"headers": {"X-A": "1"}}, assigned(["headers.X-A="]))
 
@@ -74,9 +93,14 @@ def test_other_mistakes_of_the_file_are_nobodys_business_and_ours_is_refused(tmp
 
 @pytest.mark.parametrize(
     ("before", "allow"),
-    [("", ["h:1"]), ("network:\n  allow:\n    - a:1  # one\n", ["a:1", "h:1"]), ('network: {allow: ["h:1"]}\n', ["h:1"]),
-     ('{"hooks": []}', ["h:1"]), ("network:\n", None)],
-)  # fmt: skip
+    [
+        ("", ["h:1"]),
+        ("network:\n  allow:\n    - a:1  # one\n", ["a:1", "h:1"]),
+        ('network: {allow: ["h:1"]}\n', ["h:1"]),
+        ('{"hooks": []}', ["h:1"]),
+        ("network:\n", None),
+    ],
+)
 def test_a_place_is_opened_beside_the_others(tmp_path: Path, before: str, allow: list[str] | None) -> None:
     path = tmp_path / "fleethook.yaml"
     path.write_text(before)

@@ -40,38 +40,94 @@ def test_a_rule_is_found_by_its_id_with_or_without_its_pack() -> None:
         ("guards:\n", Switch(PACK), True, f"guards: {{{PACK}: true}}\n"),
         ("guards: {}  # none\n", Switch(PACK), True, f"guards: {{{PACK}: true}}  # none\n"),
         (f"guards: {{{PACK}: false}} # x\n", Switch(PACK), True, f"guards: {{{PACK}: true}} # x\n"),
-        (f"guards:\n  {PACK}: true  # why\nhooks: []\n", Switch(PACK), False,
-         f"guards:\n  {PACK}: false  # why\nhooks: []\n"),
-        (f"guards:\n  {PACK}:\n    observe: true  # first\n", Switch(PACK), False,
-         f"guards:\n  {PACK}:\n    observe: true  # first\n    enabled: false\n"),
-        (f"guards:\n  {PACK}:\n    enabled: false\n    observe: true\n", Switch(PACK), True,
-         f"guards:\n  {PACK}:\n    enabled: true\n    observe: true\n"),
+        (
+            f"guards:\n  {PACK}: true  # why\nhooks: []\n",
+            Switch(PACK),
+            False,
+            f"guards:\n  {PACK}: false  # why\nhooks: []\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    observe: true  # first\n",
+            Switch(PACK),
+            False,
+            f"guards:\n  {PACK}:\n    observe: true  # first\n    enabled: false\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    enabled: false\n    observe: true\n",
+            Switch(PACK),
+            True,
+            f"guards:\n  {PACK}:\n    enabled: true\n    observe: true\n",
+        ),
         (f"guards:\n  {PACK}: true\n", RULE, False, f"guards:\n  {PACK}: {{disable: [recursive-delete]}}\n"),
-        (f"guards:\n  {PACK}:\n    decision: ask  # softer\n", RULE, False,
-         f"guards:\n  {PACK}:\n    decision: ask  # softer\n    disable: [recursive-delete]\n"),
-        (f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n", RULE, False,
-         f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n      - recursive-delete\n"),
-        (f"guards:\n  {PACK}: {{disable: [force-push]}}\n", RULE, False,
-         f"guards:\n  {PACK}: {{disable: [force-push, recursive-delete]}}\n"),
+        (
+            f"guards:\n  {PACK}:\n    decision: ask  # softer\n",
+            RULE,
+            False,
+            f"guards:\n  {PACK}:\n    decision: ask  # softer\n    disable: [recursive-delete]\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n",
+            RULE,
+            False,
+            f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n      - recursive-delete\n",
+        ),
+        (
+            f"guards:\n  {PACK}: {{disable: [force-push]}}\n",
+            RULE,
+            False,
+            f"guards:\n  {PACK}: {{disable: [force-push, recursive-delete]}}\n",
+        ),
         (f"guards:\n  {PACK}: {{disable: []}}\n", RULE, False, f"guards:\n  {PACK}: {{disable: [recursive-delete]}}\n"),
-        (f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n      - recursive-delete\n", RULE, True,
-         f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n"),
-        (f"guards:\n  {PACK}: {{disable: [{RULE.name}, force-push]}}\n", RULE, True,
-         f"guards:\n  {PACK}: {{disable: [force-push]}}\n"),
-        (f"guards:\n  {PACK}: {{disable: [recursive-delete]}}   # most of it\n", RULE, True,
-         f"guards:\n  {PACK}: true   # most of it\n"),
-        (f"guards:\n  {PACK}:\n    disable:\n      - recursive-delete\n    decision: ask  # softer\n", RULE, True,
-         f"guards:\n  {PACK}:\n    decision: ask  # softer\n"),
-        (f"guards: {{{PACK}: {{disable: [recursive-delete], decision: ask}}}}\n", RULE, True,
-         f"guards: {{{PACK}: {{decision: ask}}}}\n"),
-        (f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n", Switch(PACK), False,
-         f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n    enabled: false\n"),
-        (f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n", RULE, False,
-         f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n    - recursive-delete\r\n"),
-        (f'{{"guards": {{"{PACK}": true}}}}', RULE, False,
-         f'{{"guards": {{"{PACK}": {{"disable": ["recursive-delete"]}}}}}}'),
+        (
+            f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n      - recursive-delete\n",
+            RULE,
+            True,
+            f"guards:\n  {PACK}:\n    disable:\n      - force-push  # we rebase\n",
+        ),
+        (
+            f"guards:\n  {PACK}: {{disable: [{RULE.name}, force-push]}}\n",
+            RULE,
+            True,
+            f"guards:\n  {PACK}: {{disable: [force-push]}}\n",
+        ),
+        (
+            f"guards:\n  {PACK}: {{disable: [recursive-delete]}}   # most of it\n",
+            RULE,
+            True,
+            f"guards:\n  {PACK}: true   # most of it\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    disable:\n      - recursive-delete\n    decision: ask  # softer\n",
+            RULE,
+            True,
+            f"guards:\n  {PACK}:\n    decision: ask  # softer\n",
+        ),
+        (
+            f"guards: {{{PACK}: {{disable: [recursive-delete], decision: ask}}}}\n",
+            RULE,
+            True,
+            f"guards: {{{PACK}: {{decision: ask}}}}\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n",
+            Switch(PACK),
+            False,
+            f"guards:\n  {PACK}:\n    disable: [recursive-delete]\n    enabled: false\n",
+        ),
+        (
+            f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n",
+            RULE,
+            False,
+            f"guards:\r\n  {PACK}:\r\n    disable:\r\n    - a\r\n    - recursive-delete\r\n",
+        ),
+        (
+            f'{{"guards": {{"{PACK}": true}}}}',
+            RULE,
+            False,
+            f'{{"guards": {{"{PACK}": {{"disable": ["recursive-delete"]}}}}}}',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_switch_changes_what_it_is_about_and_nothing_else(
     tmp_path: Path, before: str, switch: Switch, on: bool, after: str
 ) -> None:
@@ -185,9 +241,18 @@ def test_an_agent_may_not_switch_a_guard_off(here: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.req("X-07")
 @pytest.mark.parametrize("comment", ["", "  # why"])
-@pytest.mark.parametrize("value", ["true", "{}", "{decision: ask}", "{disable: [force-push]}", "\n    decision: ask",
-                                   "\n    disable:\n    - force-push\n    observe: false",
-                                   "\n    observe: false\n    disable: [ force-push ]"])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        "true",
+        "{}",
+        "{decision: ask}",
+        "{disable: [force-push]}",
+        "\n    decision: ask",
+        "\n    disable:\n    - force-push\n    observe: false",
+        "\n    observe: false\n    disable: [ force-push ]",
+    ],
+)
 @pytest.mark.parametrize("after", ["", "\n\nhooks: []\n", "\n# the end\n"])
 def test_off_and_on_again_says_what_it_said_before(tmp_path: Path, value: str, comment: str, after: str) -> None:
     path = tmp_path / "fleethook.yaml"

@@ -114,14 +114,23 @@ def test_an_unknown_command_is_a_usage_error_that_guesses(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Findings("x"), 1), (errors.NotFound("x"), 1), (OSError("x"), 1), (RuntimeError("x"), 1),
-        (click.UsageError("x"), 2), (errors.DecodeError("x"), 2),
-        (errors.Unreachable("x"), 3), (errors.NoEvaluator("x"), 3), (errors.ServerError("x"), 3),
+        (Findings("x"), 1),
+        (errors.NotFound("x"), 1),
+        (OSError("x"), 1),
+        (RuntimeError("x"), 1),
+        (click.UsageError("x"), 2),
+        (errors.DecodeError("x"), 2),
+        (errors.Unreachable("x"), 3),
+        (errors.NoEvaluator("x"), 3),
+        (errors.ServerError("x"), 3),
         (errors.RequestTimeout("x"), 3),
-        (errors.ConfigError("x"), 4), (errors.PatternError("x"), 4),
-        (PartlyDone("x"), 5), (KeyboardInterrupt(), 130), (click.Abort(), 130),
+        (errors.ConfigError("x"), 4),
+        (errors.PatternError("x"), 4),
+        (PartlyDone("x"), 5),
+        (KeyboardInterrupt(), 130),
+        (click.Abort(), 130),
     ],
-)  # fmt: skip
+)
 def test_exit_codes(error: BaseException, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The table of the design, and nothing of it on stdout, where the data goes."""
     assert run_command(raising(error), ["do"]) == code
@@ -170,9 +179,11 @@ def test_findings_that_said_everything_say_no_more(capsys: pytest.CaptureFixture
 def test_whoever_reads_may_stop_reading() -> None:
     """`fleethook … | head -1`: a closed pipe is no error, and says nothing."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "workers", "config", "schema"], cwd=REPOSITORY, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "workers", "config", "schema"],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None
@@ -235,12 +246,16 @@ def test_the_starter_file_is_right_with_its_examples_taken_in() -> None:
 @pytest.mark.parametrize(
     ("variables", "wanted", "tty", "expected"),
     [
-        ({}, None, False, False), ({}, None, True, True), ({"NO_COLOR": "1"}, None, True, False),
-        ({"FORCE_COLOR": "1"}, None, False, True), ({"FORCE_COLOR": "0"}, None, False, False),
-        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, None, True, False), ({"TERM": "dumb"}, None, True, False),
+        ({}, None, False, False),
+        ({}, None, True, True),
+        ({"NO_COLOR": "1"}, None, True, False),
+        ({"FORCE_COLOR": "1"}, None, False, True),
+        ({"FORCE_COLOR": "0"}, None, False, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, None, True, False),
+        ({"TERM": "dumb"}, None, True, False),
         ({"FORCE_COLOR": "1"}, False, True, False),
     ],
-)  # fmt: skip
+)
 def test_colour_only_where_it_helps(
     variables: dict[str, str], wanted: bool | None, tty: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,19 +20,36 @@ from workers.records.trace import Relative, Report, Trace
 
 FLEET = Context(colour=False)
 
-EVENT = Event(type="tool:pre_execute", source="claude", native="PreToolUse", host="h1", session="s1", cwd="/srv",
-              tool="bash", input={"timeout": 5, "command": "rm -rf\n  /"})  # fmt: skip
+EVENT = Event(
+    type="tool:pre_execute",
+    source="claude",
+    native="PreToolUse",
+    host="h1",
+    session="s1",
+    cwd="/srv",
+    tool="bash",
+    input={"timeout": 5, "command": "rm -rf\n  /"},
+)
 
 VERDICT = Verdict(
-    decision="deny", reason="no", instead="move it", ms=1.5, version="fleet@3", fallback="", contexts=("be\ncareful",),
-    updated_input={"command": "ls"}, notes=("cut \x1b[2J",), lost=("context was dropped: Stop takes none",), repeated=True,
+    decision="deny",
+    reason="no",
+    instead="move it",
+    ms=1.5,
+    version="fleet@3",
+    fallback="",
+    contexts=("be\ncareful",),
+    updated_input={"command": "ls"},
+    notes=("cut \x1b[2J",),
+    lost=("context was dropped: Stop takes none",),
+    repeated=True,
     parts=(
         Part(hook="gone", decision="deny", layer="fleet", version="3", reason="no", ms=1.25, origin="f.yaml:3"),
         Part(hook="slow", decision="abstain", layer="user", fallback="timed out after 1 s", ms=0.1),
         Part(hook="loud", decision="abstain", exit_code=1, output="\n".join(str(n) for n in range(12))),
     ),
     silent={"fleet@3": {"guard:0": 10, "guard:1": 10, "guard:2": 10}, "user": {"mine": 10}},
-)  # fmt: skip
+)
 
 
 def seen(**more: Any) -> Seen:
@@ -110,8 +127,18 @@ def test_what_an_event_is_about(event: Event, said: str) -> None:
 
 def delivery(**more: Any) -> Delivery:
     """A delivery of that event."""
-    made = Delivery(id="e1.hook", event="e1", hook="hook", kind="webhook", target="endpoint:hook", state="delivered",
-                    layer="fleet", version="3", created=0, updated=0)  # fmt: skip
+    made = Delivery(
+        id="e1.hook",
+        event="e1",
+        hook="hook",
+        kind="webhook",
+        target="endpoint:hook",
+        state="delivered",
+        layer="fleet",
+        version="3",
+        created=0,
+        updated=0,
+    )
     return msgspec.structs.replace(made, **more)
 
 
@@ -152,9 +179,15 @@ def test_a_trace_shows_all_of_it_in_the_order_in_which_it_happened() -> None:
     above = Relative(id="e0", known=False)
     below = Relative(id="e2", source="generic", type="turn:end", depth=2, decision="")
     letter = DeadLetter(id="events-1-0", kind="entry", ms=0, reason="poison")
-    found = Trace(event=seen(same=True, fallback="no answer in time", problem="cut"), parents=(above,), children=(below,),
-                  reports=(Report(id="e3", ms=0, why="no answer in time"),), deliveries=(delivery(),), dead=(letter,),
-                  stopped=1)  # fmt: skip
+    found = Trace(
+        event=seen(same=True, fallback="no answer in time", problem="cut"),
+        parents=(above,),
+        children=(below,),
+        reports=(Report(id="e3", ms=0, why="no answer in time"),),
+        deliveries=(delivery(),),
+        dead=(letter,),
+        stopped=1,
+    )
     assert timeless(trace_lines(FLEET, found)) == [
         "parent   e0  (not kept any more)",
         "event    e1  tool:pre_execute  bash",

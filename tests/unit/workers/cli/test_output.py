@@ -9,8 +9,10 @@ import pytest
 from workers.cli.output import write_table
 
 HEADERS = ("HOOK", "ON", "FROM")
-ROWS = [("a-hook-with-a-rather-long-name", "tool:pre_execute, tool:post_execute", f"/home/me/project/.pigo/config.json:{n}")
-        for n in range(150)]  # fmt: skip
+ROWS = [
+    ("a-hook-with-a-rather-long-name", "tool:pre_execute, tool:post_execute", f"/home/me/project/.pigo/config.json:{n}")
+    for n in range(150)
+]
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

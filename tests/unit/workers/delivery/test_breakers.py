@@ -94,21 +94,29 @@ def test_an_open_breaker_elsewhere_makes_the_counting_begin_anew() -> None:
 @pytest.mark.parametrize(
     ("reply", "outcome", "said"),
     [
-        (Reply(status=200), "delivered", "ok"), (Reply(status=204), "delivered", "ok"),
-        (Reply(status=301), "dead", "ok"), (Reply(status=400), "dead", "ok"), (Reply(status=404), "dead", "ok"),
+        (Reply(status=200), "delivered", "ok"),
+        (Reply(status=204), "delivered", "ok"),
+        (Reply(status=301), "dead", "ok"),
+        (Reply(status=400), "dead", "ok"),
+        (Reply(status=404), "dead", "ok"),
         (Reply(status=410), "dead", "gone"),
-        (Reply(status=408), "retry", "failed"), (Reply(status=425), "retry", "failed"),
-        (Reply(status=429), "retry", "failed"), (Reply(status=500), "retry", "failed"),
-        (Reply(status=503), "retry", "failed"), (Reply(error="timeout"), "retry", "failed"),
-        (Reply(error="dns"), "retry", "failed"), (Reply(error="tls"), "retry", "failed"),
-        (Reply(status=200, error="protocol"), "retry", "failed"), (Reply(error="refused"), "dead", ""),
+        (Reply(status=408), "retry", "failed"),
+        (Reply(status=425), "retry", "failed"),
+        (Reply(status=429), "retry", "failed"),
+        (Reply(status=500), "retry", "failed"),
+        (Reply(status=503), "retry", "failed"),
+        (Reply(error="timeout"), "retry", "failed"),
+        (Reply(error="dns"), "retry", "failed"),
+        (Reply(error="tls"), "retry", "failed"),
+        (Reply(status=200, error="protocol"), "retry", "failed"),
+        (Reply(error="refused"), "dead", ""),
         (Reply(status=503, headers=(("webhook-delivery", "abort"),)), "dead", "ok"),
         (Reply(status=429, headers=(("Webhook-Delivery", " Abort-Message "),)), "dead", "ok"),
         (Reply(status=503, headers=(("webhook-delivery", "later"),)), "retry", "failed"),
         (Reply(status=200, headers=(("webhook-delivery", "abort"),)), "delivered", "ok"),
         (Reply(status=503, error="timeout", headers=(("webhook-delivery", "abort"),)), "retry", "failed"),
     ],
-)  # fmt: skip
+)
 def test_the_table_of_outcomes(reply: Reply, outcome: str, said: str) -> None:
     error = judge(reply)
     assert {type(None): "delivered", AttemptFailed: "retry", GivenUp: "dead"}[type(error)] == outcome

@@ -39,8 +39,9 @@ USER = 'hooks:\n  - {id: mine, on: "tool:pre_execute", blocking: false, command:
 
 def in_force() -> HookSet:
     """The fleet's and a user's hooks."""
-    return HookSet([Layered("fleet", "7", parse_hook_file(FLEET, "fleet")),
-                    Layered("user", "abc", parse_hook_file(USER, "user"))])  # fmt: skip
+    return HookSet(
+        [Layered("fleet", "7", parse_hook_file(FLEET, "fleet")), Layered("user", "abc", parse_hook_file(USER, "user"))]
+    )
 
 
 def event() -> Event:
@@ -86,11 +87,20 @@ def test_a_dispatch_never_holds_a_command() -> None:
 
 @pytest.mark.req("G-10")
 def test_attempts_are_read_in_their_order_and_secrets_hidden() -> None:
-    attempts = [Attempt(ms=n, took=1.5, outcome="retry", status=500 + n, error="x", output="y", carrier="c")
-                for n in range(12)]  # fmt: skip
+    attempts = [
+        Attempt(ms=n, took=1.5, outcome="retry", status=500 + n, error="x", output="y", carrier="c") for n in range(12)
+    ]
     fields = {b"attempt:%d" % (n + 1): attempt_record(one) for n, one in enumerate(attempts)}
-    fields |= {b"event": b"e1", b"hook": b"a", b"state": b"due", b"due": b"17", b"tries": b"3", b"attempts": b"12",
-               b"target": b"endpoint:a", b"reason": b"token=ghp_abcdefghijklmnopqrstuvwxyz012345"}  # fmt: skip
+    fields |= {
+        b"event": b"e1",
+        b"hook": b"a",
+        b"state": b"due",
+        b"due": b"17",
+        b"tries": b"3",
+        b"attempts": b"12",
+        b"target": b"endpoint:a",
+        b"reason": b"token=ghp_abcdefghijklmnopqrstuvwxyz012345",
+    }
     one = read_delivery("e1.a", fields)
     assert one.log == tuple(attempts)
     assert (one.id, one.event, one.state, one.due, one.attempts, one.target) == (

@@ -58,8 +58,10 @@ def test_it_is_asked_as_its_endpoint_says_after_the_files_hooks() -> None:
 
 @pytest.mark.req("G-08")
 def test_its_matcher_says_when_it_is_asked() -> None:
-    others = (Event(type="tool:pre_execute", tool="read", source="codex"),
-              Event(type="tool:pre_execute", tool="bash", source="claude"))  # fmt: skip
+    others = (
+        Event(type="tool:pre_execute", tool="read", source="codex"),
+        Event(type="tool:pre_execute", tool="bash", source="claude"),
+    )
     for other in others:
         assert [hook.id for hook in in_force().blocking(other)] == ["first", "lenient"]
 

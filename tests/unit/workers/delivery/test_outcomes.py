@@ -20,15 +20,25 @@ ABORT: Final = (("Webhook-Delivery", "abort"),)
 SAMPLES: Final[dict[str, tuple[Reply, ...]]] = {
     "2xx": (Reply(status=200), Reply(status=299), Reply(status=204, headers=ABORT), Reply(status=200, body=b"x" * CAP)),
     "nothing": (Reply(error="refused", detail="10.0.0.1 (private)"), Reply()),
-    "no whole": (Reply(error="timeout"), Reply(status=200, error="timeout"), Reply(error="dns"), Reply(error="connect"),
-                 Reply(error="tls"), Reply(error="proxy"), Reply(status=200, error="protocol"),
-                 Reply(status=410, error="timeout"), Reply(status=503, error="timeout", headers=ABORT)),
+    "no whole": (
+        Reply(error="timeout"),
+        Reply(status=200, error="timeout"),
+        Reply(error="dns"),
+        Reply(error="connect"),
+        Reply(error="tls"),
+        Reply(error="proxy"),
+        Reply(status=200, error="protocol"),
+        Reply(status=410, error="timeout"),
+        Reply(status=503, error="timeout", headers=ABORT),
+    ),
     "408, 425, 429 or": tuple(Reply(status=status, headers=ABORT) for status in (408, 425, 429, 500, 503)),
-    "408, 425, 429, 5xx": tuple(Reply(status=status, retry_after="7") for status in (408, 425, 429, 500, 503, 599, 700)),
+    "408, 425, 429, 5xx": tuple(
+        Reply(status=status, retry_after="7") for status in (408, 425, 429, 500, 503, 599, 700)
+    ),
     "410": (Reply(status=410), Reply(status=410, headers=ABORT)),
     "3xx": (Reply(status=300), Reply(status=301), Reply(status=308)),
     "any": (Reply(status=400), Reply(status=404), Reply(status=401, headers=ABORT), Reply(status=101)),
-}  # fmt: skip
+}
 """Answers of each row, by how its text begins."""
 
 
@@ -72,8 +82,12 @@ def test_every_answer_has_its_row_and_the_statuses_are_those_that_it_names(
     reply = Reply(status=status, error=error, headers=ABORT if abort else ())  # type: ignore[arg-type] # drawn of them
     row = row_of(reply)
     if not error and status:
-        named = {"2xx": status // 100 == 2, "3xx": status // 100 == 3, "410": status == 410,
-                 "408": status in {408, 425, 429} or status >= 500}  # fmt: skip
+        named = {
+            "2xx": status // 100 == 2,
+            "3xx": status // 100 == 3,
+            "410": status == 410,
+            "408": status in {408, 425, 429} or status >= 500,
+        }
         assert next((name for name, is_it in named.items() if is_it), "any") == row.answer[:3]
         assert may_change(status) == named["408"]
 

@@ -30,24 +30,53 @@ TOKEN = "ghp_abcdefghijklmnopqrstuvwxyz012345"
 
 def event(**more: Any) -> Event:
     """A tool call."""
-    return Event(**{"type": "tool:pre_execute", "id": "e1", "time": 1_700_000_000_123, "tool": "bash", "source": "claude",
-                    "session": "s1", "input": {"command": "ls"}, **more})  # fmt: skip
+    return Event(
+        **{
+            "type": "tool:pre_execute",
+            "id": "e1",
+            "time": 1_700_000_000_123,
+            "tool": "bash",
+            "source": "claude",
+            "session": "s1",
+            "input": {"command": "ls"},
+            **more,
+        }
+    )
 
 
 @pytest.mark.req("B-03", "G-09")
 @pytest.mark.parametrize(
     ("status", "error", "meaning"),
     [
-        (200, "", None), (201, "", None), (204, "", None), (299, "", None),
-        (301, "", GivenUp), (304, "", GivenUp), (308, "", GivenUp), (100, "", GivenUp),
-        (400, "", GivenUp), (401, "", GivenUp), (404, "", GivenUp), (410, "", GivenUp), (422, "", GivenUp),
-        (408, "", AttemptFailed), (425, "", AttemptFailed), (429, "", AttemptFailed),
-        (500, "", AttemptFailed), (502, "", AttemptFailed), (503, "", AttemptFailed), (599, "", AttemptFailed),
-        (0, "timeout", AttemptFailed), (0, "connect", AttemptFailed), (0, "dns", AttemptFailed),
-        (0, "tls", AttemptFailed), (200, "timeout", AttemptFailed), (200, "protocol", AttemptFailed),
+        (200, "", None),
+        (201, "", None),
+        (204, "", None),
+        (299, "", None),
+        (301, "", GivenUp),
+        (304, "", GivenUp),
+        (308, "", GivenUp),
+        (100, "", GivenUp),
+        (400, "", GivenUp),
+        (401, "", GivenUp),
+        (404, "", GivenUp),
+        (410, "", GivenUp),
+        (422, "", GivenUp),
+        (408, "", AttemptFailed),
+        (425, "", AttemptFailed),
+        (429, "", AttemptFailed),
+        (500, "", AttemptFailed),
+        (502, "", AttemptFailed),
+        (503, "", AttemptFailed),
+        (599, "", AttemptFailed),
+        (0, "timeout", AttemptFailed),
+        (0, "connect", AttemptFailed),
+        (0, "dns", AttemptFailed),
+        (0, "tls", AttemptFailed),
+        (200, "timeout", AttemptFailed),
+        (200, "protocol", AttemptFailed),
         (0, "refused", GivenUp),
     ],
-)  # fmt: skip
+)
 def test_what_an_answer_means(status: int, error: Failure, meaning: type[Exception] | None) -> None:
     found = judge(Reply(status=status, error=error, detail="because"))
     assert found is None if meaning is None else type(found) is meaning
@@ -65,12 +94,24 @@ def test_an_answer_carries_the_receivers_wish() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("", 0), ("0", 0), ("120", 120), (" 120 ", 120), ("0000000120", 120), ("999999999999999999999", MOST_RETRY_AFTER),
-        ("Sat, 21 Nov 2026 12:01:30 GMT", 90), ("Sat, 21 Nov 2026 11:00:00 GMT", 0),
-        ("Sat, 21 Nov 2026 12:01:30 -0000", 90), ("Fri, 31 Dec 9999 23:59:59 GMT", MOST_RETRY_AFTER),
-        ("-5", 0), ("1.5", 0), ("soon", 0), ("²", 0), ("١٢", 0), ("Sat, 99 Nov 2026 12:01:30 GMT", 0),
+        ("", 0),
+        ("0", 0),
+        ("120", 120),
+        (" 120 ", 120),
+        ("0000000120", 120),
+        ("999999999999999999999", MOST_RETRY_AFTER),
+        ("Sat, 21 Nov 2026 12:01:30 GMT", 90),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0),
+        ("Sat, 21 Nov 2026 12:01:30 -0000", 90),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", MOST_RETRY_AFTER),
+        ("-5", 0),
+        ("1.5", 0),
+        ("soon", 0),
+        ("²", 0),
+        ("١٢", 0),
+        ("Sat, 99 Nov 2026 12:01:30 GMT", 0),
     ],
-)  # fmt: skip
+)
 def test_retry_after(text: str, seconds: float) -> None:
     assert retry_after(text, NOW) == seconds
 
@@ -103,8 +144,11 @@ def test_no_secret_leaves_in_a_text_and_the_others_stay(field: str) -> None:
 
 
 def test_no_secret_leaves_in_what_is_nested_nor_in_a_reason() -> None:
-    told = event(input={"command": f"curl -H 'Authorization: Bearer {TOKEN}'", "password": "hunter22"},
-                 output=[{"token": TOKEN}], data={TOKEN: 1})  # fmt: skip
+    told = event(
+        input={"command": f"curl -H 'Authorization: Bearer {TOKEN}'", "password": "hunter22"},
+        output=[{"token": TOKEN}],
+        data={TOKEN: 1},
+    )
     raw = render_body(told, Verdict(decision="deny", reason=f"it holds {TOKEN}"), PLAIN)
     assert TOKEN.encode() not in raw
     assert b"hunter22" not in raw
@@ -140,8 +184,12 @@ def test_an_independent_verifier_accepts_the_signature() -> None:
 
 def test_headers_of_an_endpoint_never_replace_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEAM", "blue")
-    endpoint = Endpoint(id="a", url="https://x.example", secret=generate_secret(), headers={
-        "X-Team": "${TEAM}", "Webhook-Id": "forged", "content-type": "text/plain", "User-Agent": "mine"})  # fmt: skip
+    endpoint = Endpoint(
+        id="a",
+        url="https://x.example",
+        secret=generate_secret(),
+        headers={"X-Team": "${TEAM}", "Webhook-Id": "forged", "content-type": "text/plain", "User-Agent": "mine"},
+    )
     headers = request_headers(endpoint, "e1.a", b"{}", 1)
     folded = {name.lower() for name in headers}
     assert len(folded) == len(headers), "no header stands there twice"
@@ -180,9 +228,12 @@ def test_both_secrets_sign_until_the_old_ones_time_is_over(monkeypatch: pytest.M
     now = datetime.now(UTC).replace(microsecond=0)
     monkeypatch.setenv("OLD_SECRET", old)
     until = now + timedelta(hours=1)
-    endpoint = Endpoint(id="log", url="https://h.example/", secret=new,
-                        old_secrets=(OldSecret(secret="env:OLD_SECRET", until=until),
-                                     OldSecret(secret="env:GONE", until=until)))  # fmt: skip
+    endpoint = Endpoint(
+        id="log",
+        url="https://h.example/",
+        secret=new,
+        old_secrets=(OldSecret(secret="env:OLD_SECRET", until=until), OldSecret(secret="env:GONE", until=until)),
+    )
 
     def verified_by(at: datetime) -> list[str]:
         headers = request_headers(endpoint, "e1.log", b"{}", int(at.timestamp()))

@@ -136,8 +136,9 @@ def test_the_index_lets_nothing_through_that_a_matcher_wants() -> None:
     index = Index([(Hook(**_fields(one, index_tool([text]))), one.on) for one, text in hooks])
     event = call("codex", "apply_patch", command=PATCH)
     assert [one.tool for one in index.find(event) if CLAUDE.applies(one, event)] == [
-        "edit|Edit|write|Write", "apply_patch",
-    ]  # fmt: skip
+        "edit|Edit|write|Write",
+        "apply_patch",
+    ]
     for event in (call("codex", "apply_patch", command=PATCH), call("gemini", "mcp_db_query"), call("claude", "Bash")):
         for one, text in hooks:
             alone = Index([(Hook(**_fields(one, index_tool([text]))), one.on)])
@@ -254,20 +255,27 @@ def test_what_another_hook_changed_is_what_is_shown() -> None:
 def test_another_agents_call_comes_in_claude_codes_words() -> None:
     event = call("gemini", "run_shell_command", command="ls", dir_path="sub", description="list")
     assert shown(event) == {
-        "session_id": "s1", "transcript_path": "", "cwd": "/p", "hook_event_name": "PreToolUse",
-        "permission_mode": "default", "tool_name": "Bash",
+        "session_id": "s1",
+        "transcript_path": "",
+        "cwd": "/p",
+        "hook_event_name": "PreToolUse",
+        "permission_mode": "default",
+        "tool_name": "Bash",
         "tool_input": {"command": "ls", "cwd": "sub", "description": "list"},
         "fleethook": {"source": "gemini", "event": "BeforeTool", "tool": "run_shell_command", "raw": event.raw},
-    }  # fmt: skip
+    }
     event = call("codex", "apply_patch", command=PATCH)
     given = shown(event, matchers=["Write"])
     assert given["tool_name"] == "Write"
     given = shown(event, matchers=["Edit|Write"])
     assert given["tool_name"] == "Edit"
     assert given["tool_input"] == {
-        "file_path": "src/a.py", "paths": ["src/a.py", "b.py"], "old_string": "old\nsame", "new_string": "new\nsame",
+        "file_path": "src/a.py",
+        "paths": ["src/a.py", "b.py"],
+        "old_string": "old\nsame",
+        "new_string": "new\nsame",
         "patch": PATCH,
-    }  # fmt: skip
+    }
     assert shown(event, matchers=["apply_patch"])["tool_name"] == "apply_patch"
     created = call("codex", "apply_patch", command="*** Begin Patch\n*** Add File: n\n+one\n+two\n*** End Patch")
     assert shown(created, matchers=["Write"])["tool_input"]["content"] == "one\ntwo\n"
@@ -279,8 +287,14 @@ def test_another_agents_call_comes_in_claude_codes_words() -> None:
     [("done", "done"), ({"llmContent": "done", "returnDisplay": ""}, "done"), ([{"text": "a"}, {"text": "b"}], "a\nb")],
 )
 def test_a_result_comes_as_claude_codes_shell_gives_it(output: object, stdout: str) -> None:
-    event = Event(type="tool:post_execute", source="gemini", native="AfterTool", tool="bash",
-                  native_tool="run_shell_command", output=output)  # fmt: skip
+    event = Event(
+        type="tool:post_execute",
+        source="gemini",
+        native="AfterTool",
+        tool="bash",
+        native_tool="run_shell_command",
+        output=output,
+    )
     expected = {"stdout": stdout, "stderr": "", "interrupted": False, "isImage": False}
     assert shown(event, "PostToolUse")["tool_response"] == expected
     assert shown(event, "PostToolUse", ion=True)["tool_output"] == stdout
@@ -301,18 +315,31 @@ def test_other_moments_have_their_fields() -> None:
 
 @pytest.mark.req("I-07")
 def test_the_environment_of_both_systems() -> None:
-    event = Event(type="tool:pre_execute", source="claude", session="s1", cwd="/p",
-                  data={"model": {"name": "m1", "provider": "acme"}, "effort": {"level": "high"}})  # fmt: skip
+    event = Event(
+        type="tool:pre_execute",
+        source="claude",
+        session="s1",
+        cwd="/p",
+        data={"model": {"name": "m1", "provider": "acme"}, "effort": {"level": "high"}},
+    )
     own = {"root": "/plugins/x", "data": "/data/x", "project": "/proj"}
     claude = dict(CLAUDE.variables(hook(**own), event))
     assert claude == {
-        "CLAUDE_PROJECT_DIR": "/proj", "CLAUDE_PLUGIN_ROOT": "/plugins/x", "PLUGIN_ROOT": "/plugins/x",
-        "CLAUDE_PLUGIN_DATA": "/data/x", "CLAUDE_CODE_SESSION_ID": "s1", "CLAUDECODE": "1", "CLAUDE_EFFORT": "high",
-    }  # fmt: skip
+        "CLAUDE_PROJECT_DIR": "/proj",
+        "CLAUDE_PLUGIN_ROOT": "/plugins/x",
+        "PLUGIN_ROOT": "/plugins/x",
+        "CLAUDE_PLUGIN_DATA": "/data/x",
+        "CLAUDE_CODE_SESSION_ID": "s1",
+        "CLAUDECODE": "1",
+        "CLAUDE_EFFORT": "high",
+    }
     ion = dict(ION.variables(hook(**own), event))
     assert {name: value for name, value in ion.items() if name not in claude} == {
-        "ION_SESSION_ID": "s1", "ION_CWD": "/p", "ION_MODEL": "m1", "ION_PROVIDER": "acme",
-    }  # fmt: skip
+        "ION_SESSION_ID": "s1",
+        "ION_CWD": "/p",
+        "ION_MODEL": "m1",
+        "ION_PROVIDER": "acme",
+    }
     assert CLAUDE.variables(hook(), event)["CLAUDE_PROJECT_DIR"] == "/p"
 
 

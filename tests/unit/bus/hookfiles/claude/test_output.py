@@ -19,9 +19,17 @@ INPUT = {"command": "rm -rf /", "description": "d"}
 
 
 def ended(
-    said: object, code: int | None = 0, *, on: str = "PreToolUse", dialect: str = "claude", stderr: str = "",
-    event: Event | None = None, matchers: list[str] | None = None, on_failure: Any = None, **more: Any,
-) -> Outcome:  # fmt: skip
+    said: object,
+    code: int | None = 0,
+    *,
+    on: str = "PreToolUse",
+    dialect: str = "claude",
+    stderr: str = "",
+    event: Event | None = None,
+    matchers: list[str] | None = None,
+    on_failure: Any = None,
+    **more: Any,
+) -> Outcome:
     """The outcome of a hook that printed `said` (text, or JSON) and exited with `code`."""
     payload = {"hook_event_name": on, "session_id": "s", "cwd": "/p"}
     payload |= {"tool_name": "Bash", "tool_input": INPUT} if "Tool" in on or on == "PermissionRequest" else {}  # type: ignore[dict-item]  # a payload holds anything
@@ -180,13 +188,18 @@ def test_exit_2_blocks_whatever_stdout_says(answer: object, stderr: str, reason:
 @pytest.mark.parametrize(
     ("dialect", "on", "decision"),
     [
-        ("claude", "UserPromptSubmit", "deny"), ("claude", "Stop", "deny"), ("claude", "TeammateIdle", "deny"),
-        ("claude", "PreCompact", "deny"), ("claude", "PostToolUse", "deny"),
-        ("claude", "PermissionRequest", "abstain"), ("ion", "PermissionRequest", "deny"),
-        ("claude", "SessionStart", "abstain"), ("claude", "Notification", "abstain"),
+        ("claude", "UserPromptSubmit", "deny"),
+        ("claude", "Stop", "deny"),
+        ("claude", "TeammateIdle", "deny"),
+        ("claude", "PreCompact", "deny"),
+        ("claude", "PostToolUse", "deny"),
+        ("claude", "PermissionRequest", "abstain"),
+        ("ion", "PermissionRequest", "deny"),
+        ("claude", "SessionStart", "abstain"),
+        ("claude", "Notification", "abstain"),
         ("claude", "PermissionDenied", "abstain"),
     ],
-)  # fmt: skip
+)
 def test_exit_2_where_it_blocks_and_where_it_is_a_word_to_the_person(dialect: str, on: str, decision: str) -> None:
     got = ended("", 2, on=on, dialect=dialect, stderr="why")
     assert got.decision == decision
@@ -280,8 +293,9 @@ def test_a_changed_input_of_another_agents_call_comes_back_in_its_own_fields() -
 
 @pytest.mark.req("I-03")
 def test_what_the_bus_does_not_carry_is_named() -> None:
-    got = ended({**specific("SessionStart", sessionTitle="t", watchPaths=["/x"]), "systemMessage": "hello"},
-                on="SessionStart")  # fmt: skip
+    got = ended(
+        {**specific("SessionStart", sessionTitle="t", watchPaths=["/x"]), "systemMessage": "hello"}, on="SessionStart"
+    )
     assert got.note.startswith("hook 'h': hello; ")
     for word in ("sessionTitle", "watchPaths"):
         assert word in got.note

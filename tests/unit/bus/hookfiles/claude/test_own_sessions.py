@@ -26,8 +26,14 @@ def put(path: Path, value: Any) -> Path:
 
 def call(transcript: object, cwd: Path | str = "/p", source: str = "claude") -> Event:
     """A call of Claude Code's shell, as a session says it whose transcript lies there."""
-    payload = {"session_id": "s", "transcript_path": transcript, "cwd": str(cwd), "hook_event_name": "PreToolUse",
-               "tool_name": "Bash", "tool_input": {"command": "ls"}}  # fmt: skip
+    payload = {
+        "session_id": "s",
+        "transcript_path": transcript,
+        "cwd": str(cwd),
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": "ls"},
+    }
     return find(source).read("PreToolUse", json.dumps(payload).encode())
 
 

@@ -25,11 +25,17 @@ def plugin(root: Path, manifest: object) -> Path:
 
 @pytest.mark.req("I-13", "I-05")
 def test_what_a_plugin_holds(tmp_path: Path) -> None:
-    root = plugin(tmp_path / "plug", {
-        "name": "plug", "version": "1.2", "description": "d", "commands": ["./extra.md", "../x.md"],
-        "mcpServers": {"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db", "args": ["--x"], "env": {"A": "b"}}},
-        "mcp": {"command": "node", "args": ["${PLUGIN_ROOT}/s.js"]},
-    })  # fmt: skip
+    root = plugin(
+        tmp_path / "plug",
+        {
+            "name": "plug",
+            "version": "1.2",
+            "description": "d",
+            "commands": ["./extra.md", "../x.md"],
+            "mcpServers": {"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db", "args": ["--x"], "env": {"A": "b"}}},
+            "mcp": {"command": "node", "args": ["${PLUGIN_ROOT}/s.js"]},
+        },
+    )
     write(root / ".mcp.json", {"mcpServers": {"web": {"type": "http", "url": "https://x.io"}, "bad": {}}})
     write(root / "commands" / "review.md", "---\ndescription: Reviews it\n---\nDo it")
     write(root / "commands" / "git" / "push.md", "no front matter")
@@ -40,12 +46,16 @@ def test_what_a_plugin_holds(tmp_path: Path) -> None:
     got = plugin_contents(root)
     assert (got.name, got.version, got.description, got.root) == ("plug", "1.2", "d", str(root))
     assert [(one.name, one.description) for one in got.commands] == [
-        ("git:push", ""), ("review", "Reviews it"), ("extra", ""),
-    ]  # fmt: skip
+        ("git:push", ""),
+        ("review", "Reviews it"),
+        ("extra", ""),
+    ]
     assert [(one.name, one.description) for one in got.skills] == [("skill one", "d1")]
     assert [(one.name, one.command, one.args, one.url) for one in got.mcp_servers] == [
-        ("web", "", (), "https://x.io"), ("db", f"{root}/db", ("--x",), ""), ("plug", "node", (f"{root}/s.js",), ""),
-    ]  # fmt: skip
+        ("web", "", (), "https://x.io"),
+        ("db", f"{root}/db", ("--x",), ""),
+        ("plug", "node", (f"{root}/s.js",), ""),
+    ]
     assert isinstance(got.mcp_servers[0], McpServer)
     assert got.mcp_servers[0].origin == f"{root}/.mcp.json:3"
     words = " ".join(map(str, got.problems))
@@ -66,12 +76,18 @@ def test_where_hooks_are_on_a_machine(tmp_path: Path) -> None:
         plugin(cache / name, {"name": name})
     write(home / ".claude" / "settings.json", {"enabledPlugins": {"on@m": True, "off@m": False, "bound@m": True}})
     write(project / ".claude" / "settings.local.json", {"enabledPlugins": {"other@m": True}})
-    write(home / ".claude" / "plugins" / "installed_plugins.json", {"version": 2, "plugins": {
-        "on@m": [{"scope": "user", "installPath": "~/.claude/plugins/cache/on"}],
-        "off@m": [{"scope": "user", "installPath": str(cache / "off")}],
-        "bound@m": [{"scope": "project", "projectPath": str(project), "installPath": str(cache / "bound")}],
-        "other@m": [{"scope": "project", "projectPath": "/else", "installPath": str(cache / "other")}],
-    }})  # fmt: skip
+    write(
+        home / ".claude" / "plugins" / "installed_plugins.json",
+        {
+            "version": 2,
+            "plugins": {
+                "on@m": [{"scope": "user", "installPath": "~/.claude/plugins/cache/on"}],
+                "off@m": [{"scope": "user", "installPath": str(cache / "off")}],
+                "bound@m": [{"scope": "project", "projectPath": str(project), "installPath": str(cache / "bound")}],
+                "other@m": [{"scope": "project", "projectPath": "/else", "installPath": str(cache / "other")}],
+            },
+        },
+    )
     (home / ".config" / "ion" / "plugins").mkdir(parents=True)
     (project / ".ion" / "plugins").mkdir(parents=True)
     found = locations(project, plugin_dirs=[cache / "other"], environ={"HOME": str(home)})
@@ -83,4 +99,4 @@ def test_where_hooks_are_on_a_machine(tmp_path: Path) -> None:
         ("claude", "session", "home/.claude/plugins/cache/other", ""),
         ("claude", "user", "home/.claude/plugins/cache/on", "on@m"),
         ("claude", "user", "home/.claude/plugins/cache/bound", "bound@m"),
-    ]  # fmt: skip
+    ]

@@ -46,9 +46,13 @@ def problem(found: HookFile) -> str:
 @pytest.mark.req("I-05", "I-08")
 def test_a_settings_file(tmp_path: Path) -> None:
     path = settings(
-        tmp_path, "PreToolUse", command("check.sh", timeout=7, async_=1), command("b", onFailure="block", shell="bash"),
-        command("c", **{"async": True, "if": "Bash(git *)"}), matcher="Bash|Edit",
-    )  # fmt: skip
+        tmp_path,
+        "PreToolUse",
+        command("check.sh", timeout=7, async_=1),
+        command("b", onFailure="block", shell="bash"),
+        command("c", **{"async": True, "if": "Bash(git *)"}),
+        matcher="Bash|Edit",
+    )
     found = read(path, "project")
     one, two, three = found.hooks
     assert (one.id, one.on, one.tool) == ("claude-PreToolUse", ("tool:pre_execute",), "bash|Bash|edit|Edit")
@@ -94,8 +98,12 @@ def test_identical_handlers_run_once_for_all_their_matchers(tmp_path: Path) -> N
     groups = [{"matcher": text, "hooks": [command("x"), command(f"only {text}")]} for text in ("Bash", "Edit")]
     found = read(write(tmp_path / "settings.json", {"hooks": {"PreToolUse": groups, "Stop": [groups[0]]}}))
     assert [(hook.command, hook.own.get("matchers")) for hook in found.hooks] == [
-        ("x", ["Bash", "Edit"]), ("only Bash", ["Bash"]), ("only Edit", ["Edit"]), ("x", None), ("only Bash", None),
-    ]  # fmt: skip
+        ("x", ["Bash", "Edit"]),
+        ("only Bash", ["Bash"]),
+        ("only Edit", ["Edit"]),
+        ("x", None),
+        ("only Bash", None),
+    ]
     everything = [groups[0], {"hooks": [command("x")]}]
     found = read(write(tmp_path / "settings.json", {"hooks": {"PreToolUse": everything}}))
     assert [hook.own for hook in found.hooks if hook.command == "x"] == [{"event": "PreToolUse"}]
@@ -239,11 +247,22 @@ def test_what_people_write_beside_their_groups(tmp_path: Path) -> None:
 @pytest.mark.req("I-05")
 def test_exec_form_is_started_without_a_shell(tmp_path: Path) -> None:
     root = tmp_path / "a b"
-    write(root / "hooks" / "hooks.json", {"hooks": {"Stop": [{"hooks": [
-        command("node", args=["${CLAUDE_PLUGIN_ROOT}/x.js", "$(touch hit)"]),
-        command("my prog", args=[]),
-        command("node", args=["${CLAUDE_PROJECT_DIR}/x y", "a'b"]),
-    ]}]}})  # fmt: skip
+    write(
+        root / "hooks" / "hooks.json",
+        {
+            "hooks": {
+                "Stop": [
+                    {
+                        "hooks": [
+                            command("node", args=["${CLAUDE_PLUGIN_ROOT}/x.js", "$(touch hit)"]),
+                            command("my prog", args=[]),
+                            command("node", args=["${CLAUDE_PROJECT_DIR}/x y", "a'b"]),
+                        ]
+                    }
+                ]
+            }
+        },
+    )
     one, two, three = read(root).hooks
     assert argv(one) == ["node", f"{root}/x.js", "$(touch hit)"]
     assert argv(two) == "exec 'my prog'"
@@ -252,8 +271,14 @@ def test_exec_form_is_started_without_a_shell(tmp_path: Path) -> None:
 
 @pytest.mark.req("I-05")
 def test_an_http_handler(tmp_path: Path) -> None:
-    handler = {"type": "http", "url": "https://x.io/h", "timeout": 3, "onFailure": "block", "allowedEnvVars": ["TOKEN"],
-               "headers": {"Authorization": "Bearer $TOKEN", "X": "${OTHER}!"}}  # fmt: skip
+    handler = {
+        "type": "http",
+        "url": "https://x.io/h",
+        "timeout": 3,
+        "onFailure": "block",
+        "allowedEnvVars": ["TOKEN"],
+        "headers": {"Authorization": "Bearer $TOKEN", "X": "${OTHER}!"},
+    }
     (hook,) = read(settings(tmp_path, "PreToolUse", handler)).hooks
     assert hook.http == HttpCall(url="https://x.io/h", headers={"Authorization": "Bearer ${TOKEN}", "X": "!"})
     assert (hook.timeout, hook.on_failure, hook.kind) == (3, "deny", "http")
@@ -279,9 +304,10 @@ def events(*texts: str, event: str = "Stop") -> dict[str, Any]:
 @pytest.mark.parametrize("ion", [False, True])
 def test_a_plugin_with_all_its_hooks(tmp_path: Path, ion: bool) -> None:
     root = plugin(
-        tmp_path / "my.plug", {"name": "mem", "hooks": ["./more.json", "./hooks/hooks.json", events("inline")]},
+        tmp_path / "my.plug",
+        {"name": "mem", "hooks": ["./more.json", "./hooks/hooks.json", events("inline")]},
         {"description": "d", "hooks": events("${CLAUDE_PLUGIN_ROOT}/a.sh", "sh ${PLUGIN_ROOT}/a.sh")},
-    )  # fmt: skip
+    )
     write(root / "a.sh", "").chmod(0o755)
     write(root / "more.json", events("more"))
     for path in (root, root / ".claude-plugin" / "plugin.json"):
@@ -318,8 +344,10 @@ def test_folders_of_plugins(tmp_path: Path) -> None:
     (plugins / "linked").symlink_to(tmp_path / "elsewhere")
     for path in (plugins, tmp_path / ".ion", tmp_path):
         assert [(hook.plugin, hook.command) for hook in read(path, ion=True).hooks] == [
-            ("a", "a"), ("b", "b"), ("e", "e"),
-        ]  # fmt: skip
+            ("a", "a"),
+            ("b", "b"),
+            ("e", "e"),
+        ]
     found = read(plugins, "project", ion=True)
     assert [hook.plugin for hook in found.hooks] == ["a", "b"]
     assert "linked: is a link that leads out of the project's plugins; copy" in str(found.problems[0])

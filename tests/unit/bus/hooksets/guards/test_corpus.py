@@ -73,10 +73,12 @@ def test_a_bad_line_is_reported_with_its_place_and_the_others_are_read() -> None
 @pytest.mark.req("X-09")
 def test_the_figures_count_what_was_stopped_by_group() -> None:
     lines = read(
-        {"command": "a", "expect": "stop", "group": "x"}, {"command": "b", "expect": "deny", "group": "x"},
-        {"command": "c", "expect": "ask", "group": "y"}, {"command": "d", "expect": "allow", "group": "y"},
+        {"command": "a", "expect": "stop", "group": "x"},
+        {"command": "b", "expect": "deny", "group": "x"},
+        {"command": "c", "expect": "ask", "group": "y"},
+        {"command": "d", "expect": "allow", "group": "y"},
         {"command": "e", "expect": "allow", "group": "y"},
-    )  # fmt: skip
+    )
     said: tuple[Decision, ...] = ("ask", "ask", "abstain", "abstain", "deny")
     judged = [Judged(line, decision, (), 0.0) for line, decision in zip(lines, said, strict=True)]
     assert [one.finding for one in judged] == ["", "other decision", "missed", "", "false alarm"]

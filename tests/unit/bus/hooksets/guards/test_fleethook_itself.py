@@ -32,9 +32,14 @@ def event_of(call: dict[str, Any]) -> Event:
     given = call.get("input") or {"command": call["command"]}
     tool = canonical_tool(agent, native)
     return Event(
-        type=EventType.TOOL_PRE_EXECUTE.value, source=agent, host="elsewhere", cwd=call["cwd"], tool=tool,
-        native_tool=native, input=canonical_input(agent, native, given),
-    )  # fmt: skip
+        type=EventType.TOOL_PRE_EXECUTE.value,
+        source=agent,
+        host="elsewhere",
+        cwd=call["cwd"],
+        tool=tool,
+        native_tool=native,
+        input=canonical_input(agent, native, given),
+    )
 
 
 def objections(call: dict[str, Any]) -> dict[str, str]:
@@ -54,8 +59,17 @@ def test_every_way_to_switch_fleethook_off_is_stopped() -> None:
     """By shell, by write and edit tools and by MCP tools of nine agents, under each agent's own names."""
     calls = lines("attacks.jsonl")
     assert len(calls) >= 200
-    assert {call["agent"] for call in calls} == {"claude", "codex", "gemini", "qwen", "cursor", "opencode", "copilot",
-                                                 "windsurf", "cline"}  # fmt: skip
+    assert {call["agent"] for call in calls} == {
+        "claude",
+        "codex",
+        "gemini",
+        "qwen",
+        "cursor",
+        "opencode",
+        "copilot",
+        "windsurf",
+        "cline",
+    }
     passed = [call for call in calls if not {"deny", "ask"} & set(objections(call).values())]
     assert passed == []
 

@@ -79,10 +79,13 @@ def test_what_a_canary_proves(came: Answer, verdict: Verdict | None, fallback: b
 @pytest.mark.parametrize(
     "url",
     [
-        "unix:///run/a%20b/redis.sock?db=3", "unix://fh:p%40ss%2F@/run/redis.sock?db=0", "redis://127.0.0.1:6380/2",
-        "redis://u%3A:p%40@[::1]:6379/0", "rediss://u:p@127.0.0.1:6379/0?ssl_ca_certs=/etc/ca%20x.pem",
+        "unix:///run/a%20b/redis.sock?db=3",
+        "unix://fh:p%40ss%2F@/run/redis.sock?db=0",
+        "redis://127.0.0.1:6380/2",
+        "redis://u%3A:p%40@[::1]:6379/0",
+        "rediss://u:p@127.0.0.1:6379/0?ssl_ca_certs=/etc/ca%20x.pem",
     ],
-)  # fmt: skip
+)
 def test_the_server_of_an_answer_file_comes_back_as_its_url(url: str) -> None:
     """The doctor tries the rights of exactly those credentials."""
     server = server_from_url(url)

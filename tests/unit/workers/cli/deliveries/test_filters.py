@@ -41,9 +41,20 @@ def test_what_is_no_rate(text: str) -> None:
 
 def delivery(**more: object) -> Delivery:
     """A dead delivery."""
-    made = {"id": "e1.log", "event": "e1", "hook": "log", "kind": "webhook", "target": "endpoint:log", "state": "dead",
-            "layer": "fleet", "version": "1", "created": 5, "updated": 5, "reason": "receiver answered 503",
-            "log": (Attempt(ms=1, took=1.0, outcome="dead", status=503),)}  # fmt: skip
+    made = {
+        "id": "e1.log",
+        "event": "e1",
+        "hook": "log",
+        "kind": "webhook",
+        "target": "endpoint:log",
+        "state": "dead",
+        "layer": "fleet",
+        "version": "1",
+        "created": 5,
+        "updated": 5,
+        "reason": "receiver answered 503",
+        "log": (Attempt(ms=1, took=1.0, outcome="dead", status=503),),
+    }
     return Delivery(**{**made, **more})  # type: ignore[arg-type]  # as they stand
 
 

@@ -22,17 +22,27 @@ from workers.delivery.formats.text import CUT, cut, line, safe, units
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 TOKEN: Final = "ghp_abcdefghijklmnopqrstuvwxyz012345"
 DENIED: Final = Verdict(
-    decision="deny", reason="This deletes <everything>", instead="Name the folder", version="fleet@3",
+    decision="deny",
+    reason="This deletes <everything>",
+    instead="Name the folder",
+    version="fleet@3",
     parts=(Part(hook="style", decision="abstain"), Part(hook="guard-delete", decision="deny")),
-)  # fmt: skip
+)
 
 
 def event(**more: Any) -> Event:
     """A tool call."""
     usual = {
-        "type": "tool:pre_execute", "id": "e01", "time": 1_700_000_000_123, "tool": "bash", "source": "claude",
-        "session": "s1", "host": "mac", "cwd": "/home/ada/shop", "input": {"command": "rm -rf build"},
-    }  # fmt: skip
+        "type": "tool:pre_execute",
+        "id": "e01",
+        "time": 1_700_000_000_123,
+        "tool": "bash",
+        "source": "claude",
+        "session": "s1",
+        "host": "mac",
+        "cwd": "/home/ada/shop",
+        "input": {"command": "rm -rf build"},
+    }
     return Event(**{**usual, **more})
 
 
@@ -51,16 +61,28 @@ FAMILY, THUMB, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\
 @pytest.mark.parametrize(
     ("text", "most", "want"),
     [
-        ("abc", 3, "abc"), ("abcd", 3, "ab…"), ("", 3, ""), ("ab  cd", 5, "ab…"),
-        ("\U0001f600\U0001f600", 4, "\U0001f600\U0001f600"), ("\U0001f600\U0001f600", 3, "\U0001f600…"),
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("", 3, ""),
+        ("ab  cd", 5, "ab…"),
+        ("\U0001f600\U0001f600", 4, "\U0001f600\U0001f600"),
+        ("\U0001f600\U0001f600", 3, "\U0001f600…"),
         ("\U0001f600\U0001f600", 2, "…"),
-        ("ab" + FAMILY + "cd", 8, "ab…"), ("ab" + THUMB, 5, "ab…"), ("ab" + THUMB, 6, "ab" + THUMB),
-        ("a" + FLAG + FLAG, 8, "a" + FLAG + "…"), ("a" + FLAG + FLAG, 6, "a" + FLAG + "…"), ("a" + FLAG + FLAG, 5, "a…"),
-        ("abe\u0301", 3, "ab…"), ("abe\u0301x", 4, "ab…"),
+        ("ab" + FAMILY + "cd", 8, "ab…"),
+        ("ab" + THUMB, 5, "ab…"),
+        ("ab" + THUMB, 6, "ab" + THUMB),
+        ("a" + FLAG + FLAG, 8, "a" + FLAG + "…"),
+        ("a" + FLAG + FLAG, 6, "a" + FLAG + "…"),
+        ("a" + FLAG + FLAG, 5, "a…"),
+        ("abe\u0301", 3, "ab…"),
+        ("abe\u0301x", 4, "ab…"),
         ("o" + "\u0335" * 60, 30, "o" + "\u0335" * 28 + "…"),
-        ("a&b", 7, "a&amp;b"), ("a&b", 6, "a…"), ("a&bc", 7, "a&amp;…"), ("<<<", 11, "&lt;&lt;…"),
+        ("a&b", 7, "a&amp;b"),
+        ("a&b", 6, "a…"),
+        ("a&bc", 7, "a&amp;…"),
+        ("<<<", 11, "&lt;&lt;…"),
     ],
-)  # fmt: skip
+)
 def test_a_cut_tears_nothing_apart(text: str, most: int, want: str) -> None:
     assert cut(text, most, ESCAPES) == want
 
@@ -79,11 +101,17 @@ def test_a_cut_text_is_the_beginning_and_fits(text: str, most: int) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        ("a\x1b[31mb\x00", "a\ufffd[31mb\ufffd"), ("a\r\nb\rc\u2028d\x85e", "a\nb\nc\nd\ne"), ("a\tb\n", "a\tb\n"),
-        ("\u202egnp.exe", "\ufffdgnp.exe"), ("\ud83d\udc4d", "\U0001f44d"), ("\ud83dx", "\ufffdx"), ("x\udc4d", "x\ufffd"),
-        ("\ufffe\U0001ffff", "\ufffd\ufffd"), ("שלום " + FAMILY, "שלום " + FAMILY),
+        ("a\x1b[31mb\x00", "a\ufffd[31mb\ufffd"),
+        ("a\r\nb\rc\u2028d\x85e", "a\nb\nc\nd\ne"),
+        ("a\tb\n", "a\tb\n"),
+        ("\u202egnp.exe", "\ufffdgnp.exe"),
+        ("\ud83d\udc4d", "\U0001f44d"),
+        ("\ud83dx", "\ufffdx"),
+        ("x\udc4d", "x\ufffd"),
+        ("\ufffe\U0001ffff", "\ufffd\ufffd"),
+        ("שלום " + FAMILY, "שלום " + FAMILY),
     ],
-)  # fmt: skip
+)
 def test_what_steers_or_is_no_character_is_replaced(text: str, want: str) -> None:
     assert safe(text) == want
     assert "\n" not in line(text)
@@ -101,9 +129,14 @@ def test_slack() -> None:
     assert why["text"]["text"] == "This deletes &lt;everything&gt;\nInstead: Name the folder"
     assert detail["text"] == {"type": "plain_text", "text": "echo &lt;!channel&gt; &amp; @everyone", "emoji": False}
     assert [one["text"] for one in facts["fields"]] == [
-        "Session: s1", "Agent: claude", "Tool: bash", "Host: mac", "Directory: /home/ada/shop", "Decision: deny",
+        "Session: s1",
+        "Agent: claude",
+        "Tool: bash",
+        "Host: mac",
+        "Directory: /home/ada/shop",
+        "Decision: deny",
         "Hook: guard-delete",
-    ]  # fmt: skip
+    ]
     assert context["elements"][0]["text"] == "fleethook events show e01 · 2023-11-14T22:13:20.123Z"
 
 
@@ -139,8 +172,10 @@ def test_teams() -> None:
 def test_pagerduty() -> None:
     said = body("pagerduty", event())
     assert (said["event_action"], said["dedup_key"], said["routing_key"]) == (
-        "trigger", "fleethook/s1/guard-delete", "K" * 32,
-    )  # fmt: skip
+        "trigger",
+        "fleethook/s1/guard-delete",
+        "K" * 32,
+    )
     payload = said["payload"]
     assert payload["summary"] == "bash denied in shop: This deletes <everything> Instead: Name the folder"
     assert (payload["source"], payload["severity"], payload["component"]) == ("mac", "warning", "bash")
@@ -173,7 +208,7 @@ POST, FAILED, END = event(type="tool:post_execute"), event(type="tool:error"), e
         ("session", event(), DENIED, event(), OPEN, False),
         ("session", event(), DENIED, event(type="session:end", session="s2", tool=""), None, False),
     ],
-)  # fmt: skip
+)
 def test_what_ends_an_incident(
     resolve: Resolve, opens: Event, verdict: Verdict | None, by: Event, passed: Verdict | None, ended: bool
 ) -> None:
@@ -192,8 +227,11 @@ def test_an_incidents_key_is_the_same_for_the_same_and_says_no_secret() -> None:
     assert key == dedup_key(event(id="e02", input={"command": "rm -rf /"}, time=9), DENIED, "never")
     other = Verdict(decision="deny", parts=(Part(hook="other", decision="deny"),))
     assert len({key, dedup_key(event(session="s2"), DENIED, "never"), dedup_key(event(), other, "never")}) == 3
-    odd = {dedup_key(event(session=name), None, resolve) for name in (TOKEN, "a/b", "a b", "", "x" * 300, "\ud83d")
-           for resolve in ("never", "retry", "session")}  # fmt: skip
+    odd = {
+        dedup_key(event(session=name), None, resolve)
+        for name in (TOKEN, "a/b", "a b", "", "x" * 300, "\ud83d")
+        for resolve in ("never", "retry", "session")
+    }
     assert len(odd) == 18
     assert not any(TOKEN in one or len(one) > 255 for one in odd)
 
@@ -202,9 +240,14 @@ def test_an_incidents_key_is_the_same_for_the_same_and_says_no_secret() -> None:
 def test_cloudevents() -> None:
     said = body("cloudevents", event(host="büro 1"))
     assert {name: said[name] for name in said if name != "data"} == {
-        "specversion": "1.0", "id": "e01", "source": "/fleethook/b%C3%BCro%201", "subject": "s1",
-        "type": "dev.fleethook.tool.pre_execute", "time": "2023-11-14T22:13:20.123Z", "datacontenttype": "application/json",
-    }  # fmt: skip
+        "specversion": "1.0",
+        "id": "e01",
+        "source": "/fleethook/b%C3%BCro%201",
+        "subject": "s1",
+        "type": "dev.fleethook.tool.pre_execute",
+        "time": "2023-11-14T22:13:20.123Z",
+        "datacontenttype": "application/json",
+    }
     assert said["data"] == body("fleethook", event(host="büro 1"))["data"]
     assert content_type("cloudevents") == "application/cloudevents+json"
     assert {content_type(name) for name in FORMATS if name != "cloudevents"} == {"application/json"}
@@ -252,10 +295,12 @@ def test_no_secret_leaves_in_a_fact(name: Format, payload: Payload, where: str) 
 @pytest.mark.parametrize(
     "inside",
     [
-        {"command": f"curl -H 'Authorization: Bearer {TOKEN}'"}, {"path": "x" * 7_990 + f" {TOKEN}"},
-        {"odd": {"password": TOKEN}}, {TOKEN: [TOKEN]},
+        {"command": f"curl -H 'Authorization: Bearer {TOKEN}'"},
+        {"path": "x" * 7_990 + f" {TOKEN}"},
+        {"odd": {"password": TOKEN}},
+        {TOKEN: [TOKEN]},
     ],
-)  # fmt: skip
+)
 def test_no_secret_leaves_in_what_the_agent_did(name: Format, inside: dict[str, Any]) -> None:
     verdict = Verdict(decision="deny", reason=f"it holds {TOKEN}", instead=f"not {TOKEN}")
     for told in (event(input=inside), event(input={}, data=inside), event(input=inside, output=inside)):
@@ -267,12 +312,16 @@ def test_no_secret_leaves_in_what_the_agent_did(name: Format, inside: dict[str, 
 @pytest.mark.parametrize(
     ("told", "verdict", "title"),
     [
-        (event(), DENIED, "bash denied"), (event(), ASKED, "bash needs an answer"), (event(), ALLOWED, "bash allowed"),
-        (event(), OPEN, "tool:pre_execute bash"), (event(type="claude:Pre.Odd", tool=""), None, "claude:Pre.Odd"),
-        (Event(type=""), None, "event"), (Event(type=""), DENIED, "event denied"),
+        (event(), DENIED, "bash denied"),
+        (event(), ASKED, "bash needs an answer"),
+        (event(), ALLOWED, "bash allowed"),
+        (event(), OPEN, "tool:pre_execute bash"),
+        (event(type="claude:Pre.Odd", tool=""), None, "claude:Pre.Odd"),
+        (Event(type=""), None, "event"),
+        (Event(type=""), DENIED, "event denied"),
         (event(tool="a\nb\x00"), DENIED, "a b\ufffd denied"),
     ],
-)  # fmt: skip
+)
 def test_the_title(told: Event, verdict: Verdict | None, title: str) -> None:
     assert card_of(told, verdict, "full").title == title
 
@@ -280,11 +329,15 @@ def test_the_title(told: Event, verdict: Verdict | None, title: str) -> None:
 @pytest.mark.parametrize(
     ("told", "detail"),
     [
-        (event(), "rm -rf build"), (event(input={"path": "/a", "command": "b"}), "b"), (event(input={"n": 1}), '{"n": 1}'),
-        (event(input={}, data={"message": "hi"}), "hi"), (event(input={}, data={"x": [1]}), '{"x": [1]}'),
-        (event(input={"command": "  "}, data={"prompt": "p"}), "p"), (event(input={}), ""),
+        (event(), "rm -rf build"),
+        (event(input={"path": "/a", "command": "b"}), "b"),
+        (event(input={"n": 1}), '{"n": 1}'),
+        (event(input={}, data={"message": "hi"}), "hi"),
+        (event(input={}, data={"x": [1]}), '{"x": [1]}'),
+        (event(input={"command": "  "}, data={"prompt": "p"}), "p"),
+        (event(input={}), ""),
         (event(input={"command": "a\nb"}), "a\nb"),
     ],
-)  # fmt: skip
+)
 def test_the_detail_is_what_says_most(told: Event, detail: str) -> None:
     assert card_of(told, None, "full").detail == detail

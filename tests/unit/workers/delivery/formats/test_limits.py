@@ -134,9 +134,13 @@ def ours(raw: bytes) -> None:
 
 
 SERVICES: Final[dict[Format, Callable[[bytes], None]]] = {
-    "slack": slack, "discord": discord, "teams": teams, "pagerduty": pagerduty, "cloudevents": cloudevents,
+    "slack": slack,
+    "discord": discord,
+    "teams": teams,
+    "pagerduty": pagerduty,
+    "cloudevents": cloudevents,
     "fleethook": ours,
-}  # fmt: skip
+}
 
 
 def check(name: Format, event: Event, verdict: Verdict | None, payload: Payload, resolve: Resolve = "never") -> None:
@@ -166,8 +170,23 @@ def test_a_body_of_nothing_but_hostile_text_is_within_the_limits(name: Format, p
 def test_a_body_of_one_character_again_and_again_is_within_the_limits(name: Format, char: str) -> None:
     text = char * 70_000
     verdict = Verdict(decision="deny", reason=text, instead=text, fallback=text)
-    check(name, Event(type=text, id=text, source=text, session=text, host=text, cwd=text, tool=text, call=text,
-                      native=text, input={"command": text}), verdict, "full")  # fmt: skip
+    check(
+        name,
+        Event(
+            type=text,
+            id=text,
+            source=text,
+            session=text,
+            host=text,
+            cwd=text,
+            tool=text,
+            call=text,
+            native=text,
+            input={"command": text},
+        ),
+        verdict,
+        "full",
+    )
 
 
 @pytest.mark.req("G-22")

@@ -1,0 +1,342 @@
+"""Words by which the names of unknown tools and of their arguments say what a call does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+COMMANDS: Final = (
+    "command",
+    "cmd",
+    "commands",
+    "command_line",
+    "cmdline",
+    "cmd_line",
+    "cmd_string",
+    "cli_command",
+    "shell_command",
+    "bash_command",
+    "shell",
+    "bash",
+    "script",
+    "input",
+    "keys",
+    "line",
+    "argv",
+    "program",
+    "executable",
+)
+
+
+SURE: Final = frozenset(COMMANDS[:10])
+"""Arguments that are a command whatever the tool is called; the others are where its name says shell."""
+
+
+ARGUMENTS: Final = ("args", "arguments", "argv", "parameters")
+
+
+PATHS: Final = (
+    "path",
+    "file_path",
+    "filepath",
+    "absolute_path",
+    "file",
+    "filename",
+    "file_name",
+    "target_file",
+    "target_path",
+    "relative_path",
+    "notebook_path",
+    "directory",
+    "dir",
+    "dir_path",
+    "directory_path",
+    "folder",
+    "folder_path",
+    "uri",
+    "destination",
+    "target",
+    "paths",
+    "files",
+)
+
+
+CONTENTS: Final = (
+    "content",
+    "contents",
+    "file_text",
+    "text",
+    "data",
+    "body",
+    "new_content",
+    "new_str",
+    "new_string",
+    "new_text",
+    "edits",
+    "diff",
+    "patch",
+    "patches",
+    "code_edit",
+    "replacement",
+    "replace",
+    "insert_text",
+)
+
+
+CODE: Final = (
+    "code",
+    "script",
+    "source",
+    "source_code",
+    "program",
+    "snippet",
+    "python_code",
+    "cell_source",
+    "code_snippet",
+    "js_code",
+    "py_code",
+    "cell",
+    "expression",
+    "input",
+)
+
+
+DIRECTORIES: Final = ("cwd", "workdir", "working_directory", "working_dir", "directory")
+
+
+WRAPPERS: Final = (
+    "params",
+    "arguments",
+    "args",
+    "input",
+    "request",
+    "options",
+    "payload",
+    "parameters",
+    "kwargs",
+    "flags",
+)
+"""Arguments that hold the arguments."""
+
+
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{1,40}")
+"""Of what is done: `delete`, `drop_table`; a longer text says more."""
+
+
+OPERATIONS: Final = ("operation", "action", "op", "command")
+
+
+SHELL_WORDS: Final = frozenset(
+    [
+        "shell",
+        "bash",
+        "sh",
+        "zsh",
+        "terminal",
+        "exec",
+        "execute",
+        "run",
+        "command",
+        "cmd",
+        "keys",
+        "tmux",
+        "console",
+        "spawn",
+        "ssh",
+        "pty",
+        "powershell",
+        "pwsh",
+        "cli",
+        "process",
+        "subprocess",
+        "system",
+    ]
+)
+
+
+TYPED_WORDS: Final = frozenset(["terminal", "pty", "tmux", "keys"])
+"""Words in the names of tools that type their text into a shell."""
+
+
+SHELL_SERVERS: Final = frozenset(["shell", "bash", "terminal", "ssh", "tmux", "iterm", "console"])
+
+
+WRITE_WORDS: Final = frozenset(
+    [
+        "write",
+        "create",
+        "save",
+        "put",
+        "append",
+        "overwrite",
+        "edit",
+        "update",
+        "modify",
+        "replace",
+        "insert",
+        "patch",
+        "set",
+        "upload",
+        "apply",
+    ]
+)
+
+
+DELETE_WORDS: Final = frozenset(
+    ["delete", "remove", "rm", "unlink", "trash", "rmdir", "del", "erase", "rmtree", "destroy"]
+)
+
+
+LOSING_WORDS: Final = DELETE_WORDS | {
+    "drop",
+    "terminate",
+    "purge",
+    "truncate",
+    "wipe",
+    "prune",
+    "drain",
+    "uninstall",
+    "reset",
+}
+
+
+EMPTYING_WORDS: Final = frozenset(["clear", "empty", "wipe", "purge"])
+
+
+STOPPING_WORDS: Final = ("stop", "disable", "mask")
+
+
+MOVE_WORDS: Final = frozenset(["move", "rename", "mv"])
+
+
+COPY_WORDS: Final = frozenset(["copy", "cp"])
+
+
+READ_WORDS: Final = frozenset(["read", "view", "cat", "open", "get", "show", "load", "head", "tail"])
+
+
+TREE_WORDS: Final = frozenset(["directory", "dir", "folder", "tree", "rmtree", "rmdir", "recursive", "recursively"])
+
+
+ON_PATH: Final[Mapping[str, tuple[str, ...]]] = {
+    "truncate": ("truncate", "-s", "0"),
+    "chmod": ("chmod",),
+    "permissions": ("chmod",),
+    "chown": ("chown",),
+}
+"""Words in the names of tools that change a file in another way, and the program that does the same."""
+
+
+LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(
+        ["python", "python3", "py", "ipython", "jupyter", "notebook", "repl", "cell", "interpreter"], ("python3", "-c")
+    ),
+    **dict.fromkeys(["javascript", "js", "node", "nodejs", "typescript", "ts", "deno", "bun"], ("node", "-e")),
+    **dict.fromkeys(["bash", "sh", "shell", "zsh", "shellscript"], ("bash", "-c")),
+    **dict.fromkeys(["powershell", "pwsh", "ps"], ("powershell", "-Command")),
+    "ruby": ("ruby", "-e"),
+    "php": ("php", "-r"),
+    "tinker": ("php", "-r"),
+    "perl": ("perl", "-e"),
+    **dict.fromkeys(["applescript", "osascript"], ("osascript", "-e")),
+}
+
+
+LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel", "kernel_name", "interpreter")
+
+
+SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
+"""Of a notebook's cell, a line for the shell."""
+
+
+SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
+
+
+STATEMENTS: Final = (
+    "sql",
+    "query",
+    "statement",
+    "queries",
+    "statements",
+    "sql_query",
+    "sql_statement",
+    "sql_statements",
+    "raw_sql",
+    "sql_text",
+    "query_text",
+    "query_string",
+    "cypher",
+)
+
+
+SQL: Final = re.compile(r"\s*(?:drop|truncate|delete|update|alter)\s+\w", re.IGNORECASE)
+
+
+SQL_WORDS: Final = frozenset(
+    [
+        "sql",
+        "query",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "sqlite",
+        "database",
+        "db",
+        "psql",
+        "mariadb",
+        "supabase",
+        "migration",
+        "cypher",
+    ]
+)
+
+
+SQL_SERVERS: Final = frozenset(
+    [
+        "sql",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "sqlite",
+        "database",
+        "db",
+        "dbhub",
+        "mariadb",
+        "mssql",
+        "sqlserver",
+        "oracle",
+        "snowflake",
+        "bigquery",
+        "clickhouse",
+        "duckdb",
+        "redshift",
+        "neon",
+        "databricks",
+        "athena",
+        "trino",
+        "neo4j",
+    ]
+)
+
+
+ASKING_WORDS: Final = frozenset(
+    [
+        "search",
+        "docs",
+        "documentation",
+        "ask",
+        "explain",
+        "find",
+        "help",
+        "graphql",
+        "suggest",
+        "logs",
+        "metrics",
+        "prometheus",
+    ]
+)
+"""Words in the names of tools whose query is a question, and no statement."""
+
+
+PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

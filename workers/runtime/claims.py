@@ -1,0 +1,54 @@
+"""Claims of requests: one evaluator at a time runs the hooks of a request, and of the same hook call.
+
+The same call may come twice: from an agent that asks again, or from two hook commands of one agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.requests import Request, call_key, claim_call
+from bus.verdicts import Verdict
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from bus.wire.streams import call
+from workers.runtime.clock import ServerClock
+
+_SAME_SECONDS: Final = 0.02
+"""How long to wait before looking again for the verdict of the same call."""
+
+
+class Claim(NamedTuple):
+    """What a claim came to."""
+
+    word: str
+    """`run`, `again` (its hooks may have begun before), `same`, `wait` (the budget was used up), or `lost`."""
+    known: Verdict | None = None
+    """The verdict on the same hook call, under this request's id; only for `same`."""
+
+
+async def claim_request(
+    connections: Connections,
+    keys: Keys,
+    clock: ServerClock,
+    request: Request,
+    event: Event,
+    hooks: Sequence[Hook],
+    group: str,
+    owner: str,
+) -> Claim:
+    """Claim a request for `owner`; while another evaluates the same hook call, wait for its verdict until the deadline."""
+    effects = [hook.id for hook in hooks if hook.kind != "rule"]
+    claim = claim_call(request, keys, group, owner, call_key(event, keys), effects)
+    while (reply := await call(connections, *claim))[0] == b"wait" and clock.now() < request.deadline:  # noqa: ASYNC110 - Redis tells
+        await asyncio.sleep(_SAME_SECONDS)
+    word = reply[0].decode()
+    known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id) if word == "same" else None
+    return Claim(word, known)

@@ -1,0 +1,57 @@
+"""What an evaluator replies to a request: a verdict, the verdict of a failure, or a dead letter with it."""
+
+from __future__ import annotations
+
+import logging
+
+from bus.events import Event
+from bus.requests import Request, answer_call, call_key, event_type, render
+from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
+from bus.wire.keys import Keys
+from bus.wire.streams import Call
+from workers.delivery.dead_letters import poison_call
+from workers.runtime.counters import Counters
+
+log = logging.getLogger("fleethook.evaluator")
+
+
+class Replies:
+    """Makes the Redis calls that answer requests of one group, and counts what they say."""
+
+    def __init__(self, keys: Keys, group: str, policy: Policy, counters: Counters) -> None:
+        self._keys, self._group, self._policy, self._counters = keys, group, policy, counters
+
+    def strictest_policy(self, request: Request) -> Policy:
+        """The stricter failure policy of the request's and the evaluator's own."""
+        return max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
+
+    def failed(self, request: Request, event: Event | None, why: str) -> Verdict:
+        """The verdict of the failure policy, which says why."""
+        return failed(bus_policy(self.strictest_policy(request), event_type(request, event)), why, event=request.id)
+
+    def answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
+        """The call that answers a request with a verdict, in the agent's own form."""
+        if verdict.fallback:
+            log.warning(
+                "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
+            )
+        answer, verdict = render(request, verdict, event)
+        self._counters.count_answer(verdict)
+        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
+        return answer_call(request, self._keys, self._group, verdict, answer, name, owner)
+
+    def bury(self, request: Request, why: str) -> list[Call]:
+        """A dead letter, and an error verdict for the agent that waits."""
+        log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
+        letter = poison_call(self._keys, request.entry, why, acknowledge="")
+        return [letter, self.answer(request, None, self.failed(request, None, why))]
+
+    def broken(self, request: Request, event: Event, error: Exception) -> list[Call]:
+        """The answer to a request on which the evaluator itself failed; the error is logged."""
+        log.error("request %s", request.id, exc_info=error)
+        why = f"the evaluator broke on it: {type(error).__name__}"
+        try:
+            return [self.answer(request, event, self.failed(request, event, why))]
+        except Exception as again:  # its answer cannot be rendered with the event; without it is left
+            log.error("request %s", request.id, exc_info=again)
+            return self.bury(request, why)
