@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +33,7 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
     places = fleet.directories()
     services = _services(fleet)
     going = belongings(places, STARTER)
-    stays = [str(path) for path in remains(places, going)]
+    stays = [str(path) for path in (*remains(places, going), *_shared_key(places))]
     report: dict[str, Any] = {
         "agents": agents,
         "services": [str(file.path) for _, plan in services for file in plan.files],
@@ -39,9 +41,8 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
         "stays": stays,
         "purged": False,
     }
-    _show(fleet, report, going)
-    for agent in agents:
-        uninstall(fleet, agent, dry_run=True, yes=True)
+    hooks = {agent: uninstall(fleet, agent, dry_run=True, yes=True, quiet=True)["files"] for agent in agents}
+    _show(fleet, report, hooks, going)
     if dry_run or not (agents or services or going):
         if fleet.json:
             fleet.data(report)
@@ -54,7 +55,7 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
         fleet.say("Nothing was changed.")
         return
     failures = _purge(fleet, places, agents, uninstall, services)
-    report["purged"], report["stays"] = True, [str(path) for path in remains(places, ())]
+    report["purged"], report["stays"] = True, [str(path) for path in (*remains(places, ()), *_shared_key(places))]
     if fleet.json:
         fleet.data({**report, "failures": failures})
     else:
@@ -95,6 +96,15 @@ def _purge(
     return failures
 
 
+def _shared_key(places: Directories) -> list[Path]:
+    """The key file that FLEETHOOK_SECRET_KEY_FILE names outside our folders: others may share it, so it stays."""
+    from bus.secrets.sealing import VARIABLE
+
+    named = os.environ.get(VARIABLE, "")
+    path = Path(named) if named else None
+    return [path] if path is not None and path.exists() and path.parent != places.data else []
+
+
 def _services(fleet: Context) -> list[tuple[Manager, ServicePlan]]:
     """What the managers of this user and of this machine keep for us."""
     from workers.admin.services import manager, plan_uninstall
@@ -108,13 +118,14 @@ def _services(fleet: Context) -> list[tuple[Manager, ServicePlan]]:
     return found
 
 
-def _show(fleet: Context, report: dict[str, Any], going: list[Belonging]) -> None:
+def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], going: list[Belonging]) -> None:
+    """What goes and what stays; `hooks` are the settings files by agent, of which our entries go."""
     from workers.admin.purge import size
     from workers.supervisor import running
 
     if fleet.json:
         return
-    rows = [(f"hooks of {agent}", "as shown below", "") for agent in report["agents"]]
+    rows = [(f"our hooks of {agent}", path, "") for agent, paths in hooks.items() for path in paths]
     rows += [("service", path, "") for path in report["services"]]
     state = running(fleet.directories())
     if state is not None:
@@ -122,7 +133,8 @@ def _show(fleet: Context, report: dict[str, Any], going: list[Belonging]) -> Non
     rows += [
         (one.what, str(one.path), f"{size(one.path):,}") for one in going if str(one.path) not in report["services"]
     ]
-    fleet.table(("GOES", "WHERE", "BYTES"), rows)
+    if rows:
+        fleet.table(("GOES", "WHERE", "BYTES"), rows)
     for path in report["stays"]:
         fleet.say(f"stays: {path}")
     if fleet.settings().redis_url:

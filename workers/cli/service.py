@@ -55,7 +55,7 @@ def install(
 
     FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
     """
-    from bus.system.directories import directories
+    from bus.system.directories import directories, make_private
     from workers.admin import services
     from workers.supervisor import import_path
 
@@ -75,7 +75,7 @@ def install(
     if not fleet.confirm("Write this?" if no_start else "Write this and start it?", yes):
         fleet.say("Nothing was changed.")
         return
-    directories()  # makes this user's own
+    make_private(directories().log_dir, mend=True)
     services.write(plan)
     failures = [] if no_start else services.run([*plan.before, *plan.after])
     _report(fleet, plan, failures, done="installed", commands=() if no_start else plan.after)

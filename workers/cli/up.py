@@ -236,12 +236,12 @@ def _server_text(fleet: Context, places: Directories) -> str:
 
 def _detach(fleet: Context, places: Directories) -> State:
     """Start `up` without a terminal and wait until it is ready; ServerError with its own words where it ends."""
-    from workers.supervisor import detach, running
+    from workers.supervisor import detach, import_path, running
 
     path = places.log_dir / OWN_LOG
     said = path.stat().st_size if path.exists() else 0
     flags = [f"--{name}={value}" for name, value in fleet.flags.items() if value is not None]
-    _importable()
+    os.environ.update(import_path())
     command = [sys.executable, "-P", "-m", "workers.cli", "--no-color", "up", "--no-echo"]
     pid = detach([*command, f"--namespace={fleet.settings().namespace}", *flags], path)
     until, warned = time.monotonic() + READY_SECONDS, False
@@ -259,14 +259,6 @@ def _detach(fleet: Context, places: Directories) -> State:
             raise ServerError(ended[-1].removeprefix("fleethook: ") if ended else f"it ended at once; see {path}")
         time.sleep(0.02)
     raise ServerError(f"not ready within {READY_SECONDS:g} s, and left running; `fleethook logs` says why")
-
-
-def _importable() -> None:
-    """Let the detached process find us where we run from a source tree that is not installed."""
-    root = Path(__file__).resolve().parents[2]
-    if root.name not in {"site-packages", "dist-packages"}:
-        paths = [str(root), os.environ.get("PYTHONPATH", "")]
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
 def _alive(pid: int) -> bool:
