@@ -64,7 +64,7 @@ class Bus(AgentFace):
                 url = bus_url(settings)
                 spool = spool or _own_spool(url, namespace)
         self.keys = Keys(namespace)
-        self.links = Connections(url, connect=connect)
+        self.connections = Connections(url, connect=connect)
         self.on_failure: Policy = on_failure
         self._spool = spool
         self.kept = 0
@@ -83,7 +83,7 @@ class Bus(AgentFace):
 
     async def close(self) -> None:
         """Close every connection."""
-        await self.links.close()
+        await self.connections.close()
 
     def sync(self) -> SyncBus:
         """The same bus for programs without an event loop."""
@@ -128,8 +128,8 @@ class Bus(AgentFace):
         if self._spool is not None and _waits(self._spool):
             with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self._spool, _WIRE_SECONDS) as spool:
                 for batch in spool.batches():
-                    with self.links.link() as link:
-                        for reply in await link.exchange(add_commands(self.keys.prefix, batch)):
+                    with self.connections.lease() as connection:
+                        for reply in await connection.exchange(add_commands(self.keys.prefix, batch)):
                             checked(reply, "sending on what waited")
         self._looks = False
 
@@ -138,8 +138,8 @@ class Bus(AgentFace):
         refused: dict[str, Unreachable] = {}
         if not commands:
             return refused
-        with self.links.link() as link:
-            replies = await link.exchange(list(commands.values()))
+        with self.connections.lease() as connection:
+            replies = await connection.exchange(list(commands.values()))
         for name, reply in zip(commands, replies, strict=True):
             try:
                 checked(reply, "publishing")
@@ -190,9 +190,9 @@ class Bus(AgentFace):
             if not added:
                 commands.insert(1, (*add, "budget", int(left * 1000)))
             try:
-                with self.links.link() as link:
-                    raw = await _look(link, reply) if lost else None
-                    raw = raw or await _round_trip(link, commands, wait + _WIRE_SECONDS)
+                with self.connections.lease() as connection:
+                    raw = await _look(connection, reply) if lost else None
+                    raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS)
             except NoEvaluator:
                 raise
             except Unreachable:
@@ -247,8 +247,10 @@ class Bus(AgentFace):
             event.host,
         )
         try:
-            with self.links.link() as link:
-                (reply,) = await link.exchange([("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS)
+            with self.connections.lease() as connection:
+                (reply,) = await connection.exchange(
+                    [("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS
+                )
             checked(reply, "reporting a fallback")
         except FleethookError:
             # The whole request: whether Redis has it already is not known, and it is recorded once by its id.
@@ -269,19 +271,19 @@ def _own_spool(url: str, namespace: str) -> Path:
     return program_spool(directories(), url, Keys(namespace).prefix)
 
 
-async def _look(link: Connection, reply: str) -> bytes | None:
-    (kept,) = await link.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
+async def _look(connection: Connection, reply: str) -> bytes | None:
+    (kept,) = await connection.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
     return kept if isinstance(kept, bytes) else None
 
 
-async def _round_trip(link: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
+async def _round_trip(connection: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
     """The answer that came meanwhile, or None; raises NoEvaluator as soon as the first reply says so."""
-    *sent, answer = await link.exchange(commands, seconds=seconds, first=_somebody)
+    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_somebody)
     for reply in sent:
         checked(reply, "asking for a verdict")
     if is_full(answer):  # it has the request, and takes BLPOP still
         _, reply, *_, wait = commands[-1]
-        (row,) = await link.exchange([("BLPOP", reply, wait)], seconds=seconds)
+        (row,) = await connection.exchange([("BLPOP", reply, wait)], seconds=seconds)
         if not isinstance(row, Exception):  # else our rights are older than this
             answer = row and row[1]
     answer = checked(answer, "waiting for a verdict")

@@ -65,8 +65,8 @@ class HostState(NamedTuple):
 class Hosts:
     """Which hosts have a worker of their own, or hooks; looked at no more than every half second for each."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._links, self._keys = links, keys
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
         self._known: dict[str, tuple[float, HostState]] = {}
 
     async def alive(self, host: str) -> bool:
@@ -80,8 +80,8 @@ class Hosts:
         if known is None or now - known[0] >= _KNOWN_SECONDS:
             if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
                 self._known.clear()
-            with self._links.link() as link:
-                alive, *records = await link.exchange(
+            with self._connections.lease() as connection:
+                alive, *records = await connection.exchange(
                     [
                         ("EXISTS", self._keys("alive", role(host))),
                         ("HVALS", self._keys("host", host)),
@@ -121,16 +121,18 @@ class Hosts:
         )
         add = Call("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
         # BLPOP and not BLMOVE, which a server at its memory limit refuses.
-        with self._links.link() as link:
-            replies = await link.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
+        with self._connections.lease() as connection:
+            replies = await connection.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
         checked(replies[0], f"asking host {event.host}")
         raw = checked(replies[1], f"waiting for host {event.host}")
         until = time.monotonic() + max(0, latest - deadline) / 1000
         while raw is None and (left := until - time.monotonic()) > 0:
             wait = min(_SLICE_SECONDS, left)
-            with self._links.link() as link:
-                runs = checked((await link.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note")
-                (row,) = await link.exchange([("BLPOP", reply, f"{wait:.3f}" if runs else "0.001")], seconds=wait + 1.0)
+            with self._connections.lease() as connection:
+                runs = checked((await connection.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note")
+                (row,) = await connection.exchange(
+                    [("BLPOP", reply, f"{wait:.3f}" if runs else "0.001")], seconds=wait + 1.0
+                )
             raw = checked(row, f"waiting for host {event.host}")
             if not runs:
                 break

@@ -30,7 +30,7 @@ def probe_call(request: Request, keys: Keys, group: str, evaluator: str) -> Call
     )
 
 
-async def answering_evaluator(links: Connections, keys: Keys) -> str:
+async def answering_evaluator(connections: Connections, keys: Keys) -> str:
     """The consumer name of the evaluator that answers a request now; empty where none did in 2 s. Raises Unreachable."""
     name, reply = event_id(), keys("reply", reply_token())
     body = encode_event(Event(type=PROBE, id=name))
@@ -52,8 +52,8 @@ async def answering_evaluator(links: Connections, keys: Keys) -> str:
         body,
     )
     wait: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{_WAIT_SECONDS:.3f}")
-    with links.link() as link:
-        added, answer = await link.exchange([add, wait], seconds=_WAIT_SECONDS + 1.0)
+    with connections.lease() as connection:
+        added, answer = await connection.exchange([add, wait], seconds=_WAIT_SECONDS + 1.0)
     checked(added, "asking for an answer")
     raw = checked(answer, "waiting for an answer")
     return "" if raw is None else next(iter(decode_verdict(bytes(raw)).notes), "")

@@ -56,14 +56,14 @@ def namespace(keys: Keys) -> str:
 
 
 def run(url: str, work: Callable[[Connections], Awaitable[T]]) -> T:
-    """The result of `work` with links of its own."""
+    """The result of `work` with connections of its own."""
 
     async def whole() -> T:
-        links = Connections(url, connect=2.0)
+        connections = Connections(url, connect=2.0)
         try:
-            return await work(links)
+            return await work(connections)
         finally:
-            await links.close()
+            await connections.close()
 
     return asyncio.run(whole())
 
@@ -75,9 +75,9 @@ def workers(url: str, keys: Keys, home: Path, *kinds: str) -> Iterator[None]:
     failures: list[BaseException] = []
 
     async def whole() -> None:
-        links, told = Connections(url, connect=2.0), asyncio.Event()
+        connections, told = Connections(url, connect=2.0), asyncio.Event()
         watcher = Watcher(
-            links,
+            connections,
             keys,
             host="test-host",
             user_file=home / "config" / "fleethook.yaml",
@@ -86,22 +86,22 @@ def workers(url: str, keys: Keys, home: Path, *kinds: str) -> Iterator[None]:
         )
         running: list[Coroutine[Any, Any, Any]] = []
         if not kinds or "evaluator" in kinds:
-            evaluator = Evaluator(url, keys, watcher, links)
+            evaluator = Evaluator(url, keys, watcher, connections)
             await evaluator.prepare()
             running.append(evaluator.run(told))
         if not kinds or "dispatcher" in kinds:
-            dispatcher = Dispatcher(url, keys, watcher, links, _one_carrier)
+            dispatcher = Dispatcher(url, keys, watcher, connections, _one_carrier)
             await dispatcher.prepare()
             running.append(dispatcher.run(told))
         if not kinds or "carrier" in kinds:
-            running.append(Carrier(url, keys, links, watcher).run(told, idle=PATIENCE))
+            running.append(Carrier(url, keys, connections, watcher).run(told, idle=PATIENCE))
         ready.set()
         done = asyncio.gather(*running)
         while not stop.is_set() and not done.done():
             await asyncio.wait([done], timeout=0.02)
         told.set()
         await done
-        await links.close()
+        await connections.close()
 
     def thread() -> None:
         try:

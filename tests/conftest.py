@@ -76,7 +76,7 @@ def _escaped(prefix: str) -> str:
 
 
 @pytest.fixture
-async def links(server: Server) -> AsyncIterator[Connections]:
+async def connections(server: Server) -> AsyncIterator[Connections]:
     """Connections to the server."""
     made = Connections(server.url, connect=2.0)
     yield made

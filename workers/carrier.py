@@ -59,7 +59,7 @@ class Carrier:
         self,
         url: str,
         keys: Keys,
-        links: Connections,
+        connections: Connections,
         watcher: Watcher,
         *,
         in_flight: int = 100,
@@ -69,11 +69,11 @@ class Carrier:
         failures: Failures | None = None,
     ) -> None:
         self.name = consumer_name("carrier")
-        self._keys, self._links, self._watcher = keys, links, watcher
+        self._keys, self._connections, self._watcher = keys, connections, watcher
         self._reading = Connections(url, connect=1.0)
         host = host_name()
         self._consumer = Consumer(
-            links,
+            connections,
             keys,
             group=GROUP,
             name=self.name,
@@ -87,15 +87,15 @@ class Carrier:
         self._settler = Settler(
             self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or Limits()).args
         )
-        self._attempts = Attempts(watcher, keys, Afterwords(links, keys))
+        self._attempts = Attempts(watcher, keys, Afterwords(connections, keys))
         self._failures = failures if failures is not None else Failures()
         self._adopt_from = self._read_at = 0.0
         self.carried = 0
 
     async def work(self) -> int:
         """How many deliveries lie in the streams that this carrier reads, under way or not; raises Unreachable."""
-        with self._links.link() as link:
-            lengths = await link.exchange([("XLEN", stream) for stream in self._consumer.streams])
+        with self._connections.lease() as connection:
+            lengths = await connection.exchange([("XLEN", stream) for stream in self._consumer.streams])
         return sum(int(checked(length, "measuring the work")) for length in lengths)
 
     async def run(self, stop: asyncio.Event, *, idle: float = 2.0) -> int:
@@ -148,8 +148,8 @@ class Carrier:
         await self._watcher.refresh()
         room = await self._busy.room()
         if not room:
-            with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands())
+            with self._connections.lease() as connection:
+                await connection.exchange(self._consumer.beat_commands())
             return True
         lapses = self._consumer.lapses
         entries = await self._consumer.strays(self._held)
@@ -161,8 +161,8 @@ class Carrier:
             (reply,) = await self._settler.flush(self._take_call((), room))
             rows += checked(reply, "taking deliveries")
         if not rows:
-            with self._reading.link() as link:
-                rows = await self._take(await self._consumer.read(link, room, _READ_SECONDS))
+            with self._reading.lease() as connection:
+                rows = await self._take(await self._consumer.read(connection, room, _READ_SECONDS))
         self._read_at = time.monotonic() if rows else 0.0
         for taken in self._runs(rows, {(one.stream, one.id): one.delivered for one in entries}):
             self._held.add(taken.key)
@@ -248,8 +248,8 @@ class Carrier:
         """
         if self._consumer.fresh and self._consumer.lapses == lapses:
             return
-        with self._links.link() as link:
-            await link.exchange(self._consumer.beat_commands())
+        with self._connections.lease() as connection:
+            await connection.exchange(self._consumer.beat_commands())
         (row,) = await self._take([taken.entry])
         if row[0] != b"run":
             raise Overtaken(f"delivery {taken.id}: this carrier was stopped; another has taken it over")
@@ -260,8 +260,8 @@ class Carrier:
         args = (*taken.key, taken.id, "wait", WAIT_MS, error.message, b"", "")
         self._settler.add(SettledOutcome(taken.key, args, taken.target, 1 + len(taken.members or ())))
         try:
-            with self._links.link() as link:
-                await link.exchange(missed_commands(self._keys, error.key, host_name(), taken.hook))
+            with self._connections.lease() as connection:
+                await connection.exchange(missed_commands(self._keys, error.key, host_name(), taken.hook))
         except Unreachable as away:
             log.warning("that key %s is missing cannot be said: %s", error.key, away)
 
@@ -312,8 +312,8 @@ class Carrier:
 
     async def _beat(self) -> None:
         try:
-            with self._links.link() as link:
-                await link.exchange(self._consumer.beat_commands())
+            with self._connections.lease() as connection:
+                await connection.exchange(self._consumer.beat_commands())
         except Unreachable:
             log.warning("redis is away while %d deliveries end", len(self._busy))
 

@@ -84,12 +84,12 @@ Enqueue = Callable[[str], Awaitable[int]]
 class Dispatcher:
     """One dispatcher; stands by until it holds the lease."""
 
-    def __init__(self, url: str, keys: Keys, watcher: Watcher, links: Connections, enqueue: Enqueue) -> None:
+    def __init__(self, url: str, keys: Keys, watcher: Watcher, connections: Connections, enqueue: Enqueue) -> None:
         self.name = consumer_name("dispatcher")
-        self._keys, self._watcher, self._links, self._enqueue = keys, watcher, links, enqueue
+        self._keys, self._watcher, self._connections, self._enqueue = keys, watcher, connections, enqueue
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links,
+            connections,
             keys,
             group=GROUP,
             name=self.name,
@@ -99,9 +99,9 @@ class Dispatcher:
         )
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
-        self._hosts, self._records = Hosts(links, keys), KnownRecords()
-        self._repairs = Repairs(links, keys, self.name)
-        self._relief = Relief(links, keys)
+        self._hosts, self._records = Hosts(connections, keys), KnownRecords()
+        self._repairs = Repairs(connections, keys, self.name)
+        self._relief = Relief(connections, keys)
         self._did: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
@@ -116,8 +116,8 @@ class Dispatcher:
         """Make the groups and read the hook set; raises Unreachable."""
         await self._relief.make_room()  # a full server makes no groups
         await self._consumer.create()
-        with self._links.link() as link:
-            await link.exchange([("XGROUP", "CREATE", name, CARRIERS, "0", "MKSTREAM") for name in self._streams])
+        with self._connections.lease() as connection:
+            await connection.exchange([("XGROUP", "CREATE", name, CARRIERS, "0", "MKSTREAM") for name in self._streams])
         await self._watcher.refresh(force=True)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -153,20 +153,20 @@ class Dispatcher:
         if not self._due("lease", _LEASE_SECONDS if self._active else 0.0):
             return True
         lease = (self._keys("alive", "dispatcher"),)
-        return bool(await call(self._links, "lease", lease, (self.name, HEARTBEAT_MS)))
+        return bool(await call(self._connections, "lease", lease, (self.name, HEARTBEAT_MS)))
 
     async def _show_standby(self) -> None:
         """Beat as a member of the group that reads nothing: `fleethook worker --health` sees us by that."""
         member: Command = ("XGROUP", "CREATECONSUMER", self._keys("events"), GROUP, self.name)
-        with self._links.link() as link:
-            await link.exchange([member, *self._consumer.beat_commands()])
+        with self._connections.lease() as connection:
+            await connection.exchange([member, *self._consumer.beat_commands()])
 
     async def _leave(self) -> None:
         try:
-            with self._links.link() as link:
-                (holder,) = await link.exchange([("GET", self._keys("alive", "dispatcher"))])
+            with self._connections.lease() as connection:
+                (holder,) = await connection.exchange([("GET", self._keys("alive", "dispatcher"))])
                 if holder == self.name.encode():
-                    await link.exchange([("DEL", self._keys("alive", "dispatcher"))])
+                    await connection.exchange([("DEL", self._keys("alive", "dispatcher"))])
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
@@ -185,8 +185,8 @@ class Dispatcher:
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
             await gather(self._read_at, TURN_SECONDS if self._pays else _IDLE_TURN_SECONDS)
-            with self._reading.link() as link:
-                entries += await self._consumer.read(link, self._count, wait)
+            with self._reading.lease() as connection:
+                entries += await self._consumer.read(connection, self._count, wait)
         self._read_at = time.monotonic() if entries else 0.0
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
@@ -203,13 +203,13 @@ class Dispatcher:
             await self._unpark()
         if self._due("chores", CHORES_SECONDS):
             self._ask("tidy")
-        if self._due("jobs", _JOBS_SECONDS) and await waiting(self._links, self._keys):
+        if self._due("jobs", _JOBS_SECONDS) and await waiting(self._connections, self._keys):
             self._ask("maintain")
 
     async def _is_behind(self) -> bool:
         """Whether another dispatcher holds events still: ours will be newer. Its heartbeat may outlive its lease a little."""
-        with self._links.link() as link:
-            pending, *_ = await link.exchange(
+        with self._connections.lease() as connection:
+            pending, *_ = await connection.exchange(
                 [("XPENDING", self._keys("events"), GROUP), *self._consumer.beat_commands()]
             )
         holders = [] if isinstance(pending, Exception) else [row[0] for row in pending[3] or ()]
@@ -244,7 +244,8 @@ class Dispatcher:
             some, keys = passed[start : start + _READ], (self._keys("events"), self._keys("stats"))
             calls[f"{some[0]} to {some[-1]}"] = Call("pass", keys, (GROUP, *some))
         self._pays = False
-        for (what, made), reply in zip(calls.items(), await call_all(self._links, list(calls.values())), strict=True):
+        replies = await call_all(self._connections, list(calls.values()))
+        for (what, made), reply in zip(calls.items(), replies, strict=True):
             added = checked(reply, f"dispatching {what}")  # what was refused stays pending, and is looked at again
             self._pays = self._pays or (made.name != "pass" and added > 0)
             # Another has it, or it has another id since a repair: then it is ours still, and in nobody's hands.
@@ -253,7 +254,7 @@ class Dispatcher:
 
     async def _call(self, entry: Entry) -> Call | None:
         """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""
-        if b"spooled" in entry.fields and not await counts(self._links, self._keys, entry):
+        if b"spooled" in entry.fields and not await counts(self._connections, self._keys, entry):
             return None
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
@@ -275,7 +276,7 @@ class Dispatcher:
             await self._list_change(event)
         deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(one.kind == "command" for one in deliveries):
-            running = await lineage(self._links, self._keys, event)
+            running = await lineage(self._connections, self._keys, event)
             looped = [
                 one for one in deliveries if one.kind == "command" and any(one.hook in hooks for _, hooks in running)
             ]
@@ -292,7 +293,7 @@ class Dispatcher:
 
     async def _list_change(self, event: Event) -> None:
         try:
-            await list_spooled(self._links, self._keys, event)
+            await list_spooled(self._connections, self._keys, event)
         except DecodeError as error:
             log.warning("%s", error)
 
@@ -310,7 +311,7 @@ class Dispatcher:
         """Move what is due back to the carriers; whether anything was. Notes when the next one is."""
         now = time.monotonic()
         keys = (self._keys("due"), self._keys("openings"))
-        moved, left = await call(self._links, "wake", keys, (_WAKE_MOST, self._keys.prefix))
+        moved, left = await call(self._connections, "wake", keys, (_WAKE_MOST, self._keys.prefix))
         self._next_due = now + (WAKE_SECONDS if left == b"" else int(left) / 1000)
         self._wake_at = now if moved >= _WAKE_MOST else min(self._next_due, now + _WAKE_BETWEEN)
         return bool(moved)
@@ -318,8 +319,8 @@ class Dispatcher:
     async def _find_parked(self, cursor: bytes) -> None:
         """Look once, a page a turn, for targets with parked deliveries that a dispatcher before us knew."""
         prefix = self._keys("parked", "")
-        with self._links.link() as link:
-            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
+        with self._connections.lease() as connection:
+            (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
         after, names = checked(reply, "looking for parked deliveries")
         self._targets.update(name.decode().removeprefix(prefix) for name in names)
         self._scan = None if after == b"0" else after
@@ -327,14 +328,14 @@ class Dispatcher:
     async def _unpark(self) -> None:
         """Give back parked deliveries of targets with nothing in flight; usually each freed place has called the next."""
         keys, targets = self._keys, sorted(self._targets)
-        with self._links.link() as link:
-            parked = await link.exchange([("EXISTS", keys("parked", target)) for target in targets])
+        with self._connections.lease() as connection:
+            parked = await connection.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
             Call("unpark", (keys("flight", target),), (keys.prefix, target))
             for target, waits in zip(targets, parked, strict=True)
             if waits == 1
         ]
-        for reply in await call_all(self._links, calls) if calls else ():
+        for reply in await call_all(self._connections, calls) if calls else ():
             checked(reply, "unparking")
         if len(targets) >= _MOST_TARGETS:
             self._targets = {target for target, waits in zip(targets, parked, strict=True) if waits}
@@ -342,12 +343,13 @@ class Dispatcher:
     async def _start_carriers(self) -> None:
         """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
         streams, found, wanted = self._streams, [], False
-        with self._links.link() as link:
+        with self._connections.lease() as connection:
             asked = [part for name in streams for part in (("XLEN", name), ("XINFO", "CONSUMERS", name, CARRIERS))]
-            replies = await link.exchange(asked)
+            replies = await connection.exchange(asked)
             for length, rows in zip(replies[::2], replies[1::2], strict=True):
                 names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
-                beats = await link.exchange([("EXISTS", self._keys("beat", name)) for name in names]) if names else []
+                asked = [("EXISTS", self._keys("beat", name)) for name in names]
+                beats = await connection.exchange(asked) if asked else []
                 found.append((int(checked(length, "measuring the work")), sum(1 for beat in beats if beat == 1)))
             self._carried = any(alive for _, alive in found) and all(alive for work, alive in found if work)
             for stream, (work, alive) in zip(streams, found, strict=True):
@@ -355,7 +357,7 @@ class Dispatcher:
                 wanted = wanted or bool(work and (not alive or work >= alive * LAG_PER_CARRIER))
             if not wanted:
                 return
-            (marked,) = await link.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
+            (marked,) = await connection.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
         if marked is not None:
             self._ask("carry")
 

@@ -68,17 +68,17 @@ class Evaluator:
         url: str,
         keys: Keys,
         watcher: Watcher,
-        links: Connections,
+        connections: Connections,
         *,
         slots: int = 8,
         policy: Policy = "allow",
         drain: float = DRAIN_SECONDS,
     ) -> None:
         self.name = consumer_name("evaluator")
-        self._keys, self._watcher, self._links = keys, watcher, links
+        self._keys, self._watcher, self._connections = keys, watcher, connections
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links,
+            connections,
             keys,
             group=GROUP,
             name=self.name,
@@ -90,18 +90,18 @@ class Evaluator:
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
         self._posters = ClientPool()
-        self._afterwords = Afterwords(links, keys)
+        self._afterwords = Afterwords(connections, keys)
         self._runners = Runners(watcher, self._posters, self._afterwords.keep)
         self._checks = RuleChecks()
-        self._placement, self._recorder = Placement(links, keys), HostRecorder(links, keys, watcher)
-        self._notices = Notices(links, keys)
+        self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
+        self._notices = Notices(connections, keys)
         self._answers: list[Call] = []
         self._begun: set[str] = set()
         self._kept = 0.0
         self._reconnect = False
         self._warmed: HookSet | None = None
-        self._clock = ServerClock(links)
-        self._repairs, self._counters = Repairs(links, keys, self.name), Counters(links, keys)
+        self._clock = ServerClock(connections)
+        self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._replies = Replies(keys, GROUP, policy, self._counters)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -131,8 +131,8 @@ class Evaluator:
         await self._clock.keep()
         await self._watcher.refresh(force=True)
         await self._warm()
-        with self._links.link() as link:
-            await link.exchange(self._consumer.beat_commands())
+        with self._connections.lease() as connection:
+            await connection.exchange(self._consumer.beat_commands())
 
     async def _warm(self) -> None:
         """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
@@ -149,13 +149,13 @@ class Evaluator:
         entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
         free = self._slots.free
         requests, waiting = self._consumer.streams
-        with self._reading.link() as link:
+        with self._reading.lease() as connection:
             count = min(_READ, free) if free > 0 else _READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers, self._answers = self._answers, []
             try:
                 entries += await self._consumer.read(
-                    link, count, block, (requests, waiting) if free > 0 else (requests,), answers
+                    connection, count, block, (requests, waiting) if free > 0 else (requests,), answers
                 )
             except Unreachable:
                 self._answers = answers + self._answers  # whoever was acknowledged meanwhile is not answered again
@@ -219,7 +219,7 @@ class Evaluator:
     async def _at_once(self, request: Request, event: Event) -> Verdict | None:
         """The verdict of a request that runs no hook: it fell back before, or is out of time."""
         why, now = request.fallback, self._clock.now()
-        if not why and now >= request.deadline and not await is_waited_for(self._links, request, now):
+        if not why and now >= request.deadline and not await is_waited_for(self._connections, request, now):
             why = "the budget was used up before an evaluator was free"
         return self._replies.failed(request, event, why) if why else None
 
@@ -269,7 +269,7 @@ class Evaluator:
             return
         request = msgspec.structs.replace(request, deadline=deadline)
         own.wait_for(self._checks, self._seconds(request))
-        async with self._slots.slow(self._links, request.reply, (early - now) / 1000):
+        async with self._slots.slow(self._connections, request.reply, (early - now) / 1000):
             await self._run_hooks(request, event, hooks, own, early)
 
     async def _run_hooks(
@@ -280,7 +280,7 @@ class Evaluator:
             if again is None:
                 answers = calls
             else:
-                run = without_loops(own.run, event, await lineage(self._links, self._keys, event))
+                run = without_loops(own.run, event, await lineage(self._connections, self._keys, event))
                 again = again or request.id in self._begun
                 self._begun.add(request.id)
                 verdict = await self._evaluate(request, event, hooks, own, run, again=again, early=early)
@@ -305,7 +305,7 @@ class Evaluator:
 
     async def _claim(self, request: Request, event: Event, hooks: Sequence[Hook]) -> tuple[bool | None, list[Call]]:
         """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
-        claim = await claim_request(self._links, self._keys, self._clock, request, event, hooks, GROUP, self.name)
+        claim = await claim_request(self._connections, self._keys, self._clock, request, event, hooks, GROUP, self.name)
         if claim.word == "wait":
             why = "the budget was used up while the same hook call was being evaluated"
             return None, [self._replies.answer(request, event, self._replies.failed(request, event, why))]
@@ -358,7 +358,7 @@ class Evaluator:
 
         An answer that another has given, or will give, counts for nothing: its request may still come back to us.
         """
-        replies = await call_all(self._links, calls) if calls else []
+        replies = await call_all(self._connections, calls) if calls else []
         if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
             self._consumer.doubtful = True
             return False
@@ -378,5 +378,5 @@ class Evaluator:
         await self._consumer.leave()
 
     async def _beat(self) -> None:
-        with self._links.link() as link:
-            await link.exchange(self._consumer.beat_commands()[:1])
+        with self._connections.lease() as connection:
+            await connection.exchange(self._consumer.beat_commands()[:1])

@@ -50,16 +50,16 @@ class HostWorker:
         url: str,
         keys: Keys,
         watcher: Watcher,
-        links: Connections,
+        connections: Connections,
         *,
         slots: int = 8,
         drain: float = DRAIN_SECONDS,
     ) -> None:
         self.name, self._host = consumer_name("host"), host_name()
-        self._keys, self._watcher, self._links = keys, watcher, links
+        self._keys, self._watcher, self._connections = keys, watcher, connections
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
-            links,
+            connections,
             keys,
             group=GROUP,
             name=self.name,
@@ -68,11 +68,11 @@ class HostWorker:
             about=f"host {self._host}",
         )
         self._posters = ClientPool()
-        self._notices = Notices(links, keys)
-        self._runners = Runners(watcher, self._posters, Afterwords(links, keys).keep)
+        self._notices = Notices(connections, keys)
+        self._runners = Runners(watcher, self._posters, Afterwords(connections, keys).keep)
         self._checks = RuleChecks()
-        self._recorder = HostRecorder(links, keys, watcher)
-        self._clock = ServerClock(links)
+        self._recorder = HostRecorder(connections, keys, watcher)
+        self._clock = ServerClock(connections)
         self._slots, self._drain = Slots(slots), drain
 
     async def prepare(self) -> None:
@@ -105,8 +105,8 @@ class HostWorker:
                 await self._reading.close()
 
     async def _beat(self) -> None:
-        with self._links.link() as link:
-            await link.exchange(self._consumer.beat_commands())
+        with self._connections.lease() as connection:
+            await connection.exchange(self._consumer.beat_commands())
 
     async def _turn(self) -> None:
         await self._clock.keep()
@@ -117,9 +117,9 @@ class HostWorker:
         requests, events = self._consumer.streams
         entries = await self._consumer.strays(self._slots.held) + await self._consumer.adopt()
         free = self._slots.free
-        with self._reading.link() as link:
+        with self._reading.lease() as connection:
             entries += await self._consumer.read(
-                link,
+                connection,
                 min(_READ, free) if free > 0 else _READ,
                 0 if entries else 0.5 if free > 0 else 0.05,
                 (requests, events) if free > 0 else (events,),
@@ -148,8 +148,8 @@ class HostWorker:
 
     async def _say(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
         try:
-            with self._links.link() as link:
-                for reply in await link.exchange(commands):
+            with self._connections.lease() as connection:
+                for reply in await connection.exchange(commands):
                     checked(reply, "answering for this host")
         except FleethookError as error:  # the evaluator goes by its failure policy, and the entry is not run again
             log.error("an answer could not be given: %s", error)
@@ -164,7 +164,7 @@ class HostWorker:
         own.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
         hooks = await own.fitting_there(event)
         if any(hook.kind != "rule" for hook in hooks):
-            said = await call(self._links, *begin_call(ask, self._keys, self.name))
+            said = await call(self._connections, *begin_call(ask, self._keys, self.name))
             if said[0] == b"joined":
                 return None
             if said[0] != b"run":
@@ -174,7 +174,7 @@ class HostWorker:
         if deadline == ask.deadline:
             return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
         joined = joined_key(ask, self._keys)
-        async with self._slots.slow(self._links, ask.reply, (ask.deadline - now) / 1000, joined):
+        async with self._slots.slow(self._connections, ask.reply, (ask.deadline - now) / 1000, joined):
             return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
 
     def _died(self, ask: Ask) -> Verdict:
@@ -184,7 +184,7 @@ class HostWorker:
     async def _run_hooks(self, ask: Ask, own: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
         event = ask.event
         in_force = own.in_force
-        run = without_loops(own.run, event, await lineage(self._links, self._keys, event))
+        run = without_loops(own.run, event, await lineage(self._connections, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         await self._mark(event.id, event.parent, effects, "1")
         try:
@@ -212,8 +212,8 @@ class HostWorker:
         key = self._keys("lineage", name)
         fields = [part for hook in hooks for part in (f"hook:{hook}", state)]
         try:
-            with self._links.link() as link:
-                await link.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
+            with self._connections.lease() as connection:
+                await connection.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
         except Unreachable as error:
             log.warning("loops below %s cannot be seen: %s", name, error)
 
@@ -235,6 +235,6 @@ class HostWorker:
             except Exception:  # one event that breaks us must not stop the others
                 log.exception("event %s cannot be dispatched on its host", entry.id)
                 calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))
-        for entry, reply in zip(entries, await call_all(self._links, calls), strict=True):
+        for entry, reply in zip(entries, await call_all(self._connections, calls), strict=True):
             checked(reply, f"dispatching {entry.id}")
         await self._say([command for entry in entries for command in gone_commands(entry)])

@@ -23,31 +23,31 @@ _ROUNDS: Final = 400
 _NO_LIMIT: Final = 10**15
 
 
-async def tidy_all(links: Connections, keys: Keys, settings: Settings) -> dict[str, int]:
+async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> dict[str, int]:
     """Everything that is over its limits, removed; returns how much of each."""
-    now = await server_now(links)
+    now = await server_now(connections)
     done = {
-        "events": await trim_events(links, keys, now, settings),
-        "dead letters": await sweep(links, keys, now, int(settings.dead_keep * 1000))
-        + await bound_dead_letters(links, keys, settings),
-        "old deliveries": await _forget_done(links, keys, now - int(settings.deliveries_keep * 1000))
-        + await bound_deliveries(links, keys, settings),
+        "events": await trim_events(connections, keys, now, settings),
+        "dead letters": await sweep(connections, keys, now, int(settings.dead_keep * 1000))
+        + await bound_dead_letters(connections, keys, settings),
+        "old deliveries": await _forget_done(connections, keys, now - int(settings.deliveries_keep * 1000))
+        + await bound_deliveries(connections, keys, settings),
     }
     done["events for hosts that are away"] = await give_up_overdue(
-        links, keys, now, int(settings.deliveries_keep * 1000)
+        connections, keys, now, int(settings.deliveries_keep * 1000)
     )
-    with links.link() as link:
-        (sent,) = await link.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
+    with connections.lease() as connection:
+        (sent,) = await connection.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
     done["sent ids"] = int(checked(sent, "tidying sent ids"))
     if any(done.values()):
         log.info("tidied: %s", ", ".join(f"{n} {what}" for what, n in done.items() if n))
     return done
 
 
-async def trim_events(links: Connections, keys: Keys, now: int, settings: Settings) -> int:
+async def trim_events(connections: Connections, keys: Keys, now: int, settings: Settings) -> int:
     """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
-    with links.link() as link:
-        length, used = await link.exchange(
+    with connections.lease() as connection:
+        length, used = await connection.exchange(
             [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
         )
     entries = int(checked(length, "counting events"))
@@ -61,25 +61,27 @@ async def trim_events(links: Connections, keys: Keys, now: int, settings: Settin
     page = max(1, min(_MOST_AT_ONCE, _PAGE_BYTES * entries // max(size, 1)))
     removed = 0
     for _ in range(_ROUNDS):
-        aged, excess = await call(links, "trim", (keys("events"),), (f"{oldest}-0", most, _AT_ONCE, page))
+        aged, excess = await call(connections, "trim", (keys("events"),), (f"{oldest}-0", most, _AT_ONCE, page))
         removed += int(aged) + int(excess)
         if int(excess) < _AT_ONCE:
             break
     return removed
 
 
-async def _forget_done(links: Connections, keys: Keys, before: int) -> int:
+async def _forget_done(connections: Connections, keys: Keys, before: int) -> int:
     """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
     gone, start = 0, 0
     while True:
-        with links.link() as link:
-            (reply,) = await link.exchange([("ZRANGEBYSCORE", keys("recent"), "-inf", before, "LIMIT", start, _PAGE)])
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange(
+                [("ZRANGEBYSCORE", keys("recent"), "-inf", before, "LIMIT", start, _PAGE)]
+            )
             names = [name.decode() for name in checked(reply, "tidying deliveries")]
             if not names:
                 return gone
-            there = await link.exchange([("EXISTS", keys("delivery", name)) for name in names])
+            there = await connection.exchange([("EXISTS", keys("delivery", name)) for name in names])
             expired = [name for name, exists in zip(names, there, strict=True) if exists == 0]
             if expired:
-                await link.exchange([("ZREM", keys("recent"), *expired)])
+                await connection.exchange([("ZREM", keys("recent"), *expired)])
         gone += len(expired)
         start += len(names) - len(expired)

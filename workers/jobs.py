@@ -63,11 +63,11 @@ def carry() -> int:
     process = _PROCESS[0]
     settings = process.settings
 
-    async def work(keys: Keys, links: Connections, watcher: Watcher) -> int:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
         carrier = Carrier(
             process.url,
             keys,
-            links,
+            connections,
             watcher,
             in_flight=settings.carrier_in_flight,
             keep_ms=max(1, int(settings.deliveries_keep * 1000)),
@@ -83,8 +83,8 @@ def tidy() -> dict[str, int]:
     """Trim, sweep and forget what is over its age; returns how much of each."""
     process = _PROCESS[0]
 
-    async def work(_keys: Keys, links: Connections, _watcher: Watcher) -> dict[str, int]:
-        return await tidy_all(links, process.keys, process.settings)
+    async def work(_keys: Keys, connections: Connections, _watcher: Watcher) -> dict[str, int]:
+        return await tidy_all(connections, process.keys, process.settings)
 
     return process.run_async(work)
 
@@ -92,8 +92,8 @@ def tidy() -> dict[str, int]:
 def maintain() -> int:
     """Work for a while at the maintenance jobs that nobody works at; returns how many deliveries were done."""
 
-    async def work(keys: Keys, links: Connections, watcher: Watcher) -> int:
-        return await work_off(links, keys, watcher, _watch_stop())
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
+        return await work_off(connections, keys, watcher, _watch_stop())
 
     return _PROCESS[0].run_async(work)
 

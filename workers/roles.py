@@ -38,12 +38,12 @@ def run_role(kind: str, settings: Settings) -> None:
 
 
 def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from workers.evaluator import Evaluator
 
         stop = stop_event()
         settings = process.settings
-        evaluator = Evaluator(process.url, keys, watcher, links, slots=settings.slots, policy=settings.on_failure)
+        evaluator = Evaluator(process.url, keys, watcher, connections, slots=settings.slots, policy=settings.on_failure)
         if await _until_reached(evaluator.prepare, stop, "evaluator"):
             process.say_ready()
         await evaluator.run(stop)
@@ -52,11 +52,11 @@ def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Await
 
 
 def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from workers.host import HostWorker
 
         stop = stop_event()
-        host = HostWorker(process.url, keys, watcher, links, slots=process.settings.slots)
+        host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
         if await _until_reached(host.prepare, stop, "host worker"):
             process.say_ready()
         await host.run(stop)
@@ -65,7 +65,7 @@ def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[
 
 
 def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, links: Connections, watcher: Watcher) -> None:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from workers.dispatcher import Dispatcher
         from workers.jobs import CARRIER, CHORES, enqueue, queue
 
@@ -77,7 +77,7 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
         async def ask(name: str) -> int:
             return await asyncio.to_thread(enqueue, queues[name], name)
 
-        dispatcher = Dispatcher(process.url, keys, watcher, links, ask)
+        dispatcher = Dispatcher(process.url, keys, watcher, connections, ask)
         if await _until_reached(dispatcher.prepare, stop, "dispatcher"):
             process.say_ready()
         try:

@@ -85,16 +85,16 @@ def event_data(change: GuardChange) -> dict[str, Any]:
     }
 
 
-async def report(links: Connections, keys: Keys, change: GuardChange) -> bool:
+async def report(connections: Connections, keys: Keys, change: GuardChange) -> bool:
     """Announce a change, and keep it for `status`; False where somebody has done so before. Raises Unreachable."""
     kind = EventType.GUARD_CHANGED.value
-    if not await announce(links, keys, kind, event_data(change), host=change.host, about=change.about):
+    if not await announce(connections, keys, kind, event_data(change), host=change.host, about=change.about):
         return False
-    await _list(links, keys, change)
+    await _list(connections, keys, change)
     return True
 
 
-async def list_spooled(links: Connections, keys: Keys, event: Event) -> None:
+async def list_spooled(connections: Connections, keys: Keys, event: Event) -> None:
     """Show in `status` a change that a command had to spool; raises Unreachable, and DecodeError where it is none.
 
     It replaces what a worker noticed of the same change, since it knows who made it, and no worker announces it again.
@@ -105,17 +105,19 @@ async def list_spooled(links: Connections, keys: Keys, event: Event) -> None:
         change = msgspec.convert(told, type=GuardChange)
     except (msgspec.ValidationError, LookupError, TypeError) as error:
         raise DecodeError(f"event {event.id} tells of no change of the guards: {error}") from error
-    with links.link() as link:
+    with connections.lease() as connection:
         key = announced_key(keys, EventType.GUARD_CHANGED.value, change.about)
-        _, known = await link.exchange([("SET", key, "1", "PX", DONE_MS), ("LRANGE", keys("weakened"), 0, KEPT - 1)])
+        _, known = await connection.exchange(
+            [("SET", key, "1", "PX", DONE_MS), ("LRANGE", keys("weakened"), 0, KEPT - 1)]
+        )
     same = [raw for raw in checked(known, "reading changes of the guards") if _about(raw) == change.about]
-    await _list(links, keys, change, instead=same)
+    await _list(connections, keys, change, instead=same)
 
 
-async def _list(links: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
+async def _list(connections: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
     name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
-    with links.link() as link:
-        replies = await link.exchange(
+    with connections.lease() as connection:
+        replies = await connection.exchange(
             [
                 *(("LREM", name, 1, raw) for raw in instead),
                 ("LPUSH", name, msgspec.json.encode(kept)),
@@ -134,10 +136,10 @@ def _about(raw: bytes) -> str:
         return ""
 
 
-async def read_changes(links: Connections, keys: Keys, most: int = KEPT) -> list[GuardChange]:
+async def read_changes(connections: Connections, keys: Keys, most: int = KEPT) -> list[GuardChange]:
     """The last changes that weakened guards, newest first. Raises Unreachable."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("LRANGE", keys("weakened"), 0, most - 1)])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("LRANGE", keys("weakened"), 0, most - 1)])
     try:
         return [msgspec.json.decode(raw, type=GuardChange) for raw in checked(reply, "reading changes of the guards")]
     except msgspec.MsgspecError as error:

@@ -56,14 +56,14 @@ def was_guarded(verdict: Verdict) -> bool:
     return bool(verdict.parts) or any(not name.startswith(_ITSELF) for name in rules)
 
 
-async def missing_guard(links: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:
+async def missing_guard(connections: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:
     """What to say where the fleet has no guard; empty where it has one.
 
     On a server that is not `shared` this user's own file counts too. Raises FleethookError where the published set cannot
     be read.
     """
-    version = await current_version(links, keys)
-    fleet = Layered("fleet", str(version), await load_version(links, keys, version))
+    version = await current_version(connections, keys)
+    fleet = Layered("fleet", str(version), await load_version(connections, keys, version))
     if has_guard(HookSet([fleet]).hooks.values()):
         return ""
     user = config_file(places.config)

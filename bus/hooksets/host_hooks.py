@@ -279,8 +279,8 @@ class KnownRecords:
 class HostRecorder:
     """Keeps the record of this host's own hooks up to date, for one process that watches its files."""
 
-    def __init__(self, links: Connections, keys: Keys, watcher: Watcher) -> None:
-        self._links, self._keys, self._watcher = links, keys, watcher
+    def __init__(self, connections: Connections, keys: Keys, watcher: Watcher) -> None:
+        self._connections, self._keys, self._watcher = connections, keys, watcher
         self._sources: tuple[Source, ...] | None = None
         self._own = OwnHooks([], [])
         self._looked = self._said = 0.0
@@ -296,8 +296,8 @@ class HostRecorder:
             self._look()
         if not self._new and (not any(self._own) or now - self._said < _AGAIN_SECONDS):
             return
-        with self._links.link() as link:
-            replies = await link.exchange(record_commands(self._keys, self._watcher.host, self._own))
+        with self._connections.lease() as connection:
+            replies = await connection.exchange(record_commands(self._keys, self._watcher.host, self._own))
         refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
         if refused is not None:  # an ACL that is older than these keys: the worker goes on without them
             log.error("this host's hooks cannot be recorded: %s; renew the ACL (`fleethook acl`)", refused)
@@ -342,59 +342,58 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def known_hosts(links: Connections, keys: Keys, here: tuple[str, Directories] | None = None) -> list[KnownHost]:
+async def known_hosts(
+    connections: Connections, keys: Keys, here: tuple[str, Directories] | None = None
+) -> list[KnownHost]:
     """Every host that has blocking hooks of its own, by name.
 
     `here` adds this host, by its name and folders, where it has some that the fleet does not know of.
     """
-    with links.link() as link:
-        (rows,) = await link.exchange([("ZRANGE", keys("hosts"), 0, -1, "WITHSCORES")])
-        names = [
-            (name.decode("utf-8", "replace"), int(float(score)))
-            for name, score in flat(checked(rows, "listing hosts")).items()
-        ]
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("ZRANGE", keys("hosts"), 0, -1, "WITHSCORES")])
+        scores = flat(checked(rows, "listing hosts"))
+        names = [(name.decode("utf-8", "replace"), int(float(score))) for name, score in scores.items()]
         asked: list[Command] = []
         for name, _ in names:
             asked += [("HGETALL", keys("host", name)), ("EXISTS", keys("alive", role(name)))]
-        replies = await link.exchange(asked) if asked else []
+        replies = await connection.exchange(asked) if asked else []
     found = []
     for (name, ms), fields, alive in zip(names, replies[::2], replies[1::2], strict=True):
         record = read_record(flat(checked(fields, f"reading host {name}")).values())
         if record is not None:
             found.append(KnownHost(host=name, alive=alive == 1, hooks=record.count, policies=record.policies, ms=ms))
     if here is not None and here[0] not in {one.host for one in found}:
-        found += await _unrecorded(links, keys, *here)
+        found += await _unrecorded(connections, keys, *here)
     return sorted(found, key=lambda one: one.host)
 
 
-async def _unrecorded(links: Connections, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
+async def _unrecorded(connections: Connections, keys: Keys, host: str, places: Directories) -> list[KnownHost]:
     try:
         hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:  # shown as what it is elsewhere
         return []
-    with links.link() as link:
-        (alive,) = await link.exchange([("EXISTS", keys("alive", role(host)))])
+    with connections.lease() as connection:
+        (alive,) = await connection.exchange([("EXISTS", keys("alive", role(host)))])
     own = HostHooks(hooks.blocking)
     return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if own.count else []
 
 
-async def record_now(links: Connections, keys: Keys, places: Directories, host: str) -> KnownHost | None:
+async def record_now(connections: Connections, keys: Keys, places: Directories, host: str) -> KnownHost | None:
     """Record this host's own hooks as its files are now; what is known of it then, None where it has none.
 
     Raises ConfigError and Unreachable. For commands that change what is in force: no worker may run here.
     """
     own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
-    with links.link() as link:
-        for reply in await link.exchange(record_commands(keys, host, own)):
+    with connections.lease() as connection:
+        for reply in await connection.exchange(record_commands(keys, host, own)):
             checked(reply, "recording this host's hooks")
-    return next((one for one in await known_hosts(links, keys) if one.host == host), None)
+    return next((one for one in await known_hosts(connections, keys) if one.host == host), None)
 
 
-async def forget_host(links: Connections, keys: Keys, host: str) -> bool:
+async def forget_host(connections: Connections, keys: Keys, host: str) -> bool:
     """Remove what is recorded of a host; whether there was anything."""
-    with links.link() as link:
-        replies = await link.exchange(
-            [("DEL", keys("host", host), keys("background", host)), ("ZREM", keys("hosts"), host)]
-        )
+    with connections.lease() as connection:
+        commands: list[Command] = [("DEL", keys("host", host), keys("background", host)), ("ZREM", keys("hosts"), host)]
+        replies = await connection.exchange(commands)
     counts = [int(checked(reply, f"forgetting host {host}")) for reply in replies]
     return sum(counts) > 0

@@ -215,7 +215,7 @@ class Watcher:
 
     def __init__(
         self,
-        links: Connections,
+        connections: Connections,
         keys: Keys,
         *,
         host: str,
@@ -223,7 +223,7 @@ class Watcher:
         trust_file: Path,
         last_good: Path | None = None,
     ) -> None:
-        self._links, self._keys, self.host, self.user_file = links, keys, host, user_file
+        self._connections, self._keys, self.host, self.user_file = connections, keys, host, user_file
         self.last_good = last_good
         self._fleet = Layered("fleet", "0", HookFile())
         self._files: dict[Path, WatchedFile] = {}
@@ -238,11 +238,11 @@ class Watcher:
         """What changes took from the guards of a file or of the published set."""
 
     @classmethod
-    def here(cls, links: Connections, keys: Keys, places: Directories, host: str = "") -> Watcher:
+    def here(cls, connections: Connections, keys: Keys, places: Directories, host: str = "") -> Watcher:
         """The hooks in force on this host, for this user."""
         user = config_file(places.config) or places.config / CONFIG_NAMES[0]
         return cls(
-            links,
+            connections,
             keys,
             host=host or host_name(),
             user_file=user,
@@ -261,7 +261,7 @@ class Watcher:
             return
         self._looked = now
         try:
-            await self._load(await current_version(self._links, self._keys))
+            await self._load(await current_version(self._connections, self._keys))
         except Unreachable:
             if force:
                 raise
@@ -275,7 +275,7 @@ class Watcher:
         newest = self._seen
         for version in range(newest - 1, max(0, newest - KEPT_VERSIONS), -1):
             try:
-                self._put_in_force(version, await load_version(self._links, self._keys, version))
+                self._put_in_force(version, await load_version(self._connections, self._keys, version))
             except Unreachable:
                 raise
             except FleethookError:
@@ -295,7 +295,7 @@ class Watcher:
             self._seen = 0
             return
         try:
-            self._put_in_force(version, await load_version(self._links, self._keys, version))
+            self._put_in_force(version, await load_version(self._connections, self._keys, version))
         except Unreachable:
             raise
         except FleethookError as error:

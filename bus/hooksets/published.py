@@ -38,25 +38,25 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     endpoints: int = 0
 
 
-async def current_version(links: Connections, keys: Keys) -> int:
+async def current_version(connections: Connections, keys: Keys) -> int:
     """The number of the version in force; 0 where nothing was ever published."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("GET", keys("hookset", "current"))])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("GET", keys("hookset", "current"))])
     said = checked(reply, "reading the hook set's version") or b"0"
     if not said.isdigit():
         raise FleethookError(f"{keys('hookset', 'current')} holds no version number; publish the set again")
     return int(said)
 
 
-async def load_version(links: Connections, keys: Keys, version: int) -> HookFile:
+async def load_version(connections: Connections, keys: Keys, version: int) -> HookFile:
     """The hook set of one version; raises NotFound where it does not exist (any more)."""
     if version == 0:
         return HookFile()
-    return from_document(await _document(links, keys, version))
+    return from_document(await _document(connections, keys, version))
 
 
 async def apply(
-    links: Connections, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None
+    connections: Connections, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None
 ) -> int:
     """Publish `file` as the next version and return its number; a set with problems changes nothing.
 
@@ -69,23 +69,23 @@ async def apply(
     document = _secrets(to_document(file), seal)
     for entry in document.get("hooks", ()):
         entry.pop("pins", None)  # they are about files of this machine
-    return await _put(links, keys, document, file, message, expected)
+    return await _put(connections, keys, document, file, message, expected)
 
 
-async def rollback(links: Connections, keys: Keys, to: int | None = None) -> int:
+async def rollback(connections: Connections, keys: Keys, to: int | None = None) -> int:
     """Put an earlier version in force again, as a new version; default: the one before the current."""
-    now = await current_version(links, keys)
+    now = await current_version(connections, keys)
     target = now - 1 if to is None else to
     if target < 1:
         raise NotFound(f"there is no version before {now} to roll back to")
-    document = await _document(links, keys, target)
-    return await _put(links, keys, document, from_document(document), f"rollback to {target}", now)
+    document = await _document(connections, keys, target)
+    return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now)
 
 
-async def history(links: Connections, keys: Keys, most: int = 50) -> list[Change]:
+async def history(connections: Connections, keys: Keys, most: int = 50) -> list[Change]:
     """What was put in force, newest first."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
     changes = []
     for entry, fields in checked(reply, "reading the history"):
         row = {name.decode(): value.decode("utf-8", "replace") for name, value in flat(fields).items()}
@@ -128,9 +128,9 @@ def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str
     return document
 
 
-async def _document(links: Connections, keys: Keys, version: int) -> dict[str, Any]:
-    with links.link() as link:
-        (reply,) = await link.exchange([("GET", keys("hookset", str(version)))])
+async def _document(connections: Connections, keys: Keys, version: int) -> dict[str, Any]:
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("GET", keys("hookset", str(version)))])
     raw = checked(reply, f"reading version {version}")
     if raw is None:
         raise NotFound(f"version {version} of the hook set does not exist; see `fleethook hooks history`")
@@ -144,13 +144,13 @@ async def _document(links: Connections, keys: Keys, version: int) -> dict[str, A
 
 
 async def _put(
-    links: Connections, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
+    connections: Connections, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
 ) -> int:
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MOST_BYTES:
         raise ConfigError(f"the set has {len(text)} bytes and changes nothing; {MOST_BYTES} is the most")
     word, version = await call(
-        links,
+        connections,
         "apply",
         (keys("hookset", "current"), keys("hookset", "log")),
         (

@@ -16,14 +16,14 @@ from bus.wire.streams import call
 
 
 async def announce(
-    links: Connections, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str
+    connections: Connections, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str
 ) -> bool:
     """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
     name = event_id()
     event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
     fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
     args = (DONE_MS, *fields)
-    return bool(await call(links, "announce", (keys("events"), announced_key(keys, kind, about)), args))
+    return bool(await call(connections, "announce", (keys("events"), announced_key(keys, kind, about)), args))
 
 
 def announced_key(keys: Keys, kind: str, about: str) -> str:

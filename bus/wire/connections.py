@@ -62,7 +62,7 @@ class Connection:
     ) -> list[Any]:
         """The replies to `commands`, in order; an error reply stands in the list as an exception value.
 
-        `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the link and waits
+        `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the connection and waits
         for no other. Raises Unreachable when the connection fails; the commands may have been carried out all the
         same, so whoever repeats them looks first.
         """
@@ -107,23 +107,23 @@ class Connection:
 
 
 class LeasedConnection:
-    """A link while its caller has it (written out: as a generator it took a tenth of an exchange, measured)."""
+    """A connection while its caller has it (as a generator, the same took a tenth of an exchange: measured)."""
 
-    __slots__ = ("_link", "_links")
+    __slots__ = ("_connection", "_connections")
 
-    def __init__(self, links: Connections) -> None:
-        self._links = links
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
 
     def __enter__(self) -> Connection:
-        self._link = self._links.take()
-        return self._link
+        self._connection = self._connections.take()
+        return self._connection
 
     def __exit__(self, *_: object) -> None:
-        self._links.give_back(self._link)
+        self._connections.give_back(self._connection)
 
 
 class Connections:
-    """A set of links to one server: taken by one caller, handed back, opened when there is none free."""
+    """The connections to one server: one caller takes one and gives it back; a new one is opened when none is free."""
 
     def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
         self.url = url
@@ -132,29 +132,29 @@ class Connections:
         self._all: list[Connection] = []
         self._pool: redis_async.ConnectionPool | None = None
 
-    def link(self) -> LeasedConnection:
-        """A link for the caller alone: `with links.link() as link`."""
+    def lease(self) -> LeasedConnection:
+        """A connection for the caller alone: `with connections.lease() as connection`."""
         return LeasedConnection(self)
 
     def take(self) -> Connection:
-        """A link out of the set; whoever takes it gives it back."""
+        """A free connection, or a new one; the caller gives it back."""
         return self._free.pop() if self._free else self._open()
 
-    def give_back(self, link: Connection) -> None:
-        """Put a link back for the next caller."""
-        self._free.append(link)
+    def give_back(self, connection: Connection) -> None:
+        """Keep a connection for the next caller."""
+        self._free.append(connection)
 
     def _open(self) -> Connection:
         if self._pool is None:
             self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
-        link = Connection(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
-        self._all.append(link)
-        return link
+        connection = Connection(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        self._all.append(connection)
+        return connection
 
     async def close(self) -> None:
-        """Close every link."""
-        for link in self._all:
-            await link.close()
+        """Close every connection."""
+        for connection in self._all:
+            await connection.close()
         self._all.clear()
         self._free.clear()
 

@@ -71,18 +71,18 @@ class Call(NamedTuple):
         return ("EVAL", script(self.name).text, len(self.keys), *self.keys, *self.args)
 
 
-async def call_all(links: Connections, calls: Sequence[Call]) -> list[Any]:
+async def call_all(connections: Connections, calls: Sequence[Call]) -> list[Any]:
     """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
 
     An error reply stands in the list as an exception.
     """
-    with links.link() as link:
-        replies = await link.exchange([call.command() for call in calls])
-    await _mend(links, calls, replies)
+    with connections.lease() as connection:
+        replies = await connection.exchange([call.command() for call in calls])
+    await _mend(connections, calls, replies)
     return replies
 
 
-async def _mend(links: Connections, calls: Sequence[Call], replies: list[Any]) -> None:
+async def _mend(connections: Connections, calls: Sequence[Call], replies: list[Any]) -> None:
     """Load the scripts that the server did not know, and put the results of calling them again among `replies`.
 
     Safe to repeat: after NOSCRIPT nothing of a call has run.
@@ -92,9 +92,9 @@ async def _mend(links: Connections, calls: Sequence[Call], replies: list[Any]) -
     missing = [place for place in range(len(calls)) if _says(replies[place], "NOSCRIPT")]
     if missing:
         names = {calls[place].name for place in missing}
-        with links.link() as link:
-            await link.exchange([("SCRIPT", "LOAD", script(name).text) for name in sorted(names)])
-            again = await link.exchange([calls[place].command() for place in missing])
+        with connections.lease() as connection:
+            await connection.exchange([("SCRIPT", "LOAD", script(name).text) for name in sorted(names)])
+            again = await connection.exchange([calls[place].command() for place in missing])
         for place, reply in zip(missing, again, strict=True):
             replies[place] = reply
     for one, reply in zip(calls, replies, strict=False):
@@ -102,9 +102,9 @@ async def _mend(links: Connections, calls: Sequence[Call], replies: list[Any]) -
             log.error("script %s: %s; its entry stays pending", one.name, reply)
 
 
-async def call(links: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+async def call(connections: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
     """The result of one script; raises FleethookError where the server answers with an error."""
-    (reply,) = await call_all(links, [Call(name, keys, args)])
+    (reply,) = await call_all(connections, [Call(name, keys, args)])
     return checked(reply, f"script {name}")
 
 
@@ -134,7 +134,7 @@ class Consumer:
 
     def __init__(
         self,
-        links: Connections,
+        connections: Connections,
         keys: Keys,
         *,
         group: str,
@@ -143,7 +143,7 @@ class Consumer:
         role: str,
         about: str = "",
     ) -> None:
-        self.links, self.keys, self.group, self.name = links, keys, group, name
+        self.connections, self.keys, self.group, self.name = connections, keys, group, name
         self.streams = tuple(streams)
         self._role, self._about = role, about
         self._beaten = 0.0
@@ -175,15 +175,15 @@ class Consumer:
         The scripts are loaded on the way: learning that one is missing would cost the first answer a whole read.
         Raises Unreachable where Redis takes no writes or our rights do not reach: without its group nobody can read.
         """
-        with self.links.link() as link:
-            await link.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
+        with self.connections.lease() as connection:
+            await connection.exchange([("SCRIPT", "LOAD", one.text) for one in every_script()])
             made = [Call("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
-            for reply in await link.exchange(made):
+            for reply in await connection.exchange(made):
                 if not _says(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")
 
     async def read(
-        self, link: Connection, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
+        self, connection: Connection, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
     ) -> list[Entry]:
         """Up to `count` new entries a stream, waiting up to `block` seconds; beats on the way.
 
@@ -194,7 +194,7 @@ class Consumer:
         waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
         group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
         reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
-        *replies, reply = await self._exchange(link, calls, [reading], block + MARGIN_SECONDS)
+        *replies, reply = await self._exchange(connection, calls, [reading], block + MARGIN_SECONDS)
         if any(isinstance(one, Exception) or one == 0 for one in replies):  # 0: another has it, or it has a new id
             self.doubtful = True
         if _says(reply, "UNBLOCKED"):  # a repair has put another stream in its place
@@ -207,19 +207,19 @@ class Consumer:
 
     async def call(self, calls: Sequence[Call]) -> list[Any]:
         """The results of `calls`, sent in one write; beats on the way. An error reply stands among them as an exception."""
-        with self.links.link() as link:
-            return await self._exchange(link, calls, [], COMMAND_SECONDS)
+        with self.connections.lease() as connection:
+            return await self._exchange(connection, calls, [], COMMAND_SECONDS)
 
     async def _exchange(
-        self, link: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
+        self, connection: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
     ) -> list[Any]:
         """The replies to the calls and to what comes with them; the heartbeat goes with them where it is due."""
         commands, beaten = [one.command() for one in calls], self._beaten
         due = time.monotonic() - beaten >= BEAT_SECONDS
         beats = self.beat_commands() if due else []
         try:
-            replies = await link.exchange([*commands, *beats, *more], seconds=seconds)
-            await _mend(self.links, calls, replies)
+            replies = await connection.exchange([*commands, *beats, *more], seconds=seconds)
+            await _mend(self.connections, calls, replies)
         except BaseException:
             self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
             raise
@@ -238,33 +238,33 @@ class Consumer:
             return []
         self._searched = now
         found: list[Entry] = []
-        with self.links.link() as link:
+        with self.connections.lease() as connection:
             asked: list[Command] = [
                 ("XPENDING", one, self.group, "-", "+", _PENDING, self.name) for one in self.streams
             ]
-            for stream, rows in zip(self.streams, await link.exchange(asked), strict=True):
+            for stream, rows in zip(self.streams, await connection.exchange(asked), strict=True):
                 if _says(rows, "NOGROUP"):
                     continue
                 counts = {row[0].decode(): int(row[3]) for row in checked(rows, f"looking through {stream}")}
-                ids = await self._not_moved(link, stream, [n for n in counts if (stream, n) not in held], held)
-                replies = await link.exchange([("XRANGE", stream, name, name) for name in ids]) if ids else []
+                ids = await self._not_moved(connection, stream, [n for n in counts if (stream, n) not in held], held)
+                replies = await connection.exchange([("XRANGE", stream, name, name) for name in ids]) if ids else []
                 for name, reply in zip(ids, replies, strict=True):
                     if entries := checked(reply, f"looking for {name}"):
                         found.append(Entry(stream, name, flat(entries[0][1]), counts[name]))
                     else:  # trimmed or deleted: nothing is left to carry on
-                        await link.exchange([("XACK", stream, self.group, name)])
+                        await connection.exchange([("XACK", stream, self.group, name)])
         self.doubtful = False
         if found:
             log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
         return found
 
     async def _not_moved(
-        self, link: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
+        self, connection: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
     ) -> list[str]:
         """The ids without those that a repair gave to entries which are under way by the id that they had."""
         if not ids:
             return ids
-        (reply,) = await link.exchange([("HGETALL", self.keys("moved", stream.removeprefix(self.keys.prefix)))])
+        (reply,) = await connection.exchange([("HGETALL", self.keys("moved", stream.removeprefix(self.keys.prefix)))])
         old = {new: was for was, new in flat(checked(reply, "looking for moved entries")).items()}
         return [one for one in ids if (stream, old.get(one.encode(), b"").decode()) not in held]
 
@@ -279,7 +279,7 @@ class Consumer:
             for stream in self.streams:
                 for dead in await self._dead(stream):
                     args: list[Argument] = [self.group, dead, self.name, most]
-                    rows = await call(self.links, "adopt", [stream, self.keys("beat", dead)], args)
+                    rows = await call(self.connections, "adopt", [stream, self.keys("beat", dead)], args)
                     taken += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
                     if rows:
                         log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
@@ -298,15 +298,15 @@ class Consumer:
 
     async def _members(self, stream: str) -> dict[str, bool]:
         """The other members by name, and whether each has a heartbeat."""
-        with self.links.link() as link:
-            (reply,) = await link.exchange([("XINFO", "CONSUMERS", stream, self.group)])
+        with self.connections.lease() as connection:
+            (reply,) = await connection.exchange([("XINFO", "CONSUMERS", stream, self.group)])
             if isinstance(reply, Exception):
                 return {}
             names = [flat(row)[b"name"].decode() for row in reply]
             others = [name for name in names if name != self.name]
             if not others:
                 return {}
-            alive = await link.exchange([("EXISTS", self.keys("beat", name)) for name in others])
+            alive = await connection.exchange([("EXISTS", self.keys("beat", name)) for name in others])
         # Only a plain 0 says that somebody is gone: an error says nothing.
         return {name: lives != 0 for name, lives in zip(others, alive, strict=True)}
 
@@ -317,15 +317,15 @@ class Consumer:
         """
         try:
             alone = not await self._others()
-            with self.links.link() as link:
+            with self.connections.lease() as connection:
                 commands: list[Command] = [("DEL", self.keys("beat", self.name))]
                 if alone:
-                    await link.exchange([("DEL", self.keys("alive", self._role))])
+                    await connection.exchange([("DEL", self.keys("alive", self._role))])
                 commands += [("XPENDING", stream, self.group, "-", "+", 1, self.name) for stream in self.streams]
-                replies = await link.exchange(commands)
+                replies = await connection.exchange(commands)
                 done = [s for s, pending in zip(self.streams, replies[1:], strict=True) if pending == []]
                 if done:
-                    await link.exchange([("XGROUP", "DELCONSUMER", s, self.group, self.name) for s in done])
+                    await connection.exchange([("XGROUP", "DELCONSUMER", s, self.group, self.name) for s in done])
         except Unreachable:
             log.warning("could not say good-bye: redis is away; others adopt what is pending in 2 s")
 
@@ -336,10 +336,10 @@ def _entries(reply: Any) -> list[Entry]:
     return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]
 
 
-async def server_now(links: Connections) -> int:
+async def server_now(connections: Connections) -> int:
     """Milliseconds since 1970 by the server's clock: deadlines never depend on an agent's or a worker's own."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("TIME",)])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("TIME",)])
     seconds, micros = checked(reply, "asking for the time")
     return int(seconds) * 1000 + int(micros) // 1000
 

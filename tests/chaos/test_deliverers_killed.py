@@ -121,7 +121,7 @@ async def havoc(
 async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carriers_are_killed(
     server: Server,
     keys: Keys,
-    links: Connections,
+    connections: Connections,
     fleet: Fleet,
     counts: Counts,
     total: int,
@@ -135,7 +135,7 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
         Receiver(seed=3, seconds=0.05, secret=secret) as receiver,
         Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
     ):
-        await apply(links, keys, parse_hook_file(hooks(receiver.port), "fleet"))
+        await apply(connections, keys, parse_hook_file(hooks(receiver.port), "fleet"))
         fleet.start("dispatcher", 2)
         fleet.start("carrier", 2)
         fleet.start("chores")

@@ -63,7 +63,7 @@ async def asked(
 async def test_every_request_is_answered_and_on_record_though_evaluators_are_killed(
     server: Server,
     keys: Keys,
-    links: Connections,
+    connections: Connections,
     fleet: Fleet,
     counts: Counts,
     tmp_path: Path,
@@ -72,7 +72,7 @@ async def test_every_request_is_answered_and_on_record_though_evaluators_are_kil
 ) -> None:
     effects = tmp_path / "effects"
     effects.touch()
-    await apply(links, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
+    await apply(connections, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
     fleet.start("evaluator", 2, FLEETHOOK_SLOTS="4")
     await asyncio.to_thread(fleet.ready)
     chance = random.Random(7)

@@ -76,10 +76,10 @@ def write_call(tool: str) -> Event:
 @LOSSES
 @pytest.mark.req("B-01", "B-05")
 async def test_a_request_has_its_verdict_whichever_reply_is_lost(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
 ) -> None:
     effects = tmp_path / "effects"
-    await apply(links, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
+    await apply(connections, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
     fleet.start("evaluator", 2)
     await asyncio.to_thread(fleet.ready)
     asked: list[Event] = []
@@ -148,7 +148,7 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
 async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
     server: Server,
     keys: Keys,
-    links: Connections,
+    connections: Connections,
     fleet: Fleet,
     counts: Counts,
     tmp_path: Path,
@@ -156,7 +156,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
     several: Losses,
 ) -> None:
     compile_shim()
-    await apply(links, keys, parse_hook_file(HOOKS.format(effects=tmp_path / "effects"), "fleet"))
+    await apply(connections, keys, parse_hook_file(HOOKS.format(effects=tmp_path / "effects"), "fleet"))
     world = World(tmp_path, server.socket, counts.client, keys)
     world.install(deadline_ms=3_000)
     fleet.start("dispatcher")
@@ -215,12 +215,12 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
 async def test_a_reply_that_comes_too_late_is_taken_by_nobody_else(server: Server) -> None:
     async with Proxy(server.url) as proxy:
         slow = Connections(proxy.url, connect=2.0)
-        with slow.link() as link:
-            assert await link.exchange([("ECHO", "first")]) == [b"first"]
+        with slow.lease() as connection:
+            assert await connection.exchange([("ECHO", "first")]) == [b"first"]
             proxy.freeze()
             with pytest.raises(Unreachable, match="in time"):
-                await link.exchange([("ECHO", "late")], seconds=0.2)
+                await connection.exchange([("ECHO", "late")], seconds=0.2)
         proxy.thaw()
-        with slow.link() as link:
-            assert await link.exchange([("ECHO", "second")]) == [b"second"]
+        with slow.lease() as connection:
+            assert await connection.exchange([("ECHO", "second")]) == [b"second"]
         await slow.close()

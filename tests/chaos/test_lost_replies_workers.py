@@ -55,10 +55,10 @@ def steps(names: tuple[str, ...], rounds: int) -> list[tuple[str, int]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.slow, id="full")], ids=["small", None])
 async def test_an_evaluator_that_loses_replies_answers_every_request_once(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, rounds: int
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, rounds: int
 ) -> None:
     effects = tmp_path / "effects"
-    await apply(links, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
+    await apply(connections, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
     asked: dict[str, str] = {}
     lost: Counter[str] = Counter()
     async with Proxy(server.url) as proxy, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
@@ -98,7 +98,7 @@ async def test_an_evaluator_that_loses_replies_answers_every_request_once(
 @pytest.mark.parametrize("kind", ["carrier", "dispatcher"])
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.slow, id="full")], ids=["small", None])
 async def test_a_deliverer_that_loses_replies_delivers_every_event_once(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, kind: str, rounds: int
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, kind: str, rounds: int
 ) -> None:
     names: list[str] = []
     async with (
@@ -106,7 +106,7 @@ async def test_a_deliverer_that_loses_replies_delivers_every_event_once(
         Proxy(server.url) as proxy,
         Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
     ):
-        await apply(links, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port), "fleet"))
+        await apply(connections, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port), "fleet"))
         for one in ("dispatcher", "carrier"):
             fleet.start(one, FLEETHOOK_REDIS_URL=proxy.url if one == kind else server.url, FLEETHOOK_RQ_URL=server.url)
         fleet.start("chores")

@@ -95,7 +95,7 @@ def _to_kill(counts: Counts) -> bool:
 async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_are_killed(
     server: Server,
     keys: Keys,
-    links: Connections,
+    connections: Connections,
     fleet: Fleet,
     counts: Counts,
     total: int,
@@ -113,7 +113,7 @@ async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_ar
         Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
     ):
         await apply(
-            links,
+            connections,
             keys,
             parse_hook_file(HOOKS.format(port=receiver.port, retry=[0.1] * 30, most=MOST, more=MORE), "fleet"),
         )

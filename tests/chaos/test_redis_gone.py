@@ -81,9 +81,9 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
 ) -> None:
     compile_shim()
     server, keys, fleet, counts = own(fsync="always")
-    links = Connections(server.url, connect=2.0)
-    await apply(links, keys, parse_hook_file(HOOKS, "fleet"))
-    await links.close()
+    connections = Connections(server.url, connect=2.0)
+    await apply(connections, keys, parse_hook_file(HOOKS, "fleet"))
+    await connections.close()
     fleet.start("evaluator")
     fleet.start("dispatcher")
     await asyncio.to_thread(fleet.ready)
@@ -126,10 +126,10 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
 
 @pytest.mark.req("B-05", "F-03", "X-06")
 async def test_an_evaluator_that_stands_still_costs_the_deadline_and_the_record_shows_both(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     compile_shim()
-    await apply(links, keys, parse_hook_file(HOOKS, "fleet"))
+    await apply(connections, keys, parse_hook_file(HOOKS, "fleet"))
     fleet.start("dispatcher")
     (evaluator,) = fleet.start("evaluator")
     await asyncio.to_thread(fleet.ready)

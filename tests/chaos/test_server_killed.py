@@ -113,9 +113,9 @@ class Traffic:
 @asynccontextmanager
 async def running(server: Server, keys: Keys, fleet: Fleet) -> AsyncIterator[tuple[Traffic, Receiver]]:
     """Hooks in force, a fleet, a receiver, and agents at work."""
-    links = Connections(server.url, connect=2.0)
+    connections = Connections(server.url, connect=2.0)
     async with Receiver() as receiver:
-        await put_in_force(links, keys, receiver)
+        await put_in_force(connections, keys, receiver)
         for kind, count in (("evaluator", 2), ("dispatcher", 2), ("carrier", 2), ("chores", 1)):
             fleet.start(kind, count)
         await asyncio.to_thread(fleet.ready)
@@ -125,12 +125,12 @@ async def running(server: Server, keys: Keys, fleet: Fleet) -> AsyncIterator[tup
             yield traffic, receiver
         finally:
             await traffic.end()
-            await links.close()
+            await connections.close()
 
 
-async def put_in_force(links: Connections, keys: Keys, receiver: Receiver) -> None:
+async def put_in_force(connections: Connections, keys: Keys, receiver: Receiver) -> None:
     """Publishes the hooks."""
-    await apply(links, keys, parse_hook_file(HOOKS.format(port=receiver.port), "fleet"))
+    await apply(connections, keys, parse_hook_file(HOOKS.format(port=receiver.port), "fleet"))
 
 
 def alive(fleet: Fleet) -> dict[str, int]:
@@ -205,9 +205,9 @@ async def test_a_server_that_comes_back_empty_gets_its_groups_again(own: Callabl
         await traffic.flows(20)
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
-        links = Connections(server.url, connect=2.0)
-        await put_in_force(links, keys, receiver)
-        await links.close()
+        connections = Connections(server.url, connect=2.0)
+        await put_in_force(connections, keys, receiver)
+        await connections.close()
         taken = len(receiver.taken)
         await traffic.flows(40)
         await when(lambda: len(receiver.taken) > taken + 20, "deliveries flow again")

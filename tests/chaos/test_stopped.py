@@ -65,11 +65,18 @@ async def pause(seconds: float) -> None:
     ("total", "stops"), [(160, 1), pytest.param(5_000, 20, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_an_evaluator_that_was_stopped_says_nothing_twice(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, total: int, stops: int
+    server: Server,
+    keys: Keys,
+    connections: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    tmp_path: Path,
+    total: int,
+    stops: int,
 ) -> None:
     effects = tmp_path / "effects"
     effects.touch()
-    await apply(links, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
+    await apply(connections, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
     fleet.start("evaluator", 2, FLEETHOOK_SLOTS="4")
     await asyncio.to_thread(fleet.ready)
     after = sorted(random.Random(9).sample(range(total // 10, total * 8 // 10), stops))
@@ -100,7 +107,7 @@ async def test_an_evaluator_that_was_stopped_says_nothing_twice(
 
 @pytest.mark.req("B-05", "F-03")
 async def test_a_hook_that_ran_again_after_a_stop_is_told_whoever_answers_first(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     effects, go = tmp_path / "effects", tmp_path / "go"
     hook = f"""
@@ -110,7 +117,7 @@ hooks:
     command: echo x >> {effects}; n=$(($(wc -l < {effects}))); until [ -e {go}.$n ]; do sleep 0.02; done; exit 2
     timeout: 30
 """
-    await apply(links, keys, parse_hook_file(hook, "fleet"))
+    await apply(connections, keys, parse_hook_file(hook, "fleet"))
     fleet.start("evaluator", 2)
     await asyncio.to_thread(fleet.ready)
 
@@ -121,7 +128,7 @@ hooks:
         event = Event(type="tool:pre_execute", source="codex", tool="write", id=event_id(), host="test-host")
         request = asyncio.create_task(bus.request(event, budget=25.0))
         await when(lambda: lines() == 1, "the hook runs")
-        (claim,) = await _get(links, keys("claim", event.id))
+        (claim,) = await _get(connections, keys("claim", event.id))
         stopped = next(one for one in fleet.of("evaluator") if f"-{one.popen.pid}-" in claim.decode())
         stopped.freeze()
         await when(lambda: lines() == 2, "another runs it again")
@@ -138,7 +145,7 @@ hooks:
 
 @pytest.mark.req("B-05", "F-03")
 async def test_a_hook_that_ran_again_where_it_had_been_stopped_is_told(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
 ) -> None:
     effects, go = tmp_path / "effects", tmp_path / "go"
     hooks = f"""
@@ -152,7 +159,7 @@ hooks:
     command: touch {go}.busy; until [ -e {go}.end ]; do sleep 0.02; done
     timeout: 30
 """
-    await apply(links, keys, parse_hook_file(hooks, "fleet"))
+    await apply(connections, keys, parse_hook_file(hooks, "fleet"))
     fleet.start("evaluator", 2, FLEETHOOK_SLOTS="1")
     await asyncio.to_thread(fleet.ready)
     async with Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
@@ -164,7 +171,7 @@ hooks:
         await when(effects.exists, "the hook runs")
         busy = asyncio.create_task(bus.request(other, budget=25.0))
         await when(Path(f"{go}.busy").exists, "the other evaluator has no free slot")
-        (claim,) = await _get(links, keys("claim", event.id))
+        (claim,) = await _get(connections, keys("claim", event.id))
         stopped = next(one for one in fleet.of("evaluator") if f"-{one.popen.pid}-" in claim.decode())
         stopped.freeze()
         await when(lambda: event.id in _ids(counts, "waiting"), "it is taken over and put aside")
@@ -186,9 +193,9 @@ def _ids(counts: Counts, stream: str) -> set[str]:
     return {fields[b"id"].decode() for _, fields in rows}
 
 
-async def _get(links: Connections, name: str) -> list[bytes]:
-    with links.link() as link:
-        return await link.exchange([("GET", name)])
+async def _get(connections: Connections, name: str) -> list[bytes]:
+    with connections.lease() as connection:
+        return await connection.exchange([("GET", name)])
 
 
 @pytest.mark.req("B-02", "B-03", "G-20")
@@ -198,14 +205,21 @@ async def _get(links: Connections, name: str) -> list[bytes]:
     ("total", "stops"), [(80, 1), pytest.param(2_000, 12, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
 async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_taken_over(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, kind: str, total: int, stops: int
+    server: Server,
+    keys: Keys,
+    connections: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    kind: str,
+    total: int,
+    stops: int,
 ) -> None:
     chance = random.Random(4)
     names = [event_id() for _ in range(total)]
     begun: set[str] = set()
     owed = {delivery_id(name, endpoint) for name in names for endpoint in ("good", "picky")}
     async with Receiver(seconds=0.03) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
-        await apply(links, keys, parse_hook_file(event_hooks(receiver.port, 8, "good", "picky"), "fleet"))
+        await apply(connections, keys, parse_hook_file(event_hooks(receiver.port, 8, "good", "picky"), "fleet"))
         fleet.start("dispatcher", 2)
         fleet.start("carrier", 2)
         fleet.start("chores")
@@ -239,11 +253,13 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
 @pytest.mark.req("B-02", "G-20")
 @pytest.mark.parametrize("seconds", [BRIEF, pytest.param(3.0, marks=pytest.mark.slow)])
 async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
-    server: Server, keys: Keys, links: Connections, fleet: Fleet, counts: Counts, seconds: float
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, seconds: float
 ) -> None:
     names = [event_id() for _ in range(60)]
     async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
-        await apply(links, keys, parse_hook_file(event_hooks(receiver.port, 40, "good", "flaky", "picky"), "fleet"))
+        await apply(
+            connections, keys, parse_hook_file(event_hooks(receiver.port, 40, "good", "flaky", "picky"), "fleet")
+        )
         fleet.start("dispatcher")
         fleet.start("carrier")
         fleet.start("chores")

@@ -32,9 +32,9 @@ def fake() -> Iterator[str]:
 async def place(request: pytest.FixtureRequest, fake: str, server: Server, keys: Keys) -> AsyncIterator[Place]:
     """Both servers in turn."""
     real = request.param == "real"
-    links = Connections(server.url if real else fake, connect=2.0)
-    made = Place(links, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
+    connections = Connections(server.url if real else fake, connect=2.0)
+    made = Place(connections, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
     await made.member().create()
-    await do(links, "DEL", made.keys("beat", "one"))
+    await do(connections, "DEL", made.keys("beat", "one"))
     yield made
-    await links.close()
+    await connections.close()

@@ -28,9 +28,9 @@ async def test_an_answer_is_given_once_and_leaves_nothing_behind(place: Place) -
     verdict: dict[str, Any] = {"decision": "deny", "reason": "no"}
     assert await place.run(place.answer(request, **verdict), place.answer(request, b"late")) == [1, 0]
     assert await place.replies(request) == [b"said"]
-    assert 0 < int(await do(place.links, "PTTL", request.reply)) <= KEPT_MS
+    assert 0 < int(await do(place.connections, "PTTL", request.reply)) <= KEPT_MS
     assert await place.lengths() == [0, 0, 1, 0, 0]
-    (event,) = await stream(place.links, place.keys)
+    (event,) = await stream(place.connections, place.keys)
     assert {name: event.fields[name] for name in (b"id", b"source", b"event", b"host", b"parent", b"body")} == {
         b"id": request.id.encode(),
         b"source": b"generic",
@@ -62,7 +62,7 @@ async def test_a_reply_name_outside_the_prefix_is_never_written(place: Place, ba
     assert request.reply == ""
     assert await place.run(place.answer(request)) == [1]
     for written in (name or " ", place.keys("reply", "nobody")):
-        assert written == "requests" or int(await do(place.links, "EXISTS", written)) == 0
+        assert written == "requests" or int(await do(place.connections, "EXISTS", written)) == 0
     assert (await place.lengths())[2] == 1, "it stands in the record all the same"
 
 
@@ -82,14 +82,14 @@ async def test_a_fallback_that_was_spooled_is_news_where_the_event_stands_alread
     first = await place.one()
     spooled = await place.one(id=first.id, reply=" ", fallback="redis away")
     await place.run(place.answer(first), place.answer(spooled))
-    event, report = await stream(place.links, place.keys)
+    event, report = await stream(place.connections, place.keys)
     assert b"verdict" in event.fields
     assert (report.fields[b"of"], report.fields[b"fallback"]) == (first.id.encode(), b"redis away")
     assert report.fields[b"id"] != first.id.encode()
     assert b"body" not in report.fields
     alone = await place.one(reply=" ", fallback="redis away")
     await place.run(place.answer(alone))
-    (_, _, event) = await stream(place.links, place.keys)
+    (_, _, event) = await stream(place.connections, place.keys)
     assert (event.fields[b"id"], event.fields[b"fallback"]) == (alone.id.encode(), b"redis away")
     assert b"body" in event.fields
 
@@ -104,9 +104,9 @@ async def test_the_same_hook_call_is_marked_and_its_verdict_kept(place: Place) -
     assert (word, decode_verdict(kept).reason) == ("same", "no")
     await place.run(place.answer(second, b"rendered anew", name=name))
     assert await place.replies(second) == [b"rendered anew"]
-    assert [b"same" in entry.fields for entry in await stream(place.links, place.keys)] == [False, True]
-    assert int(await do(place.links, "EXISTS", place.keys("call", "none"))) == 0
-    assert 0 < int(await do(place.links, "PTTL", name)) <= 60_000
+    assert [b"same" in entry.fields for entry in await stream(place.connections, place.keys)] == [False, True]
+    assert int(await do(place.connections, "EXISTS", place.keys("call", "none"))) == 0
+    assert 0 < int(await do(place.connections, "PTTL", name)) <= 60_000
 
 
 # --- claim, defer, adopt
@@ -125,7 +125,7 @@ async def test_a_repeated_id_joins_the_running_evaluation(place: Place) -> None:
     assert await place.claim(third, "two") == ["done"]
     assert await place.replies(third) == [b"said"]
     assert await place.lengths() == [0, 0, 1, 0, 0]
-    assert int(await do(place.links, "EXISTS", place.keys("join", first.id))) == 0
+    assert int(await do(place.connections, "EXISTS", place.keys("join", first.id))) == 0
 
 
 async def test_who_repeats_a_request_that_nobody_waited_for_is_answered(place: Place) -> None:
@@ -161,20 +161,20 @@ async def test_only_the_entries_of_the_dead_are_taken_over(place: Place) -> None
 
 async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Place) -> None:
     for _ in range(3):
-        await put(place.links, place.keys, bash())
+        await put(place.connections, place.keys, bash())
     entries = await place.read("one")
-    await do(place.links, "XDEL", place.keys("requests"), entries[0].entry.id)  # trimmed away under it
+    await do(place.connections, "XDEL", place.keys("requests"), entries[0].entry.id)  # trimmed away under it
     await place.die("one")
     taken: list[Entry] = []
     for left in (2, 1, 0):
         place.member("two")._looked = 0.0
         taken += await place.member("two").adopt(most=1)
-        pending = await do(place.links, "XPENDING", place.keys("requests"), GROUP, "-", "+", 9, "one")
+        pending = await do(place.connections, "XPENDING", place.keys("requests"), GROUP, "-", "+", 9, "one")
         assert len(pending) == left
     assert [entry.id for entry in taken] == [one.entry.id for one in entries[1:]]
     place.member("two")._looked = 0.0
     await place.member("two").adopt(most=1)
-    rows = await do(place.links, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
+    rows = await do(place.connections, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
     assert [row[1] for row in rows] == [b"two"]
 
 
@@ -226,7 +226,7 @@ async def test_a_lineage_is_followed_upward_and_ends(place: Place) -> None:
 
     async def chain(name: str, ms: int) -> Chain:
         args = (place.keys("lineage", ""), MOST_STEPS, ms)
-        return read_lineage(await call(place.links, "lineage", (place.keys("lineage", name),), args))
+        return read_lineage(await call(place.connections, "lineage", (place.keys("lineage", name),), args))
 
     running = [(requests[n].id, frozenset({f"a{n}", f"b{n}"})) for n in (2, 1, 0)]
     assert await chain(parent, requests[2].entry.ms) == running
@@ -235,8 +235,8 @@ async def test_a_lineage_is_followed_upward_and_ends(place: Place) -> None:
     assert await chain(parent, requests[2].entry.ms) == running, "what was added while they ran is below them"
     assert await chain(parent, requests[2].entry.ms + 60_000) == [(parent, frozenset()), *running[1:]], "later is not"
     for one, other in (("x", "y"), ("y", "x")):
-        await do(place.links, "HSET", place.keys("lineage", one), "parent", other, "hook:h", "1")
-        await do(place.links, "PEXPIRE", place.keys("lineage", one), 60_000)
+        await do(place.connections, "HSET", place.keys("lineage", one), "parent", other, "hook:h", "1")
+        await do(place.connections, "PEXPIRE", place.keys("lineage", one), 60_000)
     assert len(await chain("x", 1)) == MOST_STEPS
 
 
@@ -252,9 +252,9 @@ async def test_a_poison_entry_is_kept_and_let_go_of_once(place: Place) -> None:
     assert await place.run(let_go, let_go) == [1, 0]
     assert await place.lengths() == [0, 0, 0, 0, 0]
     name = f"requests-{request.entry.id}"
-    assert await do(place.links, "ZRANGE", place.keys("dead"), 0, -1) == [name.encode()]
-    assert await do(place.links, "HGET", place.keys("deadletter", name), "reason") == b"unreadable"
-    assert int(await do(place.links, "PTTL", place.keys("deadletter", name))) > 0
+    assert await do(place.connections, "ZRANGE", place.keys("dead"), 0, -1) == [name.encode()]
+    assert await do(place.connections, "HGET", place.keys("deadletter", name), "reason") == b"unreadable"
+    assert int(await do(place.connections, "PTTL", place.keys("deadletter", name))) > 0
 
 
 # --- reading
@@ -265,17 +265,17 @@ only_real = pytest.mark.parametrize("place", ["real"], indirect=True)
 
 @only_real
 async def test_a_group_that_is_gone_is_made_anew(place: Place) -> None:
-    await do(place.links, "DEL", place.keys("requests"), place.keys("waiting"))
+    await do(place.connections, "DEL", place.keys("requests"), place.keys("waiting"))
     assert await place.read() == []
-    name, _ = await put(place.links, place.keys, bash())
+    name, _ = await put(place.connections, place.keys, bash())
     assert [one.id for one in await place.read()] == [name]
 
 
 @only_real
 async def test_answers_go_out_with_the_next_read_even_where_the_server_forgot_the_scripts(place: Place) -> None:
     first = await place.one()
-    await put(place.links, place.keys, bash())
-    await do(place.links, "SCRIPT", "FLUSH")
+    await put(place.connections, place.keys, bash())
+    await do(place.connections, "SCRIPT", "FLUSH")
     (second,) = await place.read("one", 10, place.answer(first), place.answer(first))
     assert await place.replies(first) == [b"said"]
     assert second.id != first.id
@@ -286,29 +286,29 @@ async def test_answers_go_out_with_the_next_read_even_where_the_server_forgot_th
 async def test_what_was_handed_out_unseen_is_found_again(place: Place) -> None:
     """A reply that was lost on the wire: Redis holds the entries for us, and nobody adopts them while we live."""
     for _ in range(4):
-        await put(place.links, place.keys, bash())
+        await put(place.connections, place.keys, bash())
     requests = await place.read()
     member = place.member()
     assert await member.strays() == [], "without doubt nobody looks"
     member.doubtful = True
     held = {(place.keys("requests"), requests[1].entry.id)}
-    await do(place.links, "XDEL", place.keys("requests"), requests[2].entry.id)
+    await do(place.connections, "XDEL", place.keys("requests"), requests[2].entry.id)
     found = await member.strays(held)
     assert [entry.id for entry in found] == [requests[0].entry.id, requests[3].entry.id]
     assert found[0].fields == requests[0].entry.fields
     assert found[0].delivered == 1, "looking is not handing out"
     assert not member.doubtful
-    pending = await do(place.links, "XPENDING", place.keys("requests"), GROUP)
+    pending = await do(place.connections, "XPENDING", place.keys("requests"), GROUP)
     assert int(pending[0]) == 3, "what is gone from the stream is let go of"
 
 
 @only_real
 async def test_a_refused_answer_is_doubted(place: Place) -> None:
     request = await place.one()
-    await do(place.links, "SET", request.reply, "no list")
+    await do(place.connections, "SET", request.reply, "no list")
     await place.read("one", 10, place.answer(request))
     assert place.member().doubtful
-    await do(place.links, "DEL", request.reply)
+    await do(place.connections, "DEL", request.reply)
 
 
 async def test_the_last_one_takes_the_roles_heartbeat_along(place: Place) -> None:
@@ -316,17 +316,17 @@ async def test_the_last_one_takes_the_roles_heartbeat_along(place: Place) -> Non
     await place.read("one")
     await place.read("two")
     await place.member("two").leave()
-    assert int(await do(place.links, "EXISTS", alive)) == 1, "another one lives"
+    assert int(await do(place.connections, "EXISTS", alive)) == 1, "another one lives"
     await place.one("one")
     await place.member("one").leave()
-    assert int(await do(place.links, "EXISTS", alive, beat)) == 0
-    rows = await do(place.links, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
+    assert int(await do(place.connections, "EXISTS", alive, beat)) == 0
+    rows = await do(place.connections, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
     assert [row[1] for row in rows] == [b"one"], "it has an entry, which somebody must adopt"
 
 
 async def test_a_script_fails_as_an_error_of_ours(place: Place) -> None:
     with pytest.raises(FleethookError, match="script lease"):
-        await call(place.links, "lease", (place.keys("requests"),), ("me", "not a number"))
+        await call(place.connections, "lease", (place.keys("requests"),), ("me", "not a number"))
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def checks(*args: str) -> dict[str, tuple[str, str]]:
 def test_doctor_and_install_leave_an_agent_only_machine_connected(
     shim_url: str, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
-    async def guard(links: Connections) -> None:
-        await publish_hooks(links, keys, GUARD)
+    async def guard(connections: Connections) -> None:
+        await publish_hooks(connections, keys, GUARD)
 
     run(server.url, guard)
     with workers(server.url, keys, tmp_path / "fleet", "evaluator"):

@@ -86,9 +86,9 @@ def test_it_is_asked_where_an_agent_waits_and_told_where_none_does(made: Fleet, 
     until = made.events()[0].ms + 1
     file = parse_hook_file(HOOKS.format(port=receiver.port, secret=SECRET, old=OLD), "fleet")
 
-    async def replayed(links: Connections) -> list[str]:
+    async def replayed(connections: Connections) -> list[str]:
         past = ReplaySpec(since=0, until=until, endpoint="policy")
-        found = chunks(links, made.keys, past, "j", lambda _: HookSet([Layered("fleet", "1", file)]))
+        found = chunks(connections, made.keys, past, "j", lambda _: HookSet([Layered("fleet", "1", file)]))
         return [one.event.id async for chunk in found for one in chunk.again]
 
     assert made.ask(replayed) == [asked, told, failed], "a replay tells it of what it was asked, too"

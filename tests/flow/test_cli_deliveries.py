@@ -79,7 +79,7 @@ def home(server: Server, keys: Keys, receiver: Receiver, monkeypatch: pytest.Mon
     monkeypatch.setenv("LOG_SECRET", SECRET)
     monkeypatch.chdir(tmp_path)
     text = HOOKS.format(port=receiver.server_port)
-    run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+    run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
     return tmp_path / "home"
 
 
@@ -201,8 +201,8 @@ def test_an_entry_that_nobody_could_read_is_shown_and_dropped_but_not_retried(
 ) -> None:
     entry = Entry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
 
-    async def bury(links: Connections) -> None:
-        await call_all(links, [poison_call(keys, entry, "undecodable event: no msgpack", acknowledge="")])
+    async def bury(connections: Connections) -> None:
+        await call_all(connections, [poison_call(keys, entry, "undecodable event: no msgpack", acknowledge="")])
 
     run(server.url, bury)
     shown = fleethook("dead", "show", "events-1-1")
@@ -240,7 +240,7 @@ def test_an_endpoint_gets_one_signed_test(home: Path, receiver: Receiver) -> Non
 
 def test_the_address_policy_holds_for_tests_too(server: Server, keys: Keys, home: Path, receiver: Receiver) -> None:
     text = f'endpoints: [{{id: inside, url: "http://127.0.0.1:{receiver.server_port}/x"}}]'
-    run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+    run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
     refused = fleethook("webhooks", "test", "inside", "--json")
     assert (refused.code, refused.json["status"]) == (1, 0)
     assert "address policy" in refused.json["error"]
@@ -251,8 +251,8 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
     many = 600
     stream, names = keys("deliveries"), [f"e{number}.log" for number in range(600)]
 
-    async def bury(links: Connections) -> None:
-        with links.link() as link:
+    async def bury(connections: Connections) -> None:
+        with connections.lease() as connection:
             for name in names:
                 fields = (
                     "state",
@@ -266,11 +266,11 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
                     "kind",
                     "webhook",
                 )
-                await link.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), 1, name)])
+                await connection.exchange([("HSET", keys("delivery", name), *fields), ("ZADD", keys("dead"), 1, name)])
 
-    async def redriven(links: Connections) -> int:
-        with links.link() as link:
-            (length,) = await link.exchange([("XLEN", stream)])
+    async def redriven(connections: Connections) -> int:
+        with connections.lease() as connection:
+            (length,) = await connection.exchange([("XLEN", stream)])
         return int(length)
 
     run(server.url, bury)

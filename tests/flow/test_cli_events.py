@@ -35,7 +35,7 @@ def home(server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
     monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
     monkeypatch.chdir(tmp_path)
-    run(server.url, lambda links: apply(links, keys, parse_hook_file(RULE, "fleet")))
+    run(server.url, lambda connections: apply(connections, keys, parse_hook_file(RULE, "fleet")))
     return tmp_path / "home"
 
 

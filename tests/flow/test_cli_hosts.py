@@ -52,12 +52,12 @@ def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_
 
     here = host_name()
 
-    async def ask(links: Connections) -> str:
+    async def ask(connections: Connections) -> str:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOST", HOST)
             async with evaluating(server.url, keys):
-                _, reply = await put(links, keys, bash(cwd=str(project)), host=here)
-                return (await verdict(links, reply)).decision
+                _, reply = await put(connections, keys, bash(cwd=str(project)), host=here)
+                return (await verdict(connections, reply)).decision
 
     assert run(server.url, ask) == "deny"
     forgotten = fleethook("hosts", "forget", here, "--yes")
@@ -79,12 +79,12 @@ def test_what_waits_for_a_host_is_shown_and_given_up_when_the_host_is_forgotten(
     fleethook("hooks", "trust", "--yes")
     here = host_name()
 
-    async def end_turn(links: Connections) -> None:
+    async def end_turn(connections: Connections) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOST", HOST)
             async with dispatching(server.url, keys):
-                await publish(links, keys, turn_end(host=here, cwd=str(project)))
-                await until(lambda: kept_events(links, keys), "it is kept")
+                await publish(connections, keys, turn_end(host=here, cwd=str(project)))
+                await until(lambda: kept_events(connections, keys), "it is kept")
 
     run(server.url, end_turn)
     assert f"1 event waits for `fleethook worker host` on {here!r}" in fleethook("status").out
@@ -99,13 +99,13 @@ def test_what_waits_for_a_host_is_shown_and_given_up_when_the_host_is_forgotten(
 
 def test_a_host_whose_worker_runs_is_not_forgotten(project: Path, server: Server, keys: Keys) -> None:
     fleethook("hooks", "trust", "--yes")
-    run(server.url, lambda links: _beat(links, keys))
+    run(server.url, lambda connections: _beat(connections, keys))
     refused = fleethook("hosts", "forget", host_name(), "--yes")
     assert refused.code == 1
     assert "stop it first" in refused.err
     assert len(fleethook("hosts", "list", "--json").json) == 1
 
 
-async def _beat(links: Connections, keys: Keys) -> None:
-    with links.link() as link:
-        await link.exchange([("SET", keys("alive", f"host-{host_name()}"), "1", "PX", "60000")])
+async def _beat(connections: Connections, keys: Keys) -> None:
+    with connections.lease() as connection:
+        await connection.exchange([("SET", keys("alive", f"host-{host_name()}"), "1", "PX", "60000")])

@@ -217,7 +217,7 @@ def test_imported_hooks_are_tried_published_and_list_their_last_run(home: Path, 
 
 @pytest.mark.req("X-05")
 async def test_the_last_run_is_what_the_record_says(
-    home: Path, server: Server, keys: Keys, links: Connections, user_file: Path
+    home: Path, server: Server, keys: Keys, connections: Connections, user_file: Path
 ) -> None:
     rules = (
         "hooks:\n  - {id: ran, on: 'tool:*', rule: {decision: ask}}\n"
@@ -226,7 +226,7 @@ async def test_the_last_run_is_what_the_record_says(
     )
     put(user_file, rules)
     async with evaluating(server.url, keys, user_file=user_file):
-        await ask(links, keys, "ls")
+        await ask(connections, keys, "ls")
 
     def listed() -> Result:
         return fleethook("hooks", "list", "--json")
@@ -252,10 +252,10 @@ def test_untrusted_projects_that_were_seen_are_listed(home: Path, server: Server
         put(folder / "fleethook.yaml", "hooks: [{on: '*', command: x}]")
     assert fleethook("hooks", "trust", str(fine), "--yes").code == 0
 
-    async def agents(links: Connections) -> None:
+    async def agents(connections: Connections) -> None:
         for number, folder in enumerate((other, fine, home / "gone")):
             event = Event(type="session:start", id=f"e{number:032x}", host=host_name(), cwd=str(folder))
-            await publish(links, keys, event)
+            await publish(connections, keys, event)
 
     run(server.url, agents)
     listed = fleethook("hooks", "list", "--untrusted", "--json").json

@@ -46,7 +46,7 @@ def test_deliveries_wait_for_the_key_and_go_on_when_it_comes(
         receiver = stack.enter_context(beside(receiving))
         text = HOOKS.format(url=receiver.url(), port=receiver.port, secret=generate_secret())
         monkeypatch.setenv("FLEETHOOK_SECRET_KEY_FILE", str(tmp_path / "publisher.key"))
-        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
         (key,) = key_ids()
         handed = fleethook("key", "export")
         assert handed.code == 0, handed.err

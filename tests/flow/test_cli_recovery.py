@@ -43,7 +43,7 @@ def receiving_two(server: Server, keys: Keys) -> Iterator[Receiver]:
         gone = one.usual._replace(status=410, body=b"password=hunter2hunter2", headers=["Set-Cookie: a=b"])
         one.by_path["/gone"] = gone
         text = HOOKS.format(url=one.url(), port=one.port)
-        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
         yield one
 
 

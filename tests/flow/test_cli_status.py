@@ -92,7 +92,7 @@ def test_only_what_is_not_healthy_is_shown_and_a_program_sees_all(
     with ExitStack() as stack:
         receiver = stack.enter_context(beside(receiving))
         text = HOOKS.format(url=receiver.url(), port=receiver.port)
-        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
         stack.enter_context(workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"))
         assert shown() == {}
         receiver.by_path |= {"/sick": Answer(503), "/gone": Answer(410)}

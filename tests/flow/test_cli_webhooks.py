@@ -163,11 +163,11 @@ def test_an_endpoint_from_its_first_line_to_its_last(mine: Path) -> None:
 def test_the_published_set_is_changed_as_a_new_version_and_keeps_no_secret_in_the_clear(
     server: Server, keys: Keys, mine: Path
 ) -> None:
-    run(server.url, lambda links: apply(links, keys, parse_hook_file("endpoints: []", "fleet")))
+    run(server.url, lambda connections: apply(connections, keys, parse_hook_file("endpoints: []", "fleet")))
 
-    async def raw(links: Connections) -> str:
-        with links.link() as link:
-            (reply,) = await link.exchange([("GET", keys("hookset", "3"))])
+    async def raw(connections: Connections) -> str:
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange([("GET", keys("hookset", "3"))])
         return bytes(reply).decode()
 
     with beside(receiving) as receiver:
@@ -381,7 +381,7 @@ def test_what_waits_for_an_endpoint_that_is_removed_becomes_dead_letters_at_once
             f"  - {{id: two, url: '{receiver.url()}', events: 'session:end'}}\n"
             f"network: {{allow: ['127.0.0.1:{receiver.port}']}}\n"
         )
-        run(server.url, lambda links: apply(links, keys, parse_hook_file(text, "fleet")))
+        run(server.url, lambda connections: apply(connections, keys, parse_hook_file(text, "fleet")))
         stack.enter_context(workers(server.url, keys, mine.parent.parent, "dispatcher", "carrier"))
         assert fleethook("webhooks", "pause", "one").code == 0
         for number in range(20):

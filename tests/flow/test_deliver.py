@@ -104,8 +104,8 @@ def test_a_carrier_killed_in_the_middle_is_carried_on_within_five_seconds(
 def busy(made: Fleet, pid: int) -> bool:
     """Whether the process with this pid is a carrier with something under way."""
 
-    async def ask(links: Connections) -> bool:
-        rows = await do(links, "XPENDING", made.keys("deliveries"), "carriers", "-", "+", 10)
+    async def ask(connections: Connections) -> bool:
+        rows = await do(connections, "XPENDING", made.keys("deliveries"), "carriers", "-", "+", 10)
         return any(f"-{pid}-".encode() in row[1] for row in rows)
 
     return made.ask(ask)
@@ -145,7 +145,7 @@ def test_nothing_is_left_over(made: Fleet) -> None:
     """No body, place, parked delivery, pending entry or failed job, after all of the above."""
     from bus.wire.connections import sync_client
 
-    assert made.ask(lambda links: left(links, made.keys)) == {}
+    assert made.ask(lambda connections: left(connections, made.keys)) == {}
     with sync_client(made.url("admin")) as client:
         assert list(client.scan_iter("rq:failed:*")) == []
         assert list(client.scan_iter("rq:finished:*")) == []

@@ -101,7 +101,10 @@ def test_a_change_that_was_spooled_is_in_the_list_of_status(world: Fleet) -> Non
     world.server.start()
     world.start("dispatcher", "evaluator")
     wait_until(
-        lambda: [one.by for one in world.ask(lambda links: read_changes(links, world.keys))] == [getpass.getuser()],
+        lambda: (
+            [one.by for one in world.ask(lambda connections: read_changes(connections, world.keys))]
+            == [getpass.getuser()]
+        ),
         "the list says who it was",
     )
     (change,) = listed(world)

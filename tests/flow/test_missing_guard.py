@@ -70,15 +70,15 @@ def test_a_users_own_guard_does_not_guard_other_hosts(home: Path, monkeypatch: p
 
 
 async def test_a_session_is_told_once_and_only_where_nothing_guards_it(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     async def notes(session: str) -> list[str]:
-        _, reply = await put(links, keys, bash(session=session))
-        return [note for note in (await verdict(links, reply)).notes if note == NO_GUARD]
+        _, reply = await put(connections, keys, bash(session=session))
+        return [note for note in (await verdict(connections, reply)).notes if note == NO_GUARD]
 
     async with evaluating(server.url, keys):
         assert [await notes("one"), await notes("one"), await notes("two")] == [[NO_GUARD], [], [NO_GUARD]]
-    await publish_hooks(links, keys, "hooks: [{id: no-rm, on: 'tool:*', when: 'false', rule: {reason: no}}]")
+    await publish_hooks(connections, keys, "hooks: [{id: no-rm, on: 'tool:*', when: 'false', rule: {reason: no}}]")
     async with evaluating(server.url, keys):
         assert await notes("three") == [], "a guard that has nothing to say to this call is one"
 

@@ -60,10 +60,12 @@ def state_of(name: str) -> str:
     return str(shown.json["state"]) if shown.code == 0 else ""
 
 
-async def everything(links: Connections, keys: Keys) -> str:
+async def everything(connections: Connections, keys: Keys) -> str:
     """All that Redis keeps of the hook sets."""
-    with links.link() as link:
-        replies = await link.exchange([("GET", keys("hookset", "1")), ("XRANGE", keys("hookset", "log"), "-", "+")])
+    with connections.lease() as connection:
+        replies = await connection.exchange(
+            [("GET", keys("hookset", "1")), ("XRANGE", keys("hookset", "log"), "-", "+")]
+        )
     return " ".join(str(checked(one, "reading")) for one in replies)
 
 
@@ -122,7 +124,7 @@ def test_the_fleets_webhooks_go_through_its_proxy_and_the_password_is_nowhere_to
         )
     ]
     shown.append(fleethook("deliveries", "show", first, "--json"))
-    kept = run(server.url, lambda links: everything(links, keys))
+    kept = run(server.url, lambda connections: everything(connections, keys))
     for text in (*(one.out + one.err for one in shown), caplog.text, kept):
         assert "hunter2" not in text
     assert "${PROXY_PASSWORD}" in kept

@@ -29,12 +29,12 @@ def test_a_new_version_reaches_every_worker_and_an_old_one_can_come_back(fleet: 
     assert verdict.decision == "deny"
     assert verdict.version == f"fleet@{strict}"
 
-    again = fleet.ask(lambda links: rollback(links, fleet.keys))  # `fleethook hooks rollback`
+    again = fleet.ask(lambda connections: rollback(connections, fleet.keys))  # `fleethook hooks rollback`
     fleet.in_force(again)
     assert again == strict + 1, "a rollback is a version like any other: history only grows"
     assert bus.request(WRITE).decision == "ask"
 
-    newest, *_ = fleet.ask(lambda links: history(links, fleet.keys))
+    newest, *_ = fleet.ask(lambda connections: history(connections, fleet.keys))
     assert (newest.version, newest.message) == (again, f"rollback to {lenient}")
 
 
@@ -44,5 +44,5 @@ def test_a_set_with_a_mistake_changes_nothing_and_says_where_it_is(fleet: Fleet,
     wrong = parse_hook_file("hooks:\n  - {id: typo, on: tool:pre_execute, comand: 'true'}\n", "fleet")
     assert [(problem.line, "command" in str(problem)) for problem in wrong.problems] == [(2, True)], "what was meant"
     with pytest.raises(ConfigError, match="changes nothing"):
-        fleet.ask(lambda links: apply(links, fleet.keys, wrong))
+        fleet.ask(lambda connections: apply(connections, fleet.keys, wrong))
     assert bus.request(WRITE).decision == "deny"

@@ -242,11 +242,11 @@ async def test_every_other_command_of_the_server_is_refused(role: Role, more: se
     """Each command that this server knows, on each of the keys that the role may name."""
     one = Server()
     one.start()
-    links = Connections(one.url)
+    connections = Connections(one.url)
     names = (KEYS("requests"), KEYS("events"), MINE, KEYS("alive", "evaluator"), KEYS("sent"), "x")
     try:
-        with links.link() as link:
-            known, listed, _ = await link.exchange(
+        with connections.lease() as connection:
+            known, listed, _ = await connection.exchange(
                 [("COMMAND",), ("COMMAND", "LIST"), ("ACL", "SETUSER", "who", "reset", "on", *roles("fleet")[role])]
             )
             arity = {row[0].decode(): abs(int(row[1])) for row in known}
@@ -255,9 +255,9 @@ async def test_every_other_command_of_the_server_is_refused(role: Role, more: se
                 words = command.split("|")
                 least = arity[words[0]] if len(words) == 1 else 2
                 tried |= {(*words, *[key] * (least - len(words))): command for key in names}
-            replies = await link.exchange([("ACL", "DRYRUN", "who", *words) for words in tried])
+            replies = await connection.exchange([("ACL", "DRYRUN", "who", *words) for words in tried])
     finally:
-        await links.close()
+        await connections.close()
         one.stop()
     assert len(tried) > 200
     assert {tried[words] for words, said in zip(tried, replies, strict=True) if said == b"OK"} == NEEDED | ALWAYS | more

@@ -36,17 +36,17 @@ hooks:
 
 
 @pytest.fixture
-async def bus(server: Server, keys: Keys, links: Connections) -> AsyncIterator[Bus]:
+async def bus(server: Server, keys: Keys, connections: Connections) -> AsyncIterator[Bus]:
     """A bus with these hooks and an evaluator."""
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as one:
         yield one
 
 
-async def recorded(links: Connections, keys: Keys) -> list[Event]:
+async def recorded(connections: Connections, keys: Keys) -> list[Event]:
     """The events that stand in the record, in order."""
     events = []
-    for entry in await stream(links, keys):
+    for entry in await stream(connections, keys):
         event = decode_body(entry.fields[b"body"])
         assert isinstance(event, Event)
         events.append(event)
@@ -54,7 +54,7 @@ async def recorded(links: Connections, keys: Keys) -> list[Event]:
 
 
 @pytest.mark.req("B-02", "B-08")
-async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links: Connections) -> None:
+async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, connections: Connections) -> None:
     ran = False
     with pytest.raises(Denied, match="no rm") as caught:
         async with bus.tool("bash", {"command": "rm -rf x"}):
@@ -74,7 +74,7 @@ async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links
     with pytest.raises(ZeroDivisionError):
         async with bus.tool("divide", {"by": 0}):
             1 / 0  # noqa: B018 - it raises
-    asked, before, after, _, error = await recorded(links, keys)
+    asked, before, after, _, error = await recorded(connections, keys)
     assert [one.type for one in (asked, before, after, error)] == [
         "tool:pre_execute",
         "tool:pre_execute",
@@ -85,12 +85,12 @@ async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, links
     assert (after.input["command"], after.output) == ("make -j2", {"stdout": "ok", "at": "/x"})
     assert after.data["duration_ms"] >= 0
     assert error.data["error"] == "ZeroDivisionError: division by zero"
-    (entry, *_) = await stream(links, keys)
+    (entry, *_) = await stream(connections, keys)
     assert decode_verdict(entry.fields[b"verdict"]).decision == "deny"
 
 
 @pytest.mark.req("B-02", "B-08")
-async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, links: Connections) -> None:
+async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, connections: Connections) -> None:
     with pytest.raises(Denied, match="this program asks nobody"):
         async with bus.tool("deploy"):
             raise AssertionError("it must not run")
@@ -108,13 +108,13 @@ async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, links: Conn
         with pytest.raises(Denied, match="a person refused it"):
             async with bus.tool("deploy", ask=lambda _, said=answer: said):  # type: ignore[misc]  # anything but True is no
                 raise AssertionError("it must not run")
-    kinds = [one.type for one in await recorded(links, keys)]
+    kinds = [one.type for one in await recorded(connections, keys)]
     assert kinds.count("permission:denied") == 4
     assert kinds.count("permission:granted") == 1
 
 
 @pytest.mark.req("B-08", "P-04", "P-08")
-async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, links: Connections) -> None:
+async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, connections: Connections) -> None:
     async with bus.session("outer", source="acme", model="small", cwd="/w", parent="e1") as session:
         assert session.context == "be kind"
         with pytest.raises(Denied, match="no secrets"):
@@ -135,7 +135,7 @@ async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, links: Connectio
             assert here().cwd == "/w"
     assert here().session == ""
 
-    events = await recorded(links, keys)
+    events = await recorded(connections, keys)
     kinds = [one.type for one in events if one.type not in {"tool:pre_execute", "tool:post_execute"}]
     turn = ["turn:start", "llm:pre_request", "llm:post_response", "turn:end"]
     assert kinds == [
@@ -174,19 +174,19 @@ async def _bash(bus: Bus, command: str) -> None:
 
 
 @pytest.mark.req("B-08")
-async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, links: Connections) -> None:
+async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, connections: Connections) -> None:
     async with bus.session(), bus.prompt("go"):
         assert await bus.stop("not yet") == ""
         for _ in range(MOST_GOES):
             assert (await bus.stop("done")).startswith("run the tests")
         assert await bus.stop("done") == "", "eight times in a row"
         assert (await bus.stop("done")).startswith("run the tests")
-    stops = [one for one in await recorded(links, keys) if one.type == "agent:stop"]
+    stops = [one for one in await recorded(connections, keys) if one.type == "agent:stop"]
     assert [one.data["stop_hook_active"] for one in stops[:3]] == [False, False, True]
 
 
 @pytest.mark.req("B-02")
-async def test_functions_as_tools(bus: Bus, keys: Keys, links: Connections) -> None:
+async def test_functions_as_tools(bus: Bus, keys: Keys, connections: Connections) -> None:
     class Shell:
         @bus.tool_call("bash")
         async def run(self, command: str, *words: str, timeout: float = 5.0, **env: str) -> str:
@@ -214,14 +214,14 @@ async def test_functions_as_tools(bus: Bus, keys: Keys, links: Connections) -> N
 
     with pytest.raises(Denied, match="a hook changed 'cwd' of this call, and narrow takes no such argument"):
         await narrow("x")
-    call = (await recorded(links, keys))[0]
+    call = (await recorded(connections, keys))[0]
     assert (call.tool, call.input) == ("bash", {"command": "make", "words": ["a"], "timeout": 5.0, "A": "1"})
 
 
 @pytest.mark.req("B-02", "G-20", "X-06")
 @pytest.mark.parametrize("policy", ["allow", "deny"])
 async def test_when_nobody_answers_the_policy_does_and_says_so(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, policy: Any, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, policy: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No evaluator, then no server: gates follow the policy, what has happened is spooled or said to be lost."""
     spool = tmp_path / "spool"

@@ -19,38 +19,40 @@ from workers.records.endpoint_health import MARKS, EndpointState, endpoint_state
 OTHER = "endpoint:mine@elsewhere"
 
 
-async def one(links: Connections, keys: Keys, target: str = TARGET) -> EndpointState:
+async def one(connections: Connections, keys: Keys, target: str = TARGET) -> EndpointState:
     """The state of an endpoint that somebody knows."""
-    return next(state for state in await endpoint_states(links, keys, [target]) if state.target == target)
+    return next(state for state in await endpoint_states(connections, keys, [target]) if state.target == target)
 
 
 @pytest.mark.req("X-05", "G-09")
-async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys: Keys, links: Connections) -> None:
-    async with running(server, keys, links, "retry: [0.05, 0.05, 60]") as receiver:
-        await publish(links, keys, turn_end())
-        await until(are(links, keys, delivered=1), "it answers")
-        assert await one(links, keys) == EndpointState(
+async def test_a_breaker_is_shown_closed_open_and_half_open(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    async with running(server, keys, connections, "retry: [0.05, 0.05, 60]") as receiver:
+        await publish(connections, keys, turn_end())
+        await until(are(connections, keys, delivered=1), "it answers")
+        assert await one(connections, keys) == EndpointState(
             endpoint="one", target=TARGET, standing="active", breaker="closed"
         )
-        assert (await one(links, keys)).healthy
-        assert await endpoint_states(links, keys, []) == []
+        assert (await one(connections, keys)).healthy
+        assert await endpoint_states(connections, keys, []) == []
 
         receiver.usual = Answer(503)
         for _ in range(7):
-            await publish(links, keys, turn_end())
+            await publish(connections, keys, turn_end())
 
         async def opened() -> bool:
-            return (await one(links, keys)).standing == "open"
+            return (await one(connections, keys)).standing == "open"
 
         await until(opened, "the breaker is open")
         receiver.hold()
 
         async def probing() -> bool:
-            return (await one(links, keys)).breaker == "half-open"
+            return (await one(connections, keys)).breaker == "half-open"
 
         await until(probing, "a probe is under way")
-        assert await endpoint_states(links, keys, []) == [], "one of the fleet that is not in force was taken out"
-        probed = await one(links, keys)
+        assert await endpoint_states(connections, keys, []) == [], "one of the fleet that is not in force was taken out"
+        probed = await one(connections, keys)
         assert (probed.endpoint, probed.standing, probed.healthy, probed.next_probe) == ("one", "open", False, 0)
         assert "503" in probed.reason
         assert probed.failures >= 5
@@ -58,29 +60,29 @@ async def test_a_breaker_is_shown_closed_open_and_half_open(server: Server, keys
         receiver.release()
 
         async def waiting() -> bool:
-            state = await one(links, keys)
+            state = await one(connections, keys)
             return state.breaker == "open" and state.next_probe > state.since
 
         await until(waiting, "the probe failed, and the next is due")
         receiver.usual = Answer(204)
 
         async def well() -> bool:
-            return (await one(links, keys)).healthy
+            return (await one(connections, keys)).healthy
 
         await until(well, "a probe is answered")
 
 
 @pytest.mark.req("X-05")
 async def test_what_is_halted_anywhere_is_found_among_other_keys(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     for name in ("failingly", "body:e1", "flight:endpoint:x", "beat:carrier-1", "hookset:1", "halter:x", "breaker:"):
-        await do(links, "SET", keys(name), "x")
-    assert await endpoint_states(links, keys, []) == []
-    await do(links, "FLUSHDB")
-    assert await pause(links, keys, TARGET, reason="token=abcdef123456789", by="ann")
-    assert await disable(links, keys, OTHER, by="bob")
-    other, paused = await endpoint_states(links, keys, [TARGET])
+        await do(connections, "SET", keys(name), "x")
+    assert await endpoint_states(connections, keys, []) == []
+    await do(connections, "FLUSHDB")
+    assert await pause(connections, keys, TARGET, reason="token=abcdef123456789", by="ann")
+    assert await disable(connections, keys, OTHER, by="bob")
+    other, paused = await endpoint_states(connections, keys, [TARGET])
     assert (paused.standing, paused.by, paused.reason, paused.breaker) == (
         "paused",
         "ann",
@@ -89,7 +91,7 @@ async def test_what_is_halted_anywhere_is_found_among_other_keys(
     )
     assert (other.standing, other.endpoint, other.by, other.healthy) == ("disabled", "mine@elsewhere", "bob", False)
     assert other.since > 0
-    await resume(links, keys, TARGET)
-    await enable(links, keys, OTHER)
-    assert [state.healthy for state in await endpoint_states(links, keys, [TARGET])] == [True]
+    await resume(connections, keys, TARGET)
+    await enable(connections, keys, OTHER)
+    assert [state.healthy for state in await endpoint_states(connections, keys, [TARGET])] == [True]
     assert all(len(mark) >= 6 for mark in MARKS)

@@ -34,9 +34,9 @@ def looks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_requests, "_KNOWN_SECONDS", 0.0)
 
 
-async def waiting(links: Connections, keys: Keys) -> list[tuple[str, int]]:
+async def waiting(connections: Connections, keys: Keys) -> list[tuple[str, int]]:
     """For which hosts that are away how many events wait."""
-    return [(one.host, one.events) for one in await kept_events(links, keys)]
+    return [(one.host, one.events) for one in await kept_events(connections, keys)]
 
 
 def laptop_event(kind: str = "turn:end", **more: Any) -> Event:
@@ -44,13 +44,13 @@ def laptop_event(kind: str = "turn:end", **more: Any) -> Event:
     return Event(id=event_id(), type=kind, source="generic", host=LAPTOP, **more)
 
 
-async def dispatched(links: Connections, keys: Keys, *events: Event) -> list[str]:
+async def dispatched(connections: Connections, keys: Keys, *events: Event) -> list[str]:
     """Publish events, and return their ids when the dispatcher has let go of them all."""
-    names = [await publish(links, keys, event) for event in events]
+    names = [await publish(connections, keys, event) for event in events]
 
     async def done() -> bool:
-        (group,) = await do(links, "XINFO", "GROUPS", keys("events"))
-        stream = await do(links, "XINFO", "STREAM", keys("events"))
+        (group,) = await do(connections, "XINFO", "GROUPS", keys("events"))
+        stream = await do(connections, "XINFO", "STREAM", keys("events"))
         facts, whole = (dict(zip(row[::2], row[1::2], strict=True)) for row in (group, stream))
         return bool(facts[b"pending"] == 0 and facts[b"last-delivered-id"] == whole[b"last-generated-id"])
 
@@ -62,27 +62,27 @@ BACKGROUND = {"hooks": [{"id": "logs", "on": "turn:end", "command": "true", "blo
 
 
 async def test_events_of_a_host_that_is_away_wait_for_its_background_hooks(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     rules = [rule("mine", "make") | {"on": "tool:*"}, {"id": "asked", "on": "user:prompt_submit", "command": "true"}]
     user.write_text(json.dumps({"hooks": BACKGROUND["hooks"] + rules}))
-    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
     async with dispatching(server.url, keys):
-        await dispatched(links, keys, laptop_event())
-        assert await waiting(links, keys) == [], "a host that never said that it has hooks has none"
+        await dispatched(connections, keys, laptop_event())
+        assert await waiting(connections, keys) == [], "a host that never said that it has hooks has none"
         async with hosting(server.url, keys, user):
             pass
         names = await dispatched(
-            links, keys, laptop_event(), laptop_event("turn:start"), laptop_event("user:prompt_submit")
+            connections, keys, laptop_event(), laptop_event("turn:start"), laptop_event("user:prompt_submit")
         )
-        assert await waiting(links, keys) == [(LAPTOP, 2)], "what fits none of its hooks does not wait"
-        await tidy_all(links, keys, Settings())
-        assert await waiting(links, keys) == [(LAPTOP, 2)]
+        assert await waiting(connections, keys) == [(LAPTOP, 2)], "what fits none of its hooks does not wait"
+        await tidy_all(connections, keys, Settings())
+        assert await waiting(connections, keys) == [(LAPTOP, 2)]
         async with hosting(server.url, keys, user):
 
             async def there() -> bool:
-                return {(one.event, one.hook) for one in await deliveries(links, keys)} == {
+                return {(one.event, one.hook) for one in await deliveries(connections, keys)} == {
                     (names[0], "logs"),
                     (names[2], "asked"),
                 }
@@ -90,33 +90,33 @@ async def test_events_of_a_host_that_is_away_wait_for_its_background_hooks(
             await until(there, "it runs them when it is back")
 
             async def gone() -> bool:
-                return bool(await do(links, "XLEN", keys("events", LAPTOP)) == 0)
+                return bool(await do(connections, "XLEN", keys("events", LAPTOP)) == 0)
 
             await until(gone, "and nothing waits any more")
-    await tidy_all(links, keys, Settings())
-    assert await do(links, "EXISTS", keys("kept")) == 0
+    await tidy_all(connections, keys, Settings())
+    assert await do(connections, "EXISTS", keys("kept")) == 0
 
 
 async def test_what_waited_too_long_for_a_host_becomes_a_dead_letter_that_says_why(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     user = tmp_path / "fleethook.yaml"
     endpoint = {"id": "told", "url": "https://a.example", "events": "turn:*"}
     user.write_text(json.dumps({"endpoints": [endpoint]}))
-    await publish_hooks(links, keys, hooks(rule("fleets", "rm")))
+    await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
     async with hosting(server.url, keys, user):
         pass
     async with dispatching(server.url, keys):
-        (name,) = await dispatched(links, keys, laptop_event(session="s1"))
-    assert await waiting(links, keys) == [(LAPTOP, 1)]
-    await tidy_all(links, keys, Settings(deliveries_keep=0.0))
-    (letter,) = await dead_letters(links, keys)
+        (name,) = await dispatched(connections, keys, laptop_event(session="s1"))
+    assert await waiting(connections, keys) == [(LAPTOP, 1)]
+    await tidy_all(connections, keys, Settings(deliveries_keep=0.0))
+    (letter,) = await dead_letters(connections, keys)
     assert (letter.event, letter.type, letter.session) == (name, "turn:end", "s1")
     assert "no `fleethook worker host` ran on 'laptop'" in letter.reason
     assert "background hooks were not run" in letter.reason
-    assert await waiting(links, keys) == []
-    assert await do(links, "EXISTS", keys("kept")) == 0
-    assert await forget_host(links, keys, LAPTOP)
+    assert await waiting(connections, keys) == []
+    assert await do(connections, "EXISTS", keys("kept")) == 0
+    assert await forget_host(connections, keys, LAPTOP)
     async with dispatching(server.url, keys):
-        await dispatched(links, keys, laptop_event())
-    assert await waiting(links, keys) == [], "a host that was forgotten has no hooks to wait for"
+        await dispatched(connections, keys, laptop_event())
+    assert await waiting(connections, keys) == [], "a host that was forgotten has no hooks to wait for"

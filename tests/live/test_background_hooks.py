@@ -32,7 +32,7 @@ def claude(command: str) -> tuple[str, Any]:
 @pytest.mark.req("F-16", "P-11", "B-03")
 @pytest.mark.parametrize("made", [pigo, claude])
 async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
-    made: Any, server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Any, server: Server, keys: Keys, connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     gate, began, ended = tmp_path / "gate", tmp_path / "began", tmp_path / "ended"
@@ -46,9 +46,9 @@ async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
         dispatching(server.url, keys, user_file=user_file),
         carrying(server.url, keys, user_file=user_file),
     ):
-        first = await ask(links, keys)
+        first = await ask(connections, keys)
         await until_true(began.exists, "the hook runs in the background")
-        second = await ask(links, keys)  # while it runs, others are answered as well
+        second = await ask(connections, keys)  # while it runs, others are answered as well
         assert not ended.exists()
         for verdict in (first, second):
             assert (verdict.decision, verdict.parts, verdict.layers) == ("abstain", (), ("user",))
@@ -62,7 +62,7 @@ async def test_an_agent_never_waits_for_a_hook_that_does_not_block(
 
 @pytest.mark.req("P-09", "P-11", "B-03")
 async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     gate, ran = tmp_path / "gate", tmp_path / "ran"
@@ -81,10 +81,12 @@ async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
     user_file.write_text(json.dumps({"import": [{"path": "theirs.json", "dialect": "pigo"}]}))
     event = Event(type="tool:post_execute", id=event_id(), tool="bash", host=host_name(), cwd=str(tmp_path))
     async with dispatching(server.url, keys, user_file=user_file), carrying(server.url, keys, user_file=user_file):
-        await publish(links, keys, event)
+        await publish(connections, keys, event)
         await until_true(lambda: lines(ran) == ["1"], "the first one runs")
         await until_true((tmp_path / "beside").exists, "what is not waited for runs beside it")
-        assert [one.state for one in await settled(links, keys, event.id, "parked", "running", "delivered", "parked")]
+        assert [
+            one.state for one in await settled(connections, keys, event.id, "parked", "running", "delivered", "parked")
+        ]
         assert lines(ran) == ["1"], "the second one waits"
         with gate.open("w") as door:
             door.write("go\n")
@@ -94,7 +96,7 @@ async def test_pigo_s_hooks_run_one_after_the_other_where_nobody_waits(
 
 @pytest.mark.req("F-06", "F-11", "I-03")
 async def test_a_failure_for_which_nobody_waits_is_in_the_carriers_log_once(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     retry: dict[str, Any] = {"on": "turn:end", "blocking": False, "retry": [0]}
     async with receiving() as receiver:
@@ -108,8 +110,8 @@ async def test_a_failure_for_which_nobody_waits_is_in_the_carriers_log_once(
         user_file.write_text(json.dumps({"hooks": hooks, "network": {"allow": [there]}}))
         async with dispatching(server.url, keys, user_file=user_file), carrying(server.url, keys, user_file=user_file):
             event = turn_end()
-            await publish(links, keys, event)
-            await settled(links, keys, event.id, "dead", "dead")
+            await publish(connections, keys, event)
+            await settled(connections, keys, event.id, "dead", "dead")
     said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     noisy = [text for text in said if "noisy" in text]
     assert len(noisy) == 2, "once an attempt"

@@ -47,10 +47,10 @@ def endpoints(receiver: Receiver, *names: str, **more: Any) -> str:
     return f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\nendpoints:\n{lines}'
 
 
-async def bury(links: Connections, keys: Keys, count: int, reason: str = "for a test", at: int = 1) -> list[str]:
+async def bury(connections: Connections, keys: Keys, count: int, reason: str = "for a test", at: int = 1) -> list[str]:
     """So many dead deliveries, all of one millisecond."""
     names = [f"e{at}x{number:05}.a" for number in range(count)]
-    with links.link() as link:
+    with connections.lease() as connection:
         for name in names:
             fields = (
                 "state",
@@ -68,7 +68,7 @@ async def bury(links: Connections, keys: Keys, count: int, reason: str = "for a 
                 "updated",
                 at,
             )
-            await link.exchange(
+            await connection.exchange(
                 [
                     ("HSET", keys("delivery", name), *fields),
                     ("ZADD", keys("dead"), at, name),
@@ -78,111 +78,111 @@ async def bury(links: Connections, keys: Keys, count: int, reason: str = "for a 
     return names
 
 
-async def worked(links: Connections, keys: Keys, name: str, **more: Any) -> Job:
+async def worked(connections: Connections, keys: Keys, name: str, **more: Any) -> Job:
     """The job after somebody has worked at it."""
-    watcher: Watcher = watcher_of(links, keys)
+    watcher: Watcher = watcher_of(connections, keys)
     await watcher.refresh(force=True)
-    await work_at(links, keys, watcher, name, asyncio.Event(), **more)
-    return await job(links, keys, name)
+    await work_at(connections, keys, watcher, name, asyncio.Event(), **more)
+    return await job(connections, keys, name)
 
 
-async def events(links: Connections, keys: Keys, count: int, **more: Any) -> list[str]:
+async def events(connections: Connections, keys: Keys, count: int, **more: Any) -> list[str]:
     """So many events in the record, which nobody has dispatched."""
-    return [await publish(links, keys, turn_end(data={"n": n}, **more)) for n in range(count)]
+    return [await publish(connections, keys, turn_end(data={"n": n}, **more)) for n in range(count)]
 
 
-async def ready(links: Connections, keys: Keys) -> list[str]:
+async def ready(connections: Connections, keys: Keys) -> list[str]:
     """The ids of the deliveries in the stream, in order."""
-    rows = await do(links, "XRANGE", keys("deliveries"), "-", "+")
+    rows = await do(connections, "XRANGE", keys("deliveries"), "-", "+")
     return [fields[1].decode() for _, fields in rows]
 
 
 @pytest.mark.req("G-10", "G-22")
 async def test_a_walk_comes_past_everything_once_though_pages_leave_and_times_are_alike(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    names = await bury(links, keys, 450)
-    names += await bury(links, keys, 3, at=2)
+    names = await bury(connections, keys, 450)
+    names += await bury(connections, keys, 3, at=2)
     seen: list[str] = []
-    async for place, page in walk(links, keys, "dead", Wanted()):
+    async for place, page in walk(connections, keys, "dead", Wanted()):
         seen += page
-        await do(links, "ZREM", keys("dead"), *page[::2])
+        await do(connections, "ZREM", keys("dead"), *page[::2])
         assert place == (float(page[-1][1]), page[-1])
     assert seen == names
-    assert [page async for _, page in walk(links, keys, "recent", Wanted(since=2, until=2))] == [names[-3:]]
+    assert [page async for _, page in walk(connections, keys, "recent", Wanted(since=2, until=2))] == [names[-3:]]
 
 
 @pytest.mark.req("G-10")
 async def test_redriving_takes_each_that_matches_once_though_it_dies_again(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    names = await bury(links, keys, 450)
-    other = await bury(links, keys, 5, "another", at=2)
-    name = await begin(links, keys, "redrive", Wanted(reason="for a TEST", endpoint="a"))
-    late = await server_now(links) + 1_000
-    await do(links, "ZADD", keys("dead"), late, names[7])  # it died again after the job began
-    done = await worked(links, keys, name)
+    names = await bury(connections, keys, 450)
+    other = await bury(connections, keys, 5, "another", at=2)
+    name = await begin(connections, keys, "redrive", Wanted(reason="for a TEST", endpoint="a"))
+    late = await server_now(connections) + 1_000
+    await do(connections, "ZADD", keys("dead"), late, names[7])  # it died again after the job began
+    done = await worked(connections, keys, name)
     assert (done.state, done.done, done.looked) == ("done", 449, 454)
-    assert sorted(await ready(links, keys)) == sorted({*names} - {names[7]})
-    assert {one.id for one in await dead_letters(links, keys)} == {names[7], *other}
-    again = await worked(links, keys, name)
+    assert sorted(await ready(connections, keys)) == sorted({*names} - {names[7]})
+    assert {one.id for one in await dead_letters(connections, keys)} == {names[7], *other}
+    again = await worked(connections, keys, name)
     assert (again.done, again.updated) == (449, done.updated), "what is over stays so"
-    dropped = await worked(links, keys, await begin(links, keys, "drop", Wanted(ids=tuple(other[:2]))))
-    assert (dropped.done, await do(links, "ZCARD", keys("dead"))) == (2, 4)
-    assert [one.kind for one in await jobs(links, keys)][-1] == "redrive"
-    assert await do(links, "ZCARD", keys("jobs:open")) == 0
+    dropped = await worked(connections, keys, await begin(connections, keys, "drop", Wanted(ids=tuple(other[:2]))))
+    assert (dropped.done, await do(connections, "ZCARD", keys("dead"))) == (2, 4)
+    assert [one.kind for one in await jobs(connections, keys)][-1] == "redrive"
+    assert await do(connections, "ZCARD", keys("jobs:open")) == 0
 
 
 @pytest.mark.req("G-10")
-async def test_what_waits_is_tried_at_once(server: Server, keys: Keys, links: Connections) -> None:
+async def test_what_waits_is_tried_at_once(server: Server, keys: Keys, connections: Connections) -> None:
     """Due in an hour, parked, dead: all three go; what is under way or delivered stays as it is."""
     async with receiving() as receiver:
         receiver.usual = receiver.usual._replace(status=503)
-        await publish_hooks(links, keys, endpoints(receiver, "a", retry=[3600], max_in_flight=1))
+        await publish_hooks(connections, keys, endpoints(receiver, "a", retry=[3600], max_in_flight=1))
         async with dispatching(server.url, keys), carrying(server.url, keys):
-            due = await publish(links, keys, turn_end())
-            ((one,),) = [await settled(links, keys, due, "due")]
+            due = await publish(connections, keys, turn_end())
+            ((one,),) = [await settled(connections, keys, due, "due")]
             assert one.log[0].next - one.log[0].ms == pytest.approx(3_600_000, rel=0.2)
             assert one.log[0].head.startswith("503 X\nContent-Length: 0")
             assert one.log[0].phases is not None
             assert one.log[0].phases.first_byte > 0
             receiver.usual = receiver.usual._replace(status=200)
             receiver.hold()
-            blocks = await publish(links, keys, turn_end())
-            await until(lambda: _running(links, keys, f"{blocks}.a"), "it takes the only place")
-            parked = await publish(links, keys, turn_end())
-            await settled(links, keys, parked, "parked")
+            blocks = await publish(connections, keys, turn_end())
+            await until(lambda: _running(connections, keys, f"{blocks}.a"), "it takes the only place")
+            parked = await publish(connections, keys, turn_end())
+            await settled(connections, keys, parked, "parked")
             names = [f"{name}.a" for name in (due, blocks, parked)]
-            assert await retry(links, keys, [*names, "no.such"]) == 2
-            assert await retry(links, keys, names, before=one.updated) == 0, "changed since then"
+            assert await retry(connections, keys, [*names, "no.such"]) == 2
+            assert await retry(connections, keys, names, before=one.updated) == 0, "changed since then"
             receiver.release()
             for name in (due, blocks, parked):
-                await settled(links, keys, name, "delivered")
+                await settled(connections, keys, name, "delivered")
         assert receiver.ids == {f"{due}_a": 2, f"{blocks}_a": 1, f"{parked}_a": 1}
-        assert await left(links, keys) == {}
+        assert await left(connections, keys) == {}
 
 
-async def _running(links: Connections, keys: Keys, name: str) -> bool:
-    return bool(await do(links, "HGET", keys("delivery", name), "state") == b"running")
+async def _running(connections: Connections, keys: Keys, name: str) -> bool:
+    return bool(await do(connections, "HGET", keys("delivery", name), "state") == b"running")
 
 
 @pytest.mark.req("G-22")
 async def test_past_events_are_sent_again_under_ids_of_their_own(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     async with receiving() as receiver:
-        await publish_hooks(links, keys, endpoints(receiver, "a", "b"))
-        first = await owe(links, keys, turn_end(data={"n": 1}))
-        await owe(links, keys, turn_end(data={"n": 2}))
+        await publish_hooks(connections, keys, endpoints(receiver, "a", "b"))
+        first = await owe(connections, keys, turn_end(data={"n": 1}))
+        await owe(connections, keys, turn_end(data={"n": 2}))
         async with dispatching(server.url, keys), carrying(server.url, keys):
-            await settled(links, keys, first, "delivered", "delivered")
+            await settled(connections, keys, first, "delivered", "delivered")
             receiver.got.clear()
             past = ReplaySpec(since=0, until=0, where="event.data.n == 1", endpoint="b")
-            name = await begin(links, keys, "replay", past)
-            done = await worked(links, keys, name)
+            name = await begin(connections, keys, "replay", past)
+            done = await worked(connections, keys, name)
             assert (done.state, done.looked, done.done) == ("done", 2, 1)
             await until(lambda: _count(receiver, 1), "it is sent again")
-            await settled(links, keys, first, "delivered", "delivered", "delivered")
+            await settled(connections, keys, first, "delivered", "delivered", "delivered")
         (got,) = receiver.got
         assert (got.path, got.id, got.headers["fleethook-replay-of"]) == ("/b", f"{first}_b_r{name}", first)
         assert (
@@ -190,114 +190,117 @@ async def test_past_events_are_sent_again_under_ids_of_their_own(
             if "data" in got.json and "id" in got.json["data"]
             else first in str(got.json)
         )
-        assert await left(links, keys) == {}, "the bodies that it kept are gone"
+        assert await left(connections, keys) == {}, "the bodies that it kept are gone"
 
 
 async def _count(receiver: Receiver, count: int) -> bool:
     return len(receiver.got) >= count
 
 
-async def test_a_page_that_is_sent_twice_is_owed_once(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, OFFLINE)
-    names = await events(links, keys, 250)
-    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0))
-    assert (await worked(links, keys, name)).done == 250
-    await do(links, "HSET", keys("job", name), "state", "running", "cursor", "0-1", "done", 0, "looked", 0)
-    again = await worked(links, keys, name)
+async def test_a_page_that_is_sent_twice_is_owed_once(server: Server, keys: Keys, connections: Connections) -> None:
+    await publish_hooks(connections, keys, OFFLINE)
+    names = await events(connections, keys, 250)
+    name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0))
+    assert (await worked(connections, keys, name)).done == 250
+    await do(connections, "HSET", keys("job", name), "state", "running", "cursor", "0-1", "done", 0, "looked", 0)
+    again = await worked(connections, keys, name)
     assert (again.state, again.done, again.looked) == ("done", 250, 250)
-    assert await ready(links, keys) == [f"{one}.a.r{name}" for one in names]
-    assert await do(links, "HGET", keys("body", names[0]), "refs") == b"1"
+    assert await ready(connections, keys) == [f"{one}.a.r{name}" for one in names]
+    assert await do(connections, "HGET", keys("body", names[0]), "refs") == b"1"
 
 
-async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, OFFLINE)
-    await events(links, keys, 60)
-    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=40.0))
+async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, connections: Connections) -> None:
+    await publish_hooks(connections, keys, OFFLINE)
+    await events(connections, keys, 60)
+    name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0, rate=40.0))
     start = asyncio.get_running_loop().time()
-    working = asyncio.create_task(worked(links, keys, name))
-    await until(lambda: _done(links, keys, name, 20), "half a second's worth is sent")
+    working = asyncio.create_task(worked(connections, keys, name))
+    await until(lambda: _done(connections, keys, name, 20), "half a second's worth is sent")
     took = asyncio.get_running_loop().time() - start
     assert took > 0.2, "and no earlier"
-    assert await waiting(links, keys) == [], "somebody works at it"
-    assert await stop_job(links, keys, name)
+    assert await waiting(connections, keys) == [], "somebody works at it"
+    assert await stop_job(connections, keys, name)
     stopped = await working
-    assert (stopped.state, await stop_job(links, keys, name)) == ("stopped", False)
+    assert (stopped.state, await stop_job(connections, keys, name)) == ("stopped", False)
     assert 20 <= stopped.done < 60
-    assert len(await ready(links, keys)) in {stopped.done, stopped.done + 10}, "the page under way was ended"
-    assert await waiting(links, keys) == []
+    assert len(await ready(connections, keys)) in {stopped.done, stopped.done + 10}, "the page under way was ended"
+    assert await waiting(connections, keys) == []
 
 
-async def _done(links: Connections, keys: Keys, name: str, count: int) -> bool:
-    return (await job(links, keys, name)).done >= count
+async def _done(connections: Connections, keys: Keys, name: str, count: int) -> bool:
+    return (await job(connections, keys, name)).done >= count
 
 
 async def test_what_cannot_be_done_ends_as_failed_and_is_not_tried_for_ever(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await events(links, keys, 1)
-    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, where="event.nonsense("))
-    failed = await worked(links, keys, name)
+    await events(connections, keys, 1)
+    name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0, where="event.nonsense("))
+    failed = await worked(connections, keys, name)
     assert (failed.state, "bad condition" in failed.error) == ("failed", True)
-    await do(links, "HSET", keys("job", name), "state", "running", "spec", '{"since": "x"}')
-    assert "cannot be read" in (await worked(links, keys, name)).error
-    assert await waiting(links, keys) == []
+    await do(connections, "HSET", keys("job", name), "state", "running", "spec", '{"since": "x"}')
+    assert "cannot be read" in (await worked(connections, keys, name)).error
+    assert await waiting(connections, keys) == []
 
 
 async def test_work_is_laid_down_after_its_time_and_two_workers_never_have_the_same(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await publish_hooks(links, keys, OFFLINE)
-    await events(links, keys, 30)
-    name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=20.0))
-    laid = await worked(links, keys, name, seconds=0.0)
-    assert (laid.state, laid.done, await waiting(links, keys)) == ("queued", 5, [name])
-    both = [asyncio.create_task(work_off(links, keys, watcher_of(links, keys), asyncio.Event())) for _ in range(2)]
+    await publish_hooks(connections, keys, OFFLINE)
+    await events(connections, keys, 30)
+    name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0, rate=20.0))
+    laid = await worked(connections, keys, name, seconds=0.0)
+    assert (laid.state, laid.done, await waiting(connections, keys)) == ("queued", 5, [name])
+    both = [
+        asyncio.create_task(work_off(connections, keys, watcher_of(connections, keys), asyncio.Event()))
+        for _ in range(2)
+    ]
     assert sorted(await asyncio.gather(*both)) == [0, 25]
-    ended = await job(links, keys, name)
+    ended = await job(connections, keys, name)
     assert (ended.state, ended.done) == ("done", 30)
-    assert len(set(await ready(links, keys))) == 30
+    assert len(set(await ready(connections, keys))) == 30
 
 
 @pytest.mark.req("G-10", "G-22")
 async def test_a_killed_chores_worker_costs_nothing_and_repeats_nothing(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     """kill -9 in the middle of a replay, twice; the dispatcher has the next worker take it up: every event exactly once."""
     asked = Chores(queue(Settings(namespace=namespace(keys)), server.url, CHORES))
     async with receiving() as receiver:
-        await publish_hooks(links, keys, endpoints(receiver, "a", max_in_flight=50))
+        await publish_hooks(connections, keys, endpoints(receiver, "a", max_in_flight=50))
         async with dispatching(server.url, keys, asked=asked), carrying(server.url, keys):
-            names = await events(links, keys, 300)
+            names = await events(connections, keys, 300)
             await until(lambda: _count(receiver, 300), "they are delivered")
             receiver.got.clear()
-            name = await begin(links, keys, "replay", ReplaySpec(since=0, until=0, rate=120.0))
+            name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0, rate=120.0))
             for enough in (60, 150):
                 with chores_process(keys, server.url, tmp_path) as process:
-                    await until(partial(_done, links, keys, name, enough), f"{enough} are sent")
+                    await until(partial(_done, connections, keys, name, enough), f"{enough} are sent")
                     process.kill()
                     await asyncio.to_thread(process.wait)
-                assert not (await job(links, keys, name)).over
+                assert not (await job(connections, keys, name)).over
             with chores_process(keys, server.url, tmp_path) as process:
-                await until(lambda: _over(links, keys, name), "the next one ends it")
+                await until(lambda: _over(connections, keys, name), "the next one ends it")
                 await until(lambda: _count(receiver, 300), "and all are delivered")
                 process.terminate()
                 assert await asyncio.to_thread(process.wait, 15) == 0
-            ended = await job(links, keys, name)
+            ended = await job(connections, keys, name)
             assert (ended.state, ended.done, ended.looked) == ("done", 300, 300)
-            await until(lambda: _all_delivered(links, keys, 600), "each is settled")
+            await until(lambda: _all_delivered(connections, keys, 600), "each is settled")
         assert receiver.ids == dict.fromkeys((f"{one}_a_r{name}" for one in names), 1)
         assert {got.headers["fleethook-replay-of"] for got in receiver.got} == {*names}
-        assert await left(links, keys) == {}
+        assert await left(connections, keys) == {}
     asked.on.connection.close()
 
 
 @pytest.mark.req("G-10")
 async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a page was done and before its cursor was written: whoever comes next does it again, to no effect."""
-    names = await bury(links, keys, 450)
-    name = await begin(links, keys, "redrive", Wanted(reason="for a test"))
+    names = await bury(connections, keys, 450)
+    name = await begin(connections, keys, "redrive", Wanted(reason="for a test"))
     real, pages = bulk_jobs.ACTS["redrive"], []
 
     async def dies(*args: Any, **more: Any) -> int:
@@ -308,15 +311,17 @@ async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
 
     monkeypatch.setitem(bulk_jobs.ACTS, "redrive", dies)
     with pytest.raises(Unreachable):
-        await worked(links, keys, name)
-    half = await job(links, keys, name)
+        await worked(connections, keys, name)
+    half = await job(connections, keys, name)
     assert (half.state, half.done, half.looked) == ("running", 400, 200)
-    await do(links, "DEL", keys("alive", f"job-{name}"))  # its lease has run out
-    await do(links, "ZADD", keys("dead"), await server_now(links) + 1_000, names[250])  # it died again meanwhile
-    await do(links, "HSET", keys("delivery", names[250]), "state", "dead")
-    ended = await worked(links, keys, name)
+    await do(connections, "DEL", keys("alive", f"job-{name}"))  # its lease has run out
+    await do(
+        connections, "ZADD", keys("dead"), await server_now(connections) + 1_000, names[250]
+    )  # it died again meanwhile
+    await do(connections, "HSET", keys("delivery", names[250]), "state", "dead")
+    ended = await worked(connections, keys, name)
     assert (ended.state, ended.done) == ("done", 450)
-    assert sorted(await ready(links, keys)) == names
+    assert sorted(await ready(connections, keys)) == names
 
 
 class Chores(Asked):
@@ -346,9 +351,9 @@ def chores_process(keys: Keys, url: str, tmp_path: Path) -> Iterator[subprocess.
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
-async def _over(links: Connections, keys: Keys, name: str) -> bool:
-    return (await job(links, keys, name)).over
+async def _over(connections: Connections, keys: Keys, name: str) -> bool:
+    return (await job(connections, keys, name)).over
 
 
-async def _all_delivered(links: Connections, keys: Keys, count: int) -> bool:
-    return [one.state for one in await deliveries(links, keys, most=1_000)] == ["delivered"] * count
+async def _all_delivered(connections: Connections, keys: Keys, count: int) -> bool:
+    return [one.state for one in await deliveries(connections, keys, most=1_000)] == ["delivered"] * count

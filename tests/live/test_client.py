@@ -37,15 +37,18 @@ from tests.support.waiting import until
 
 @pytest.mark.req("B-01")
 async def test_an_event_is_published_as_it_is(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEETHOOK_PARENT", "e0")
     async with Bus(server.url, namespace=namespace(keys)) as bus:
         name = await bus.publish(bash("ls", session="s"))
         own = Event(type="session:start", id=event_id(), host="h", data={"a": [1]})
-        assert await bus.publish_many([own, bash()]) == [own.id, (await stream(links, keys))[2].fields[b"id"].decode()]
+        assert await bus.publish_many([own, bash()]) == [
+            own.id,
+            (await stream(connections, keys))[2].fields[b"id"].decode(),
+        ]
         assert await bus.publish_many([]) == []
-    first, second, _ = await stream(links, keys)
+    first, second, _ = await stream(connections, keys)
     assert (first.fields[b"id"], first.fields[b"host"], first.fields[b"parent"]) == (name.encode(), b"test-host", b"e0")
     assert second.fields[b"parent"] == b"e0", "also where the program gave the event its id and host"
     event = decode_body(second.fields[b"body"])
@@ -56,7 +59,7 @@ async def test_an_event_is_published_as_it_is(
 @pytest.mark.req("X-06")
 @pytest.mark.parametrize("lost", ["reply", "command"])
 async def test_what_is_lost_costs_no_event_and_repeats_none(
-    server: Server, keys: Keys, links: Connections, lost: str
+    server: Server, keys: Keys, connections: Connections, lost: str
 ) -> None:
     """Lost before or after the server had it: the event is sent again, with the mark by which the dispatcher finds what
     stands there twice."""
@@ -64,7 +67,7 @@ async def test_what_is_lost_costs_no_event_and_repeats_none(
         (proxy.swallow_reply if lost == "reply" else proxy.swallow_command)(2, of="XADD")
         names = await bus.publish_many([bash(str(n)) for n in range(4)])
         assert proxy.swallowed == ["XADD"]
-    added = [(entry.fields[b"id"].decode(), entry.fields.get(b"spooled")) for entry in await stream(links, keys)]
+    added = [(entry.fields[b"id"].decode(), entry.fields.get(b"spooled")) for entry in await stream(connections, keys)]
     assert [name for name, mark in added if mark] == names
     assert {name for name, _ in added} == set(names)
     assert len([name for name, mark in added if not mark]) == (4 if lost == "reply" else 2)
@@ -72,7 +75,7 @@ async def test_what_is_lost_costs_no_event_and_repeats_none(
 
 @pytest.mark.req("X-06")
 async def test_while_redis_is_away_events_go_to_the_spool(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
     async with Proxy(server.url) as proxy:
@@ -91,7 +94,9 @@ async def test_while_redis_is_away_events_go_to_the_spool(
     assert not spool.exists()
     places = [raw.index(name.encode()) for name in names]
     assert places == sorted(places), "in order"
-    assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)][1:] == [*names, last], "and sent on so"
+    assert [entry.fields[b"id"].decode() for entry in await stream(connections, keys)][1:] == [*names, last], (
+        "and sent on so"
+    )
 
 
 @pytest.mark.req("X-06")
@@ -100,8 +105,8 @@ async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> N
     server = Server()
     server.start()
     try:
-        links = Connections(server.url, connect=2.0)
-        await do(links, "CONFIG", "SET", "maxmemory", 1)
+        connections = Connections(server.url, connect=2.0)
+        await do(connections, "CONFIG", "SET", "maxmemory", 1)
         async with Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool") as bus:
             await bus.publish(bash())
             said = await bus.request(bash(), budget=1)
@@ -110,7 +115,7 @@ async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> N
         async with Bus(server.url, namespace=namespace(keys)) as bare:
             with pytest.raises(Unreachable):
                 await bare.publish(bash())
-        await links.close()
+        await connections.close()
     finally:
         server.stop()
 
@@ -123,11 +128,11 @@ LOST = [("reply", "EXISTS"), ("reply", "XADD"), ("reply", "BLMOVE"), ("command",
 @pytest.mark.req("B-02", "X-06")
 @pytest.mark.parametrize(("what", "step"), LOST)
 async def test_a_verdict_survives_whatever_is_lost(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, what: str, step: str
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, what: str, step: str
 ) -> None:
     """The client looks before it asks again: the hook runs once, the event stands once, the verdict is the hook's."""
     ran = tmp_path / "ran"
-    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; exit 2"))
+    await publish_hooks(connections, keys, command_hook(f"echo x >> {ran}; exit 2"))
     async with evaluating(server.url, keys), Proxy(server.url) as proxy:
         async with Bus(proxy.url, namespace=namespace(keys)) as bus:
             (proxy.swallow_reply if what == "reply" else proxy.swallow_command)(of=step)
@@ -135,15 +140,17 @@ async def test_a_verdict_survives_whatever_is_lost(
         assert proxy.swallowed == [step]
     assert (said.decision, said.fallback, said.repeated) == ("deny", "", False)
     assert lines(ran) == ["x"]
-    assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)] == [said.event]
+    assert [entry.fields[b"id"].decode() for entry in await stream(connections, keys)] == [said.event]
 
 
 @pytest.mark.req("B-02", "X-06")
 async def test_a_cut_while_the_hook_runs_joins_it_again(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     ran, go = tmp_path / "ran", tmp_path / "go"
-    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
+    await publish_hooks(
+        connections, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2")
+    )
     async with (
         evaluating(server.url, keys),
         Proxy(server.url) as proxy,
@@ -152,20 +159,20 @@ async def test_a_cut_while_the_hook_runs_joins_it_again(
         asked = asyncio.create_task(bus.request(bash(), budget=10))
         await until_true(lambda: lines(ran), "the hook runs")
         proxy.cut()
-        await until(lambda: _joined(links, keys), "it has joined")
+        await until(lambda: _joined(connections, keys), "it has joined")
         proxy.cut()
         go.touch()
         said = await asked
     assert (said.decision, said.fallback, lines(ran)) == ("deny", "", ["x"])
-    assert len(await stream(links, keys)) == 1
+    assert len(await stream(connections, keys)) == 1
 
 
 @pytest.mark.req("X-06", "G-20")
 async def test_a_frozen_server_costs_the_budget_and_no_more(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     """Falls back in time, says so in the spool; when it thaws the request stands in the record, evaluated or expired."""
-    await publish_hooks(links, keys, NO_RM)
+    await publish_hooks(connections, keys, NO_RM)
     async with (
         evaluating(server.url, keys),
         Proxy(server.url) as proxy,
@@ -195,20 +202,20 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     assert spool_status(spool).records == 2
 
 
-async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, links: Connections) -> None:
-    await do(links, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
+async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, connections: Connections) -> None:
+    await do(connections, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
     async with Bus(server.url, namespace=namespace(keys), on_failure="deny") as bus:
         start = time.monotonic()
         said = await bus.request(bash(), budget=0.3)
         assert 0.3 <= time.monotonic() - start < 0.8
     assert (said.decision, said.fallback) == ("deny", "no verdict came within the budget")
-    (report,) = await stream(links, keys)
+    (report,) = await stream(connections, keys)
     assert (report.fields[b"of"], report.fields[b"fallback"]) == (said.event.encode(), said.fallback.encode())
-    assert len(await stream(links, keys, "requests")) == 1, "it waits for an evaluator, which records it"
+    assert len(await stream(connections, keys, "requests")) == 1, "it waits for an evaluator, which records it"
 
 
-async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, NO_RM)
+async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, connections: Connections) -> None:
+    await publish_hooks(connections, keys, NO_RM)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
         said = await asyncio.gather(*(bus.request(bash("rm" if n % 2 else "ls", id=f"e{n}")) for n in range(40)))
     assert [(one.event, one.decision) for one in said] == [(f"e{n}", "deny" if n % 2 else "abstain") for n in range(40)]
@@ -218,8 +225,8 @@ async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, l
 
 
 @pytest.mark.req("B-01", "B-02")
-async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, NO_RM)
+async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, connections: Connections) -> None:
+    await publish_hooks(connections, keys, NO_RM)
 
     def program() -> tuple[list[str], str]:
         with SyncBus(Bus(server.url, namespace=namespace(keys))) as bus:
@@ -229,9 +236,9 @@ async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, li
     async with evaluating(server.url, keys):
         names, reason = await asyncio.to_thread(program)
     assert reason == "no rm"
-    assert [entry.fields[b"id"].decode() for entry in await stream(links, keys)][:3] == names
+    assert [entry.fields[b"id"].decode() for entry in await stream(connections, keys)][:3] == names
 
 
-async def _joined(links: Connections, keys: Keys) -> bool:
-    names = await do(links, "KEYS", keys("join", "*").replace("{", "\\{").replace("}", "\\}"))
+async def _joined(connections: Connections, keys: Keys) -> bool:
+    names = await do(connections, "KEYS", keys("join", "*").replace("{", "\\{").replace("}", "\\}"))
     return bool(names)

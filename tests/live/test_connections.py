@@ -56,11 +56,11 @@ def test_a_refusal_is_said_in_words(spoil: Callable[[Any], str], says: str) -> N
 
 
 async def test_wrong_credentials_are_not_a_server_that_is_away(server: Server) -> None:
-    links = Connections(server.url.replace("unix://", "unix://nobody:canary1@"))
+    connections = Connections(server.url.replace("unix://", "unix://nobody:canary1@"))
     refused = r"^redis refused the credentials .*; see `fleethook acl`$"
-    with pytest.raises(Unreachable, match=refused) as refusal, links.link() as link:
-        await link.exchange([("PING",)])
-    await links.close()
+    with pytest.raises(Unreachable, match=refused) as refusal, connections.lease() as connection:
+        await connection.exchange([("PING",)])
+    await connections.close()
     assert "canary1" not in str(refusal.value)
 
 

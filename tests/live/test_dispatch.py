@@ -49,65 +49,67 @@ hooks:
 """
 
 
-async def states(links: Connections, keys: Keys, event: str) -> dict[str, str]:
+async def states(connections: Connections, keys: Keys, event: str) -> dict[str, str]:
     """The deliveries of an event by hook."""
-    return {one.hook: one.state for one in await deliveries(links, keys, event=event)}
+    return {one.hook: one.state for one in await deliveries(connections, keys, event=event)}
 
 
-async def until_owed(links: Connections, keys: Keys, event: str, *hooks: str) -> None:
+async def until_owed(connections: Connections, keys: Keys, event: str, *hooks: str) -> None:
     """Return when an event has exactly these deliveries."""
 
     async def owed() -> bool:
-        return set(await states(links, keys, event)) == set(hooks)
+        return set(await states(connections, keys, event)) == set(hooks)
 
     await until(owed, f"{event} is owed to {hooks}")
 
 
-async def acknowledged(links: Connections, keys: Keys) -> bool:
+async def acknowledged(connections: Connections, keys: Keys) -> bool:
     """Whether every event has been read and acknowledged."""
-    (group,) = await do(links, "XINFO", "GROUPS", keys("events"))
+    (group,) = await do(connections, "XINFO", "GROUPS", keys("events"))
     facts = dict(zip(group[::2], group[1::2], strict=True))
-    last = (await stream(links, keys))[-1].id
+    last = (await stream(connections, keys))[-1].id
     return bool(facts[b"pending"] == 0) and facts[b"last-delivered-id"].decode() == last
 
 
 @pytest.mark.req("B-06")
 async def test_an_event_is_owed_to_every_endpoint_and_background_hook_that_fits(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     async with dispatching(server.url, keys):
-        name = await publish(links, keys, turn_end())
-        await until_owed(links, keys, name, "a", "b", "c")
+        name = await publish(connections, keys, turn_end())
+        await until_owed(connections, keys, name, "a", "b", "c")
         tool = Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST)
-        await publish(links, keys, tool)
-        await until_owed(links, keys, tool.id, "b", "d")
+        await publish(connections, keys, tool)
+        await until_owed(connections, keys, tool.id, "b", "d")
         asked = await publish(
-            links,
+            connections,
             keys,
             Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST),
             verdict=encode_verdict(Verdict(decision="deny", reason="no")),
         )
-        await until_owed(links, keys, asked, "b")
-        assert await left(links, keys) == {"deliveries": 6, "body": 3}
+        await until_owed(connections, keys, asked, "b")
+        assert await left(connections, keys) == {"deliveries": 6, "body": 3}
 
 
 @pytest.mark.req("B-05")
-async def test_a_repeated_event_and_two_dispatchers_owe_once(server: Server, keys: Keys, links: Connections) -> None:
+async def test_a_repeated_event_and_two_dispatchers_owe_once(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
     """A spool that was drained twice, and two that both take themselves for active."""
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     async with dispatching(server.url, keys) as one, dispatching(server.url, keys) as other:
         for each in (one, other):
             each._holds_lease = _always  # type: ignore[method-assign]  # a lease that neither lost
         event = turn_end()
         for _ in range(3):
-            await publish(links, keys, event)
-        names = [await publish(links, keys, turn_end()) for _ in range(40)]
+            await publish(connections, keys, event)
+        names = [await publish(connections, keys, turn_end()) for _ in range(40)]
         for name in (event.id, *names):
-            await until_owed(links, keys, name, "a", "b", "c")
-        await until(lambda: acknowledged(links, keys), "all is acknowledged")
-    assert await left(links, keys) == {"deliveries": 123, "body": 41}
-    assert await do(links, "HGET", keys("body", event.id), "refs") == b"3"
+            await until_owed(connections, keys, name, "a", "b", "c")
+        await until(lambda: acknowledged(connections, keys), "all is acknowledged")
+    assert await left(connections, keys) == {"deliveries": 123, "body": 41}
+    assert await do(connections, "HGET", keys("body", event.id), "refs") == b"3"
 
 
 async def _always() -> bool:
@@ -115,28 +117,30 @@ async def _always() -> bool:
 
 
 async def test_reports_repeated_calls_and_undecodable_requests_owe_nothing(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     verdict = encode_verdict(Verdict(decision="allow"))
     async with dispatching(server.url, keys):
-        await publish(links, keys, turn_end(), same="1")
+        await publish(connections, keys, turn_end(), same="1")
         add = ("XADD", keys("events"), "*", "id", event_id(), "source", "claude", "event", "Stop", "host", HOST)
-        await do(links, *add, "of", "e1", "fallback", "no evaluator")
-        await do(links, *add, "body", b"\xc1", "verdict", verdict)
-        await until(lambda: acknowledged(links, keys), "all is acknowledged")
-        assert await left(links, keys) == {}
+        await do(connections, *add, "of", "e1", "fallback", "no evaluator")
+        await do(connections, *add, "body", b"\xc1", "verdict", verdict)
+        await until(lambda: acknowledged(connections, keys), "all is acknowledged")
+        assert await left(connections, keys) == {}
 
 
 async def test_what_cannot_be_read_is_a_dead_letter_and_the_next_event_is_not_held_up(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     async with dispatching(server.url, keys):
-        await do(links, "XADD", keys("events"), "*", "id", "e1", "source", "generic", "event", "x", "body", b"\xc1")
-        name = await publish(links, keys, turn_end())
-        await until_owed(links, keys, name, "a", "b", "c")
-        (letter,) = await dead_letters(links, keys)
+        await do(
+            connections, "XADD", keys("events"), "*", "id", "e1", "source", "generic", "event", "x", "body", b"\xc1"
+        )
+        name = await publish(connections, keys, turn_end())
+        await until_owed(connections, keys, name, "a", "b", "c")
+        (letter,) = await dead_letters(connections, keys)
         assert (letter.event, "undecodable" in letter.reason) == ("e1", True)
 
         def broken(*_: object) -> Any:
@@ -144,85 +148,85 @@ async def test_what_cannot_be_read_is_a_dead_letter_and_the_next_event_is_not_he
 
         with monkeypatch.context() as patch:
             patch.setattr("workers.dispatcher.plan_deliveries", broken)
-            await publish(links, keys, turn_end(id="e2"))
-            await until(lambda: _count(links, keys, 2), "it is a dead letter")
-        assert "RuntimeError: not today" in (await dead_letters(links, keys))[0].reason
-        await until_owed(links, keys, await publish(links, keys, turn_end()), "a", "b", "c")
+            await publish(connections, keys, turn_end(id="e2"))
+            await until(lambda: _count(connections, keys, 2), "it is a dead letter")
+        assert "RuntimeError: not today" in (await dead_letters(connections, keys))[0].reason
+        await until_owed(connections, keys, await publish(connections, keys, turn_end()), "a", "b", "c")
 
 
-async def _count(links: Connections, keys: Keys, count: int) -> bool:
-    return len(await dead_letters(links, keys)) == count
+async def _count(connections: Connections, keys: Keys, count: int) -> bool:
+    return len(await dead_letters(connections, keys)) == count
 
 
 @pytest.mark.req("F-12")
 async def test_a_hook_does_not_run_below_itself_however_long_after_its_event_it_runs(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    await publish_hooks(links, keys, HOOKS.replace('command: "true"', f'command: "cat {gate}"', 1))
+    await publish_hooks(connections, keys, HOOKS.replace('command: "true"', f'command: "cat {gate}"', 1))
     async with dispatching(server.url, keys), carrying(server.url, keys, drain=0.1):
-        first = await publish(links, keys, turn_end())
-        await until(lambda: _is(links, keys, first, "c", "running"), "the command runs")
-        below = await publish(links, keys, turn_end(parent=first))
-        await until_owed(links, keys, below, "a", "b")
-        stranger = await publish(links, keys, turn_end(parent="e0"))
-        await until_owed(links, keys, stranger, "a", "b", "c")
+        first = await publish(connections, keys, turn_end())
+        await until(lambda: _is(connections, keys, first, "c", "running"), "the command runs")
+        below = await publish(connections, keys, turn_end(parent=first))
+        await until_owed(connections, keys, below, "a", "b")
+        stranger = await publish(connections, keys, turn_end(parent="e0"))
+        await until_owed(connections, keys, stranger, "a", "b", "c")
         await asyncio.to_thread(gate.write_text, "go")
-        await until(lambda: _is(links, keys, first, "c", "delivered"), "the command has run")
-        later = await publish(links, keys, turn_end(parent=first))
-        await until_owed(links, keys, later, "a", "b", "c")
+        await until(lambda: _is(connections, keys, first, "c", "delivered"), "the command has run")
+        later = await publish(connections, keys, turn_end(parent=first))
+        await until_owed(connections, keys, later, "a", "b", "c")
 
 
-async def _is(links: Connections, keys: Keys, event: str, hook: str, state: str) -> bool:
-    return (await states(links, keys, event)).get(hook) == state
+async def _is(connections: Connections, keys: Keys, event: str, hook: str, state: str) -> bool:
+    return (await states(connections, keys, event)).get(hook) == state
 
 
 @pytest.mark.req("B-05")
 @pytest.mark.parametrize("script", ["dispatch", "xreadgroup", "wake", "lease"])
 async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
-    server: Server, keys: Keys, links: Connections, script: str
+    server: Server, keys: Keys, connections: Connections, script: str
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     async with Proxy(server.url) as proxy, dispatching(proxy.url, keys):
-        await until_owed(links, keys, await publish(links, keys, turn_end()), "a", "b", "c")
+        await until_owed(connections, keys, await publish(connections, keys, turn_end()), "a", "b", "c")
         proxy.swallow_reply(of=script)
-        names = [await publish(links, keys, turn_end()) for _ in range(3)]
+        names = [await publish(connections, keys, turn_end()) for _ in range(3)]
 
         async def lost() -> bool:
             return proxy.swallowed == [script.upper()]
 
         await until(lost, "the reply is lost; leases and what is due are looked at now and then")
         for name in names:
-            await until_owed(links, keys, name, "a", "b", "c")
-        await until(lambda: acknowledged(links, keys), "all is acknowledged")
-        assert await left(links, keys) == {"deliveries": 12, "body": 4}
+            await until_owed(connections, keys, name, "a", "b", "c")
+        await until(lambda: acknowledged(connections, keys), "all is acknowledged")
+        assert await left(connections, keys) == {"deliveries": 12, "body": 4}
 
 
 @pytest.mark.req("B-05")
 async def test_events_of_which_nobody_is_told_pass_and_count_once(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await publish_hooks(links, keys, "endpoints: [{id: a, url: 'https://a.example', events: 'turn:*'}]")
+    await publish_hooks(connections, keys, "endpoints: [{id: a, url: 'https://a.example', events: 'turn:*'}]")
     async with Proxy(server.url) as proxy, dispatching(proxy.url, keys):
         proxy.swallow_reply(of="pass")
         tool = [Event(type="tool:pre_execute", tool="bash", id=event_id(), host=HOST) for _ in range(3)]
         for event in tool:
-            await publish(links, keys, event)
-        owed = await publish(links, keys, turn_end())
-        await until_owed(links, keys, owed, "a")
-        await until(lambda: acknowledged(links, keys), "all is acknowledged")
+            await publish(connections, keys, event)
+        owed = await publish(connections, keys, turn_end())
+        await until_owed(connections, keys, owed, "a")
+        await until(lambda: acknowledged(connections, keys), "all is acknowledged")
     assert proxy.swallowed == ["PASS"]
-    assert await do(links, "HGET", keys("stats"), "events") == b"4"
-    assert await left(links, keys) == {"deliveries": 1, "body": 1}
+    assert await do(connections, "HGET", keys("stats"), "events") == b"4"
+    assert await left(connections, keys) == {"deliveries": 1, "body": 1}
 
 
 @pytest.mark.req("B-05")
 async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full or read-only server is as good as away; what waits meanwhile is no poison."""
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     refused: list[int] = []
 
     async def refusing(to: Connections, calls: list[Call]) -> list[Any]:
@@ -235,43 +239,43 @@ async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
 
     monkeypatch.setattr("workers.dispatcher.call_all", refusing)
     async with dispatching(server.url, keys):
-        await until_owed(links, keys, await publish(links, keys, turn_end()), "a", "b", "c")
+        await until_owed(connections, keys, await publish(connections, keys, turn_end()), "a", "b", "c")
     assert len(refused) == 5
-    assert await dead_letters(links, keys) == []
+    assert await dead_letters(connections, keys) == []
 
 
 @pytest.mark.req("B-05")
 async def test_a_standby_takes_over_from_a_dead_one_within_five_seconds(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
-    first = Dispatcher(server.url, keys, watcher_of(links, keys), links, Asked())
+    await publish_hooks(connections, keys, HOOKS)
+    first = Dispatcher(server.url, keys, watcher_of(connections, keys), connections, Asked())
     await first.prepare()
     running = asyncio.create_task(first.run(asyncio.Event()))
-    await until(lambda: do(links, "EXISTS", keys("alive", "dispatcher")), "it is active")
+    await until(lambda: do(connections, "EXISTS", keys("alive", "dispatcher")), "it is active")
     async with dispatching(server.url, keys) as standby:
-        await publish(links, keys, turn_end(id="e1"))
-        await until_owed(links, keys, "e1", "a", "b", "c")
-        assert await do(links, "GET", keys("alive", "dispatcher")) == first.name.encode()
-        await killed(links, keys, first.name, running)
+        await publish(connections, keys, turn_end(id="e1"))
+        await until_owed(connections, keys, "e1", "a", "b", "c")
+        assert await do(connections, "GET", keys("alive", "dispatcher")) == first.name.encode()
+        await killed(connections, keys, first.name, running)
         # What it had read and not dispatched is carried on too.
         event = turn_end()
-        await publish(links, keys, event)
-        await do(links, "XREADGROUP", "GROUP", GROUP, first.name, "COUNT", 1, "STREAMS", keys("events"), ">")
+        await publish(connections, keys, event)
+        await do(connections, "XREADGROUP", "GROUP", GROUP, first.name, "COUNT", 1, "STREAMS", keys("events"), ">")
         start = time.monotonic()
-        await until_owed(links, keys, event.id, "a", "b", "c")
+        await until_owed(connections, keys, event.id, "a", "b", "c")
         assert time.monotonic() - start < 2.0 + 2 * STANDBY_SECONDS + 1.0
-        assert await do(links, "GET", keys("alive", "dispatcher")) == standby.name.encode()
-    assert await do(links, "EXISTS", keys("alive", "dispatcher")) == 0, "the lease is given back at once"
+        assert await do(connections, "GET", keys("alive", "dispatcher")) == standby.name.encode()
+    assert await do(connections, "EXISTS", keys("alive", "dispatcher")) == 0, "the lease is given back at once"
     await first._reading.close()
 
 
 @pytest.mark.req("B-03", "G-09")
-async def test_what_is_due_is_tried_again_in_time(server: Server, keys: Keys, links: Connections) -> None:
+async def test_what_is_due_is_tried_again_in_time(server: Server, keys: Keys, connections: Connections) -> None:
     async with receiving() as receiver:
         receiver.fail(3)
         await publish_hooks(
-            links,
+            connections,
             keys,
             f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
@@ -280,51 +284,53 @@ endpoints:
 """,
         )
         async with dispatching(server.url, keys), carrying(server.url, keys):
-            (one,) = await settled(links, keys, await publish(links, keys, turn_end()), "delivered")
+            (one,) = await settled(connections, keys, await publish(connections, keys, turn_end()), "delivered")
         assert receiver.ids == {f"{one.event}_a": 4}
         starts = [attempt.ms - attempt.took for attempt in one.log]
         for wait, before, after in zip((0.05, 0.3, 0.1), one.log, starts[1:], strict=False):
             late = after - before.ms - wait * 1000
             assert -5 <= late < WAKE_SECONDS * 1000 + wait * 100 + 250, "not before its time, and soon after"
-        assert await left(links, keys) == {}
+        assert await left(connections, keys) == {}
 
 
 @pytest.mark.req("B-05")
-async def test_parked_ones_that_were_left_behind_are_given_back(server: Server, keys: Keys, links: Connections) -> None:
+async def test_parked_ones_that_were_left_behind_are_given_back(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
     """By a dispatcher that never heard of their target, and only as many as the target has places."""
-    await publish_hooks(links, keys, HOOKS)
-    names = [await owe(links, keys, turn_end()) for _ in range(15)]
+    await publish_hooks(connections, keys, HOOKS)
+    names = [await owe(connections, keys, turn_end()) for _ in range(15)]
     for name in names:
-        await do(links, "HSET", keys("delivery", f"{name}.a"), "state", "parked")
-        await do(links, "RPUSH", keys("parked", "endpoint:a"), f"{name}.a")
-    await do(links, "DEL", keys("deliveries"))
+        await do(connections, "HSET", keys("delivery", f"{name}.a"), "state", "parked")
+        await do(connections, "RPUSH", keys("parked", "endpoint:a"), f"{name}.a")
+    await do(connections, "DEL", keys("deliveries"))
     async with dispatching(server.url, keys):
-        await until(lambda: _length(links, keys, 10), "as many as the endpoint's cap are ready")
-    assert await do(links, "LLEN", keys("parked", "endpoint:a")) == 5
+        await until(lambda: _length(connections, keys, 10), "as many as the endpoint's cap are ready")
+    assert await do(connections, "LLEN", keys("parked", "endpoint:a")) == 5
 
 
-async def _length(links: Connections, keys: Keys, length: int) -> bool:
-    return bool(await do(links, "XLEN", keys("deliveries")) == length)
+async def _length(connections: Connections, keys: Keys, length: int) -> bool:
+    return bool(await do(connections, "XLEN", keys("deliveries")) == length)
 
 
 async def test_carriers_are_asked_for_where_work_is_and_none_is_alive(
-    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await publish_hooks(links, keys, HOOKS.replace("https://b", "http://b"))
+    await publish_hooks(connections, keys, HOOKS.replace("https://b", "http://b"))
     asked = Asked(workers=0)
     async with dispatching(server.url, keys, asked=asked):
         await until(lambda: _has(asked, "tidy"), "chores are asked for")
         assert "carry" not in asked.jobs, "there is no work"
-        await publish(links, keys, turn_end())
+        await publish(connections, keys, turn_end())
         await until(lambda: _has(asked, "carry"), "a carrier is asked for")
         await until(lambda: _has(asked, "carry", 2), "and again while none comes")
         assert "fleethook worker carrier" in caplog.text
         async with carrying(server.url, keys) as carrier:
-            await until(lambda: do(links, "EXISTS", keys("beat", carrier.name)), "one lives")
-            await do(links, "DEL", keys("wanted"))
+            await until(lambda: do(connections, "EXISTS", keys("beat", carrier.name)), "one lives")
+            await do(connections, "DEL", keys("wanted"))
             before = len(asked.jobs)
-            await publish(links, keys, turn_end())
-            await until(lambda: acknowledged(links, keys), "it is dispatched")
+            await publish(connections, keys, turn_end())
+            await until(lambda: acknowledged(connections, keys), "it is dispatched")
             assert asked.jobs[before:].count("carry") <= 1
 
 
@@ -333,33 +339,33 @@ async def _has(asked: Asked, name: str, times: int = 1) -> bool:
 
 
 async def test_rqs_server_away_holds_up_no_event(
-    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await publish_hooks(links, keys, HOOKS)
+    await publish_hooks(connections, keys, HOOKS)
     asked = Asked()
     asked.error = Unreachable("RQ: redis cannot be reached")
     async with dispatching(server.url, keys, asked=asked):
         for _ in range(3):
-            await until_owed(links, keys, await publish(links, keys, turn_end()), "a", "b", "c")
+            await until_owed(connections, keys, await publish(connections, keys, turn_end()), "a", "b", "c")
         await until(lambda: _has(asked, "carry"), "a carrier was asked for")
     assert "no job can be queued" in caplog.text
 
 
 async def test_hooks_of_the_users_own_file_go_to_the_hosts_stream(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     file = tmp_path / "fleethook.yaml"
     file.write_text('hooks:\n  - {id: c, on: "turn:end", blocking: false, command: "echo mine"}\n')
-    await publish_hooks(links, keys, 'endpoints:\n  - {id: c, url: "https://a.example", events: "turn:end"}\n')
+    await publish_hooks(connections, keys, 'endpoints:\n  - {id: c, url: "https://a.example", events: "turn:end"}\n')
     async with dispatching(server.url, keys, user_file=file):
-        mine = await publish(links, keys, turn_end())
-        await until(lambda: _names(links, keys, mine, "c", "c-user"), "an endpoint and a hook of the same id")
-        theirs = await publish(links, keys, turn_end(host="elsewhere"))
-        await until(lambda: _names(links, keys, theirs, "c"), "a file holds on its own host only")
-    assert await do(links, "XLEN", keys("deliveries", HOST)) == 1
-    assert await do(links, "XLEN", keys("deliveries")) == 2
+        mine = await publish(connections, keys, turn_end())
+        await until(lambda: _names(connections, keys, mine, "c", "c-user"), "an endpoint and a hook of the same id")
+        theirs = await publish(connections, keys, turn_end(host="elsewhere"))
+        await until(lambda: _names(connections, keys, theirs, "c"), "a file holds on its own host only")
+    assert await do(connections, "XLEN", keys("deliveries", HOST)) == 1
+    assert await do(connections, "XLEN", keys("deliveries")) == 2
 
 
-async def _names(links: Connections, keys: Keys, event: str, *names: str) -> bool:
-    found = await deliveries(links, keys, event=event)
+async def _names(connections: Connections, keys: Keys, event: str, *names: str) -> bool:
+    found = await deliveries(connections, keys, event=event)
     return sorted(one.id.partition(".")[2] for one in found) == sorted(names)

@@ -40,11 +40,11 @@ def poor() -> Iterator[Server]:
 
 async def statuses(url: str, keys: Keys) -> dict[str, str]:
     """The checks of a server by id."""
-    links = Connections(url, connect=1.0)
+    connections = Connections(url, connect=1.0)
     try:
-        return {one.id: one.status for one in await server_checks(links, links, keys, SETTINGS)}
+        return {one.id: one.status for one in await server_checks(connections, connections, keys, SETTINGS)}
     finally:
-        await links.close()
+        await connections.close()
 
 
 def user(server: Server, name: str, *rules: str) -> str:
@@ -104,9 +104,9 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
         if default:
             with sync_client(url) as client:
                 client.execute_command("ACL", "SETUSER", "default", *default.split())
-        links = Connections(url, connect=1.0)
-        found = await default_user_check(links, keys)
-        await links.close()
+        connections = Connections(url, connect=1.0)
+        found = await default_user_check(connections, keys)
+        await connections.close()
         assert (found.status, bool(found.fix)) == (status, status != "ok"), found.what
         if not listens or default:
             return
@@ -119,13 +119,13 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
 
 @pytest.mark.req("X-09")
 async def test_a_stream_that_was_repaired_is_said(poor: Server) -> None:
-    keys, links = Keys("t-repaired"), Connections(poor.url, connect=1.0)
+    keys, connections = Keys("t-repaired"), Connections(poor.url, connect=1.0)
     with sync_client(poor.url) as client:
         client.execute_command("XADD", keys("events"), f"{2**64 - 1}-{2**64 - 1}", "id", "x")
-    assert await Repairs(links, keys, "tester").keep()
-    (found,) = [one for one in await server_checks(links, links, keys, SETTINGS) if one.id == "streams"]
-    told = await status(links, links, keys, SETTINGS, directories())
-    await links.close()
+    assert await Repairs(connections, keys, "tester").keep()
+    (found,) = [one for one in await server_checks(connections, connections, keys, SETTINGS) if one.id == "streams"]
+    told = await status(connections, connections, keys, SETTINGS, directories())
+    await connections.close()
     assert found.status == "warn"
     assert "events had a last id from the future" in found.what
     assert [one.text for one in told.repairs] == [found.what]
@@ -133,11 +133,11 @@ async def test_a_stream_that_was_repaired_is_said(poor: Server) -> None:
 
 @pytest.mark.parametrize("text", ["no json", "[1]", '{"version": 1, "hooks": 7}'])
 async def test_a_published_set_that_nobody_can_read_is_said_with_the_way_out(poor: Server, text: str) -> None:
-    keys, links = Keys("t-doctor-set"), Connections(poor.url, connect=1.0)
+    keys, connections = Keys("t-doctor-set"), Connections(poor.url, connect=1.0)
     with sync_client(poor.url) as client:
         client.mset({keys("hookset", "current"): "4", keys("hookset", "4"): text})
-    (found,) = [one for one in await server_checks(links, links, keys, SETTINGS) if one.id == "hooks"]
-    await links.close()
+    (found,) = [one for one in await server_checks(connections, connections, keys, SETTINGS) if one.id == "hooks"]
+    await connections.close()
     assert found.status == "fail"
     assert "hook set" in found.what
     assert found.fix == "fleethook hooks rollback"
@@ -187,9 +187,9 @@ async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> 
 
 
 async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) -> None:
-    places, links = directories(), Connections("unix:///nowhere/s", connect=0.2)
-    assert await canary.expected(links, Keys("main"), Settings(), places, tmp_path) is None
-    await links.close()
+    places, connections = directories(), Connections("unix:///nowhere/s", connect=0.2)
+    assert await canary.expected(connections, Keys("main"), Settings(), places, tmp_path) is None
+    await connections.close()
     assert canary.guard_check(None).status == "unknown"
     stop = Installed(agent="claude", scope="user", path="/s.json", commands={"Stop": "true"})
     (found,) = canary.live_checks(stop, places, None, tmp_path)

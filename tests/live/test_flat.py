@@ -34,12 +34,14 @@ TEXT = "the quick brown fox jumps over the lazy dog " * 20
     ],
 )
 async def test_a_carrier_is_flat_over_many_deliveries(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, total: int, growth: int
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, total: int, growth: int
 ) -> None:
     """Against what it had after the first fifth: by then pools, caches and the allocator have what they keep."""
     async with Receiver() as receiver, Bus(server.url, namespace=namespace(keys)) as bus:
         lines = "\n".join(f'  - {{id: e{n}, url: "http://127.0.0.1:{receiver.port}/good"}}' for n in range(ENDPOINTS))
-        await publish_hooks(links, keys, f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\nendpoints:\n{lines}\n')
+        await publish_hooks(
+            connections, keys, f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\nendpoints:\n{lines}\n'
+        )
         with Fleet(server.url, keys, tmp_path / "fleet") as fleet:
             fleet.start("dispatcher")
             (carrier,) = fleet.start("carrier")

@@ -145,9 +145,9 @@ hooks:
 
 @pytest.mark.req("F-06", "F-10", "B-02", "B-08")
 async def test_with_one_argument_the_hooks_of_the_fleet_run_too(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
-    await publish_hooks(links, keys, FLEET)
+    await publish_hooks(connections, keys, FLEET)
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
         made = registry(Hook("*", "echo own $FLEETHOOK_PARENT"))
         executor = HookExecutor(made, working_dir=tmp_path, bus=bus)
@@ -172,7 +172,7 @@ async def test_with_one_argument_the_hooks_of_the_fleet_run_too(
             HookEvent.tool_post_execute("bash", {"command": "ls"}, {"ok": True}, "s1")
         )
         assert own.stdout.startswith("own e")
-    events = [decode_body(entry.fields[b"body"]) for entry in await stream(links, keys)]
+    events = [decode_body(entry.fields[b"body"]) for entry in await stream(connections, keys)]
     last = events[-1]
     assert isinstance(last, Event)
     assert (last.type, last.source, last.tool, last.output, last.session, last.cwd) == (

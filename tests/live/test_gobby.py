@@ -31,7 +31,7 @@ def imported(folder: Path, receiver: Receiver) -> Path:
 
 @pytest.mark.req("G-06", "G-07", "G-08", "G-20", "X-01")
 async def test_a_policy_webhook_blocks_the_call_of_any_agent(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLICY_TOKEN", "t0k")
     async with receiving() as receiver:
@@ -44,11 +44,11 @@ async def test_a_policy_webhook_blocks_the_call_of_any_agent(
                 "tool_name": "Bash",
                 "tool_input": {"command": "rm -rf /"},
             }
-            _, reply = await put(links, keys, bash("rm -rf /", source="gemini", native_tool="run_shell_command"))
-            said = await verdict(links, reply)
+            _, reply = await put(connections, keys, bash("rm -rf /", source="gemini", native_tool="run_shell_command"))
+            said = await verdict(connections, reply)
             assert (said.decision, said.reason) == ("deny", "Destructive command")
             assert said.parts[0].origin == f"{tmp_path}/config.yaml:16"
-            await put(links, keys, pack(json.dumps(claude).encode()), source="claude", event="PreToolUse")
+            await put(connections, keys, pack(json.dumps(claude).encode()), source="claude", event="PreToolUse")
 
             async def two() -> bool:
                 return len(receiver.got) == 2
@@ -60,19 +60,19 @@ async def test_a_policy_webhook_blocks_the_call_of_any_agent(
                 assert got.json["data"]["tool_input"] == {"command": "rm -rf /"}
 
             receiver.by_path["/policy"] = Answer(500, b"broken")
-            _, reply = await put(links, keys, bash("ls"))
-            open_ = await verdict(links, reply)
+            _, reply = await put(connections, keys, bash("ls"))
+            open_ = await verdict(connections, reply)
             assert open_.decision == "abstain", "fail-open unless told otherwise"
             assert any("was answered 500" in note for note in open_.notes), "and loud"
             receiver.by_path["/policy"] = Answer(200, b'{"decision": "allow"}')
-            _, reply = await put(links, keys, bash("ls"))
-            assert (await verdict(links, reply)).decision == "abstain", "Gobby's allow is no allow of the prompt"
-            assert len(await stream(links, keys)) >= 3
+            _, reply = await put(connections, keys, bash("ls"))
+            assert (await verdict(connections, reply)).decision == "abstain", "Gobby's allow is no allow of the prompt"
+            assert len(await stream(connections, keys)) >= 3
 
 
 @pytest.mark.req("G-07", "G-09", "G-10")
 async def test_the_audit_is_told_and_tried_again(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     async with receiving() as receiver:
         user = imported(tmp_path, receiver)
@@ -80,8 +80,8 @@ async def test_the_audit_is_told_and_tried_again(
         receiver.usual = Answer(200, b'{"secret": "of the receiver"}')
         async with dispatching(server.url, keys, user_file=user), carrying(server.url, keys, user_file=user):
             event = turn_end(type="session:end", source="claude", session="s9")
-            await publish(links, keys, event)
-            (done,) = await settled(links, keys, event.id, "delivered")
+            await publish(connections, keys, event)
+            (done,) = await settled(connections, keys, event.id, "delivered")
             assert [attempt.status for attempt in done.log] == [503, 503, 200]
             assert done.log[-1].output == "", "log_deliveries is off in Gobby's files: no bodies, every attempt"
             assert {one.json["event"] for one in receiver.got} == {"session_end"}
@@ -90,14 +90,14 @@ async def test_the_audit_is_told_and_tried_again(
             assert (done.type, done.session) == ("session:end", "s9")
             receiver.fail(9)
             failing: Event = turn_end(type="session:start")
-            await publish(links, keys, failing)
-            (dead,) = await settled(links, keys, failing.id, "dead")
+            await publish(connections, keys, failing)
+            (dead,) = await settled(connections, keys, failing.id, "dead")
             assert dead.attempts == 4, "one, and after 1, 2 and 4 steps"
 
 
 @pytest.mark.req("G-10")
 async def test_bodies_of_both_ways_are_logged_where_gobbys_file_wants_it(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     """Redacted, and no more than a beginning of each."""
     async with receiving() as receiver:
@@ -110,8 +110,8 @@ async def test_bodies_of_both_ways_are_logged_where_gobbys_file_wants_it(
             event = turn_end(
                 type="session:end", source="claude", session="s9", data={"note": token, "long": "x" * 9000}
             )
-            await publish(links, keys, event)
-            (done,) = await settled(links, keys, event.id, "delivered")
+            await publish(connections, keys, event)
+            (done,) = await settled(connections, keys, event.id, "delivered")
     (only,) = done.log
     assert only.output == '{"taken": true}'
     assert '"session_id":"s9"' in only.sent.replace(" ", "")

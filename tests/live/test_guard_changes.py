@@ -38,10 +38,10 @@ def guards(text: str) -> dict[str, Hook]:
     return HookSet([Layered("fleet", "1", file)]).hooks
 
 
-async def events(links: Connections, keys: Keys) -> list[dict[str, Any]]:
+async def events(connections: Connections, keys: Keys) -> list[dict[str, Any]]:
     """The data of each `guard:changed` on the stream, in order."""
-    with links.link() as link:
-        (entries,) = await link.exchange([("XRANGE", keys("events"), "-", "+")])
+    with connections.lease() as connection:
+        (entries,) = await connection.exchange([("XRANGE", keys("events"), "-", "+")])
     found = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in entries]
     bodies = [decode_body(one[b"body"]) for one in found if one[b"event"] == b"guard:changed"]
     return [body.data for body in bodies if isinstance(body, Event)]
@@ -79,47 +79,48 @@ def test_a_stricter_or_another_guard_is_no_loss() -> None:
 
 @pytest.mark.req("X-09")
 async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
-    links: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connections: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process on its own; the event is there once, and comes again where the file is weakened again."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
     file = tmp_path / "fleethook.yaml"
     file.write_text(BOTH)
     watchers = [
-        Watcher(links, keys, host="test-host", user_file=file, trust_file=tmp_path / "trust.json") for _ in range(2)
+        Watcher(connections, keys, host="test-host", user_file=file, trust_file=tmp_path / "trust.json")
+        for _ in range(2)
     ]
     event = Event(type="tool:pre_execute", tool="bash", host="test-host", input={"command": "ls"})
-    first = await apply(links, keys, parse_hook_file(BOTH, "fleet", file="x.yaml"))
+    first = await apply(connections, keys, parse_hook_file(BOTH, "fleet", file="x.yaml"))
 
     async def look() -> None:
         for watcher in watchers:
             await watcher.refresh(force=True)
             watcher._recent.clear()
             watcher.for_event(event)
-            await Notices(links, keys).report(watcher.guards)
+            await Notices(connections, keys).report(watcher.guards)
             assert watcher.guards.weakened == []
 
     await look()
-    assert await events(links, keys) == []
+    assert await events(connections, keys) == []
     weaker = "version: 1\nguards: {destructive-commands: true}\n"
     for text in (weaker, BOTH, weaker):
         file.write_text(text)
         await look()
-    told = await events(links, keys)
+    told = await events(connections, keys)
     assert [one["where"] for one in told] == [str(file), str(file)]
     assert all(one["how"] == "file" and one["losses"][0]["how"] == "removed" for one in told)
     assert {loss["guard"].partition("_")[0] for loss in told[0]["losses"]} == {"fleethook-itself"}
-    second = await apply(links, keys, parse_hook_file("version: 1\n", "fleet", file="x.yaml"))
+    second = await apply(connections, keys, parse_hook_file("version: 1\n", "fleet", file="x.yaml"))
     await look()
-    last = (await events(links, keys))[-1]
+    last = (await events(connections, keys))[-1]
     assert (last["how"], last["where"]) == ("published", f"version {second}")
     assert second == first + 1
-    assert [one.where for one in await read_changes(links, keys)] == [f"version {second}", str(file), str(file)]
+    assert [one.where for one in await read_changes(connections, keys)] == [f"version {second}", str(file), str(file)]
 
 
 @pytest.mark.req("X-09")
 async def test_a_worker_notices_without_an_event_of_that_folder(
-    links: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connections: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every process sees the same state of the file; one that looked later said the same loss again as another."""
     monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
@@ -127,7 +128,7 @@ async def test_a_worker_notices_without_an_event_of_that_folder(
     file, store, kept = tmp_path / "repo" / "fleethook.yaml", tmp_path / "trust.json", tmp_path / "kept"
     file.write_text(f"version: 1\n{RULE % ('', 'deny', 'rm')}")
     accept(file, store, kept)
-    watcher = Watcher(links, keys, host="test-host", user_file=None, trust_file=store, last_good=kept)
+    watcher = Watcher(connections, keys, host="test-host", user_file=None, trust_file=store, last_good=kept)
     watcher.for_event(Event(type="tool:pre_execute", tool="bash", host="test-host", cwd=str(file.parent)))
     assert watcher.rejected() == ()
     assert watcher.guards.weakened == []
@@ -162,7 +163,7 @@ def test_commands_say_who_did_what_by_what(person: Path, server: Server, keys: K
         assert fleethook("hooks", "apply", str(file), "--yes").code == 0
     assert fleethook("hooks", "rollback", "2", "--yes").code == 0, "stricter again: nothing to say"
     assert fleethook("hooks", "rollback", "1", "--yes").code == 0
-    told = run(server.url, lambda links: events(links, keys))
+    told = run(server.url, lambda connections: events(connections, keys))
     assert [(one["how"], one["where"]) for one in told] == [
         ("fleethook guards disable", str(person)),
         ("webhooks remove", str(person)),
@@ -239,7 +240,7 @@ def test_each_verb_that_weakens_refuses_below_an_agent(
         assert fleethook("hooks", "trust", "--yes").code == 0
         assert fleethook("install", "claude", "--yes").code == 0
     for _ in range(2):
-        run(server.url, lambda links: apply(links, keys, parse_hook_file(BOTH, "fleet", file="x.yaml")))
+        run(server.url, lambda connections: apply(connections, keys, parse_hook_file(BOTH, "fleet", file="x.yaml")))
     monkeypatch.delenv("FLEETHOOK_TEST_CONFIRMS")
 
     def files() -> dict[Path, bytes]:
@@ -251,7 +252,7 @@ def test_each_verb_that_weakens_refuses_below_an_agent(
     assert refused.code == 1, (refused.out, refused.err)
     assert "can weaken what guards this machine, and an agent runs it (claude: CLAUDECODE is set)" in refused.err
     assert files() == before
-    assert run(server.url, lambda links: events(links, keys)) == []
+    assert run(server.url, lambda connections: events(connections, keys)) == []
 
 
 @pytest.mark.req("X-09")
@@ -282,12 +283,12 @@ def test_an_install_that_weakens_what_is_installed_needs_a_person(
     monkeypatch.delenv("FLEETHOOK_SHIM_URL")
     assert (settings.read_bytes(), answers.read_bytes()) == before
     assert not (tmp_path / ".claude" / "settings.local.json").exists()
-    assert run(server.url, lambda links: events(links, keys)) == []
+    assert run(server.url, lambda connections: events(connections, keys)) == []
 
     monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")
     done = fleethook("install", "claude", "--yes")
     assert (done.code, "PreToolUse no longer denies where it fails" in done.err) == (0, True), done.err
-    (told,) = run(server.url, lambda links: events(links, keys))
+    (told,) = run(server.url, lambda connections: events(connections, keys))
     assert (told["how"], told["by"], told["agent"]) == ("install claude", getpass.getuser(), "claude")
     assert {"guard": "claude PreToolUse", "how": "no longer denies where it fails"} in told["losses"]
 
@@ -299,7 +300,7 @@ def test_one_command_publishes_the_default_packs(person: Path, server: Server, k
     assert fleethook("guards", "disable", "fleethook-itself", "--layer", "fleet", "--yes").code == 0
     done = fleethook("guards", "publish", "--yes", "--json")
     assert (done.code, done.json["version"], done.json["packs"]) == (0, 3, list(DEFAULT_PACKS)), done.err
-    published = run(server.url, lambda links: load_version(links, keys, 3))
+    published = run(server.url, lambda connections: load_version(connections, keys, 3))
     assert {name for name, settings in published.guards.items() if settings.enabled} == set(DEFAULT_PACKS)
     assert [one.id for one in published.endpoints] == ["audit"]
     assert fleethook("guards", "publish", "--yes", "--json").json["written"] is False

@@ -32,9 +32,9 @@ from tests.support.waiting import until
 
 
 async def test_no_event_chooses_how_much_is_remembered_of_its_folder(
-    links: Connections, keys: Keys, tmp_path: Path
+    connections: Connections, keys: Keys, tmp_path: Path
 ) -> None:
-    watcher = Watcher(links, keys, host="here", user_file=None, trust_file=tmp_path / "trust")
+    watcher = Watcher(connections, keys, host="here", user_file=None, trust_file=tmp_path / "trust")
     for number in range(20):
         watcher.for_event(Event(type="turn:end", host="here", cwd=f"/{number}" + "x" * 100_000))
     assert len(watcher._recent) == 1
@@ -45,40 +45,43 @@ async def test_no_event_chooses_how_much_is_remembered_of_its_folder(
 
 @pytest.mark.req("B-04", "X-08")
 async def test_a_new_version_is_in_force_within_a_second(
-    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Published, rolled back, broken: every verdict names the version that it was made with."""
-    await publish_hooks(links, keys, NO_RM)
+    await publish_hooks(connections, keys, NO_RM)
     async with evaluating(server.url, keys), evaluating(server.url, keys):
-        assert (await ask(links, keys, "rm")).version == "fleet@1"
+        assert (await ask(connections, keys, "rm")).version == "fleet@1"
         start = time.monotonic()
-        await publish_hooks(links, keys, NO_RM.replace("no rm", "never"))
-        await until(lambda: _version(links, keys, "fleet@2"), "version 2 is in force")
+        await publish_hooks(connections, keys, NO_RM.replace("no rm", "never"))
+        await until(lambda: _version(connections, keys, "fleet@2"), "version 2 is in force")
         assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
-        assert (await ask(links, keys, "rm")).reason == "never"
-        await rollback(links, keys)
-        await until(lambda: _version(links, keys, "fleet@3"), "version 3 is in force")
-        assert (await ask(links, keys, "rm")).reason == "no rm"
+        assert (await ask(connections, keys, "rm")).reason == "never"
+        await rollback(connections, keys)
+        await until(lambda: _version(connections, keys, "fleet@3"), "version 3 is in force")
+        assert (await ask(connections, keys, "rm")).reason == "no rm"
         await do(
-            links, "SET", keys("hookset", "4"), '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}'
+            connections,
+            "SET",
+            keys("hookset", "4"),
+            '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}',
         )
-        await do(links, "SET", keys("hookset", "current"), "4")
+        await do(connections, "SET", keys("hookset", "current"), "4")
         await until_true(lambda: "version 4 is not put in force" in caplog.text, "it says what is wrong")
-        assert (await ask(links, keys, "rm")).version == "fleet@3"
-        await do(links, "SET", keys("hookset", "current"), "junk")
+        assert (await ask(connections, keys, "rm")).version == "fleet@3"
+        await do(connections, "SET", keys("hookset", "current"), "junk")
         await until_true(lambda: "holds no version number" in caplog.text, "it says what is wrong")
-        await do(links, "DEL", keys("hookset", "current"))
+        await do(connections, "DEL", keys("hookset", "current"))
         await until_true(lambda: "is gone" in caplog.text, "a flush is said")
-        assert (await ask(links, keys, "rm")).reason == "no rm", "and takes no guard away"
-        await do(links, "DEL", keys("hookset", "log"))
-        await publish_hooks(links, keys, NO_RM.replace("no rm", "anew"))
-        await until(lambda: _version(links, keys, "fleet@1"), "numbers begin anew")
-        assert (await ask(links, keys, "rm")).reason == "anew"
+        assert (await ask(connections, keys, "rm")).reason == "no rm", "and takes no guard away"
+        await do(connections, "DEL", keys("hookset", "log"))
+        await publish_hooks(connections, keys, NO_RM.replace("no rm", "anew"))
+        await until(lambda: _version(connections, keys, "fleet@1"), "numbers begin anew")
+        assert (await ask(connections, keys, "rm")).reason == "anew"
 
 
 @pytest.mark.req("B-04", "G-20")
 async def test_files_of_this_host_join_the_fleets_hooks(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The user's file on its own host only; a project's file only where it is trusted as it is; a broken one changes
     nothing."""
@@ -91,8 +94,8 @@ async def test_files_of_this_host_join_the_fleets_hooks(
         return f"hooks: [{{id: {name}, on: tool:pre_execute, rule: {{decision: ask, reason: {reason}}}}}]\n"
 
     async def reasons(**more: Any) -> list[str]:
-        _, reply = await put(links, keys, bash(cwd=str(project)), **more)
-        return [part.reason for part in (await verdict(links, reply)).parts]
+        _, reply = await put(connections, keys, bash(cwd=str(project)), **more)
+        return [part.reason for part in (await verdict(connections, reply)).parts]
 
     async def become(*wanted: str) -> None:
         async def so() -> bool:
@@ -102,13 +105,13 @@ async def test_files_of_this_host_join_the_fleets_hooks(
 
     async def waits(text: str) -> None:
         async def so() -> bool:
-            _, reply = await put(links, keys, bash(cwd=str(project)))
-            found = await verdict(links, reply)
+            _, reply = await put(connections, keys, bash(cwd=str(project)))
+            found = await verdict(connections, reply)
             return any(text in one for one in found.waiting) and any(text in note for note in found.notes)
 
         await until(so, f"the verdict says that {text}")
 
-    await publish_hooks(links, keys, rule("same", "fleet"))
+    await publish_hooks(connections, keys, rule("same", "fleet"))
     user.write_text(rule("same", "user"))
     file.write_text(rule("same", "project"))
     async with evaluating(server.url, keys, user_file=user, trust_file=store):
@@ -142,7 +145,7 @@ async def test_files_of_this_host_join_the_fleets_hooks(
 
 @pytest.mark.req("B-04")
 async def test_an_imported_file_is_in_force_within_a_second(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     """As the file that imports it, which nobody touches."""
     user, shared = tmp_path / "fleethook.yaml", tmp_path / "shared.yaml"
@@ -151,7 +154,7 @@ async def test_an_imported_file_is_in_force_within_a_second(
     shared.write_text(text.replace("REASON", "first"))
 
     async def reason() -> str:
-        return (await ask(links, keys)).reason
+        return (await ask(connections, keys)).reason
 
     async with evaluating(server.url, keys, user_file=user):
         assert await reason() == "first"
@@ -165,30 +168,30 @@ async def test_an_imported_file_is_in_force_within_a_second(
         assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
 
 
-async def _version(links: Connections, keys: Keys, version: str) -> bool:
+async def _version(connections: Connections, keys: Keys, version: str) -> bool:
     """Whether every one of several verdicts, which different evaluators give, is of this version."""
-    return {(await ask(links, keys)).version for _ in range(4)} == {version}
+    return {(await ask(connections, keys)).version for _ in range(4)} == {version}
 
 
 @pytest.mark.req("B-04", "X-06")
 async def test_a_worker_that_starts_on_a_broken_set_takes_an_earlier_one_and_never_none(
-    server: Server, keys: Keys, links: Connections, caplog: pytest.LogCaptureFixture
+    server: Server, keys: Keys, connections: Connections, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has no older set of its own to keep, and without any it would let through what the fleet's hooks stop."""
     broken = '{"hooks": [{"id": "x", "on": ["tool:pre_exec"], "command": "x"}]}'
-    await publish_hooks(links, keys, NO_RM)
+    await publish_hooks(connections, keys, NO_RM)
     for version in ("2", "3"):
-        await do(links, "SET", keys("hookset", version), broken)
-    await do(links, "SET", keys("hookset", "current"), "3")
+        await do(connections, "SET", keys("hookset", version), broken)
+    await do(connections, "SET", keys("hookset", "current"), "3")
     async with evaluating(server.url, keys):
         assert "version 3 is not put in force" in caplog.text
-        verdict = await ask(links, keys, "rm")
+        verdict = await ask(connections, keys, "rm")
         assert (verdict.decision, verdict.version) == ("deny", "fleet@1")
 
-    await do(links, "SET", keys("hookset", "1"), broken)
-    watcher = Watcher(links, keys, host="h", user_file=None, trust_file=Path("/nonexistent"))
+    await do(connections, "SET", keys("hookset", "1"), broken)
+    watcher = Watcher(connections, keys, host="h", user_file=None, trust_file=Path("/nonexistent"))
     with pytest.raises(ConfigError, match=r"version 3 .*nor is an earlier one.*hooks apply"):
         await watcher.refresh(force=True)
-    await publish_hooks(links, keys, NO_RM)
+    await publish_hooks(connections, keys, NO_RM)
     await watcher.refresh(force=True)
     assert watcher.fleet().version == "fleet@4"

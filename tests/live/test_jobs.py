@@ -81,7 +81,7 @@ def on(server: Server, keys: Keys) -> Iterator[Callable[[str], Queue]]:
 @pytest.mark.req("B-03", "B-05")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_nothing_but_our_own_functions_is_ever_called(
-    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     chores, touch = on(CHORES), "tests.support.canary.touch"
     ours = "workers.jobs.tidy"
@@ -121,15 +121,15 @@ async def _gone(jobs: list[Job]) -> bool:
 
 
 async def test_a_worker_that_is_idle_says_that_it_lives_and_still_works(
-    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     chores = on(CHORES)
     with rq_process(CHORES, keys, server.url, tmp_path):
-        (worker,) = await do(links, "SMEMBERS", f"rq:workers:{chores.name}")
+        (worker,) = await do(connections, "SMEMBERS", f"rq:workers:{chores.name}")
         beats: set[bytes] = set()
 
         async def beaten(times: int) -> bool:
-            beats.add(await do(links, "HGET", worker, "last_heartbeat"))
+            beats.add(await do(connections, "HGET", worker, "last_heartbeat"))
             return len(beats) >= times
 
         await until(lambda: beaten(3), "it waits in vain more than once")
@@ -145,29 +145,29 @@ async def _empty(one: Queue) -> bool:
 
 
 async def test_a_worker_is_found_again_on_a_server_that_lost_its_data(
-    server: Server, links: Connections, keys: Keys, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, connections: Connections, keys: Keys, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     """B12: it was missing in `status` until its next start."""
     name = f"rq:workers:{on(CHORES).name}"
     with rq_process(CHORES, keys, server.url, tmp_path):
-        (worker,) = await do(links, "SMEMBERS", name)
-        await do(links, "DEL", name, worker, "rq:workers")
+        (worker,) = await do(connections, "SMEMBERS", name)
+        await do(connections, "DEL", name, worker, "rq:workers")
 
         async def found() -> bool:
-            return bool(await do(links, "SMEMBERS", name) == [worker] and await do(links, "EXISTS", worker))
+            return bool(await do(connections, "SMEMBERS", name) == [worker] and await do(connections, "EXISTS", worker))
 
         await until(found, "it is there again")
 
 
 @pytest.mark.req("B-05")
 async def test_a_carrier_job_beats_drains_at_sigterm_and_ends_its_job(
-    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     carrier = on(CARRIER)
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(
-            links,
+            connections,
             keys,
             f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
@@ -175,46 +175,46 @@ endpoints:
   - {{id: one, url: "{receiver.url()}"}}
 """,
         )
-        name = await owe(links, keys, turn_end())
+        name = await owe(connections, keys, turn_end())
         with rq_process(CARRIER, keys, server.url, tmp_path) as process:
             assert enqueue(queue(Settings(namespace=namespace(keys)), server.url, CARRIER), "carry") == 1
             await until(lambda: _flying(receiver.in_flight), "it is under way")
-            (worker,) = await do(links, "SMEMBERS", f"rq:workers:{carrier.name}")
+            (worker,) = await do(connections, "SMEMBERS", f"rq:workers:{carrier.name}")
             beats: set[bytes] = set()
 
             async def beaten() -> bool:
-                beats.add(await do(links, "HGET", worker, "last_heartbeat"))
+                beats.add(await do(connections, "HGET", worker, "last_heartbeat"))
                 return len(beats) >= 3
 
             await until(beaten, "RQ is told that the job lives")
             process.send_signal(signal.SIGTERM)
-            await until(lambda: _draining(links, keys, name), "it drains")
+            await until(lambda: _draining(connections, keys, name), "it drains")
             receiver.release()
-            await settled(links, keys, name, "delivered")
+            await settled(connections, keys, name, "delivered")
             assert process.wait(10) == 0
             process.poll = lambda: None  # type: ignore[method-assign]  # it has ended as it should
         assert receiver.ids == {f"{name}_one": 1}
         assert await _empty(carrier)
-        assert await do(links, "EXISTS", worker) == 0 or await do(links, "HGET", worker, "death")
+        assert await do(connections, "EXISTS", worker) == 0 or await do(connections, "HGET", worker, "death")
 
 
 async def _flying(in_flight: Any) -> bool:
     return bool(sum(in_flight.values()))
 
 
-async def _draining(links: Connections, keys: Keys, name: str) -> bool:
-    return bool(await do(links, "HGET", keys("delivery", f"{name}.one"), "state") == b"running")
+async def _draining(connections: Connections, keys: Keys, name: str) -> bool:
+    return bool(await do(connections, "HGET", keys("delivery", f"{name}.one"), "state") == b"running")
 
 
 @pytest.mark.req("B-05")
 async def test_rqs_server_may_go_away_at_any_time(
-    server: Server, keys: Keys, links: Connections, on: Callable[[str], Queue], tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, on: Callable[[str], Queue], tmp_path: Path
 ) -> None:
     """While the worker waits, and while a job is under way: it comes back by itself and goes on."""
     carrier = on(CARRIER)
     async with Proxy(server.url) as proxy, receiving() as receiver:
         await publish_hooks(
-            links,
+            connections,
             keys,
             f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
@@ -225,31 +225,31 @@ endpoints:
         asking = queue(Settings(namespace=namespace(keys)), server.url, CARRIER)
         async with _process(keys, server, tmp_path, proxy):
             proxy.away()
-            name = await owe(links, keys, turn_end())
+            name = await owe(connections, keys, turn_end())
             enqueue(asking, "carry")
             proxy.back()
-            await settled(links, keys, name, "delivered")
+            await settled(connections, keys, name, "delivered")
             receiver.hold()
-            name = await owe(links, keys, turn_end())
+            name = await owe(connections, keys, turn_end())
             enqueue(asking, "carry")
             await until(lambda: _flying(receiver.in_flight), "it is under way")
             proxy.away()
             receiver.release()
-            await settled(links, keys, name, "delivered")
-            await until(lambda: do(links, "EXISTS", keys("alive", "carrier")), "it still carries", 1)
-            await until(lambda: _absent(links, keys), "the job has ended")
+            await settled(connections, keys, name, "delivered")
+            await until(lambda: do(connections, "EXISTS", keys("alive", "carrier")), "it still carries", 1)
+            await until(lambda: _absent(connections, keys), "the job has ended")
             proxy.back()
-            name = await owe(links, keys, turn_end())
+            name = await owe(connections, keys, turn_end())
             enqueue(asking, "carry")
-            await settled(links, keys, name, "delivered")
+            await settled(connections, keys, name, "delivered")
         for failed in map(carrier.fetch_job, carrier.failed_job_registry.get_job_ids(cleanup=False)):
             result = failed.latest_result() if failed is not None else None
             assert result is not None
             assert "redis.exceptions.ConnectionError" in (result.exc_string or ""), "only RQ's own note may have failed"
 
 
-async def _absent(links: Connections, keys: Keys) -> bool:
-    return not await do(links, "EXISTS", keys("alive", "carrier"))
+async def _absent(connections: Connections, keys: Keys) -> bool:
+    return not await do(connections, "EXISTS", keys("alive", "carrier"))
 
 
 def _process(keys: Keys, server: Server, tmp_path: Path, proxy: Proxy) -> Any:

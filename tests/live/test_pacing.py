@@ -87,14 +87,14 @@ def use(monkeypatch: pytest.MonkeyPatch, kind: type[Receiver]) -> None:
 
 @pytest.mark.req("B-06")
 async def test_a_rate_holds_over_all_carriers_and_what_is_over_it_waits(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Timed)
-    async with running(server, keys, links, "rate: 20/s, max_in_flight: 50", carriers=3) as receiver:
+    async with running(server, keys, connections, "rate: 20/s, max_in_flight: 50", carriers=3) as receiver:
         assert isinstance(receiver, Timed)
         for _ in range(60):
-            await publish(links, keys, turn_end())
-        await until(are(links, keys, delivered=60), "all in the end")
+            await publish(connections, keys, turn_end())
+        await until(are(connections, keys, delivered=60), "all in the end")
         times = sorted(receiver.times)
         assert len(times) == 60
         assert 1.8 < times[-1] - times[0] < 8
@@ -103,26 +103,28 @@ async def test_a_rate_holds_over_all_carriers_and_what_is_over_it_waits(
                 assert end - start + 1 <= 20 + 20 * (times[end] - times[start]) + 6, (
                     "a second's worth at once at most, and what a busy machine shifts"
                 )
-        assert await left(links, keys) == {}
+        assert await left(connections, keys) == {}
 
 
 @pytest.mark.req("B-06")
-async def test_a_slow_rate_is_kept_without_looking_all_the_time(server: Server, keys: Keys, links: Connections) -> None:
-    async with running(server, keys, links, "rate: 1/h", carriers=1) as receiver:
+async def test_a_slow_rate_is_kept_without_looking_all_the_time(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    async with running(server, keys, connections, "rate: 1/h", carriers=1) as receiver:
         for _ in range(5):
-            await publish(links, keys, turn_end())
-        await until(are(links, keys, delivered=1, parked=4), "one, and the others wait")
+            await publish(connections, keys, turn_end())
+        await until(are(connections, keys, delivered=1, parked=4), "one, and the others wait")
         assert len(receiver.got) == 1
-        (when,) = (await do(links, "ZRANGE", keys("openings"), 0, -1, "WITHSCORES"))[1::2]
-        seconds, _ = await do(links, "TIME")
+        (when,) = (await do(connections, "ZRANGE", keys("openings"), 0, -1, "WITHSCORES"))[1::2]
+        seconds, _ = await do(connections, "TIME")
         assert 3_000 < float(when) / 1000 - int(seconds) <= 3_601
-        before = int(await _calls(links, "evalsha"))
-        assert await do(links, "LLEN", keys("parked", TARGET)) == 4
-        assert int(await _calls(links, "evalsha")) - before < 100
+        before = int(await _calls(connections, "evalsha"))
+        assert await do(connections, "LLEN", keys("parked", TARGET)) == 4
+        assert int(await _calls(connections, "evalsha")) - before < 100
 
 
-async def _calls(links: Connections, command: str) -> str:
-    info = await do(links, "INFO", "commandstats")
+async def _calls(connections: Connections, command: str) -> str:
+    info = await do(connections, "INFO", "commandstats")
     fields = info if isinstance(info, dict) else {}
     if not fields:
         text = info.decode() if isinstance(info, bytes) else str(info)
@@ -134,7 +136,7 @@ async def _calls(links: Connections, command: str) -> str:
 @pytest.mark.req("B-06")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch, seed: int
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     use(monkeypatch, Sessions)
     chance = random.Random(seed)
@@ -142,7 +144,7 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
     async with running(
         server,
         keys,
-        links,
+        connections,
         f'events: "turn:*", order: fifo, retry: [{waits}], max_in_flight: 6',
         carriers=3,
         limits=NEVER,
@@ -156,113 +158,117 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
                 receiver.final.add(event.id)
             else:
                 sent[event.session].append(event.id)
-            await publish(links, keys, event)
-        await until(are(links, keys, delivered=54, dead=6), "each is delivered or refused", 40)
+            await publish(connections, keys, event)
+        await until(are(connections, keys, delivered=54, dead=6), "each is delivered or refused", 40)
         assert receiver.overlaps == []
         for session, names in sent.items():
             if session:
                 assert receiver.order[session] == names, session
         assert sorted(receiver.order[""]) == sorted(sent[""])
-        assert await left(links, keys) == {"dead": 6, "body": 6}
-        assert await _lines(links, keys) == []
+        assert await left(connections, keys) == {"dead": 6, "body": 6}
+        assert await _lines(connections, keys) == []
 
 
-async def _lines(links: Connections, keys: Keys) -> list[bytes]:
-    _, found = await do(links, "SCAN", 0, "MATCH", keys("line", "*"), "COUNT", 10_000)
+async def _lines(connections: Connections, keys: Keys) -> list[bytes]:
+    _, found = await do(connections, "SCAN", 0, "MATCH", keys("line", "*"), "COUNT", 10_000)
     return list(found)
 
 
 @pytest.mark.req("B-06")
-async def test_a_failing_head_holds_up_its_own_session_alone(server: Server, keys: Keys, links: Connections) -> None:
-    async with running(server, keys, links, "order: fifo, retry: [60]") as receiver:
+async def test_a_failing_head_holds_up_its_own_session_alone(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    async with running(server, keys, connections, "order: fifo, retry: [60]") as receiver:
         receiver.fail(1)
-        first = await publish(links, keys, of_session("ill"))
-        await until(are(links, keys, due=1), "it failed")
+        first = await publish(connections, keys, of_session("ill"))
+        await until(are(connections, keys, due=1), "it failed")
         for _ in range(3):
-            await publish(links, keys, of_session("ill"))
-            await publish(links, keys, of_session("well"))
-        await until(are(links, keys, due=1, parked=3, delivered=3), "the others go out")
-        (head,) = await deliveries(links, keys, event=first)
-        for waiting in await deliveries(links, keys, state="parked"):
-            assert await waits_for(links, keys, waiting.id) == f"for {head.id}, which is before it in its session"
-        assert await waits_for(links, keys, head.id) == ""
-        assert await count_waiting(links, keys) == 3
-        assert await retry(links, keys, [head.id]) == 1
-        await until(are(links, keys, delivered=7), "and then its own")
-        assert await left(links, keys) == {}
-        assert await _lines(links, keys) == []
+            await publish(connections, keys, of_session("ill"))
+            await publish(connections, keys, of_session("well"))
+        await until(are(connections, keys, due=1, parked=3, delivered=3), "the others go out")
+        (head,) = await deliveries(connections, keys, event=first)
+        for waiting in await deliveries(connections, keys, state="parked"):
+            assert await waits_for(connections, keys, waiting.id) == f"for {head.id}, which is before it in its session"
+        assert await waits_for(connections, keys, head.id) == ""
+        assert await count_waiting(connections, keys) == 3
+        assert await retry(connections, keys, [head.id]) == 1
+        await until(are(connections, keys, delivered=7), "and then its own")
+        assert await left(connections, keys) == {}
+        assert await _lines(connections, keys) == []
 
 
 @pytest.mark.req("B-06")
 async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_again(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    async with running(server, keys, links, "order: fifo") as receiver:
+    async with running(server, keys, connections, "order: fifo") as receiver:
         receiver.next_answers.append(Answer(422))
-        first = await publish(links, keys, of_session("a"))
-        await until(are(links, keys, dead=1), "refused")
+        first = await publish(connections, keys, of_session("a"))
+        await until(are(connections, keys, dead=1), "refused")
         receiver.hold()
-        await publish(links, keys, of_session("a"))
-        await publish(links, keys, of_session("a"))
-        await until(are(links, keys, dead=1, running=1, parked=1), "one under way")
-        (dead,) = await deliveries(links, keys, event=first)
-        assert await redrive(links, keys, [dead.id]) == 1
-        await until(are(links, keys, running=1, parked=2), "it waits")
+        await publish(connections, keys, of_session("a"))
+        await publish(connections, keys, of_session("a"))
+        await until(are(connections, keys, dead=1, running=1, parked=1), "one under way")
+        (dead,) = await deliveries(connections, keys, event=first)
+        assert await redrive(connections, keys, [dead.id]) == 1
+        await until(are(connections, keys, running=1, parked=2), "it waits")
         receiver.release()
-        await until(are(links, keys, delivered=3), "all of them")
+        await until(are(connections, keys, delivered=3), "all of them")
         assert receiver.got[0].json["data"]["id"] == first
         assert receiver.got[2].json["data"]["id"] == first, "before what came after it"
         assert receiver.most_in_flight["/"] == 1
-        assert await _lines(links, keys) == []
+        assert await _lines(connections, keys) == []
 
 
 @pytest.mark.req("B-06")
 async def test_a_disabled_endpoints_lines_become_dead_letters_and_go_on_in_order(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    async with running(server, keys, links, 'events: "turn:*", order: fifo, max_in_flight: 1') as receiver:
-        await pause(links, keys, TARGET)
-        names = [await publish(links, keys, of_session("a")) for _ in range(8)]
-        await until(are(links, keys, parked=8), "all wait")
-        await disable(links, keys, TARGET)
-        await until(are(links, keys, dead=8), "the line too")
-        assert await _lines(links, keys) == []
-        assert (await enable(links, keys, TARGET, recover=True)).recovered == 8
-        await until(are(links, keys, delivered=8), "recovered")
+    async with running(server, keys, connections, 'events: "turn:*", order: fifo, max_in_flight: 1') as receiver:
+        await pause(connections, keys, TARGET)
+        names = [await publish(connections, keys, of_session("a")) for _ in range(8)]
+        await until(are(connections, keys, parked=8), "all wait")
+        await disable(connections, keys, TARGET)
+        await until(are(connections, keys, dead=8), "the line too")
+        assert await _lines(connections, keys) == []
+        assert (await enable(connections, keys, TARGET, recover=True)).recovered == 8
+        await until(are(connections, keys, delivered=8), "recovered")
         assert sorted(one.json["data"]["id"] for one in receiver.got) == sorted(names)
-        assert await _lines(links, keys) == []
+        assert await _lines(connections, keys) == []
 
 
 @pytest.mark.req("B-06")
 async def test_a_carrier_that_dies_in_the_middle_of_a_line_breaks_no_order(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Sessions)
-    async with running(server, keys, links, "order: fifo, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0) as receiver:
+    async with running(
+        server, keys, connections, "order: fifo, retry: [0.01, 0.01, 0.01, 0.01]", carriers=0
+    ) as receiver:
         assert isinstance(receiver, Sessions)
         receiver.chance = 0.0
-        sent = [await publish(links, keys, of_session("a")) for _ in range(6)]
+        sent = [await publish(connections, keys, of_session("a")) for _ in range(6)]
         receiver.hold()
         async with carrying(server.url, keys, drain=0.05):
-            await until(are(links, keys, running=1, parked=5), "the head is under way")
+            await until(are(connections, keys, running=1, parked=5), "the head is under way")
         receiver.release()
         async with carrying(server.url, keys):
-            await until(are(links, keys, delivered=6), "carried on")
+            await until(are(connections, keys, delivered=6), "carried on")
         once = list(dict.fromkeys(receiver.order["a"]))
         assert once == sent
 
 
 @pytest.mark.req("B-06", "X-05")
 async def test_what_a_dead_dispatcher_held_goes_out_before_what_came_after_it(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     async with receiving() as receiver:
-        await hook_one(links, keys, receiver, "order: fifo")
-        await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
-        first = await publish(links, keys, of_session("a"))
-        assert await do(links, "XREADGROUP", "GROUP", GROUP, "dead", "STREAMS", keys("events"), ">")
-        await do(links, "SET", keys("beat", "dead"), "1", "PX", 700)  # it outlives the lease
-        second = await publish(links, keys, of_session("a"))
+        await hook_one(connections, keys, receiver, "order: fifo")
+        await do(connections, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
+        first = await publish(connections, keys, of_session("a"))
+        assert await do(connections, "XREADGROUP", "GROUP", GROUP, "dead", "STREAMS", keys("events"), ">")
+        await do(connections, "SET", keys("beat", "dead"), "1", "PX", 700)  # it outlives the lease
+        second = await publish(connections, keys, of_session("a"))
         async with carrying(server.url, keys), dispatching(server.url, keys):
-            await until(are(links, keys, delivered=2), "both")
+            await until(are(connections, keys, delivered=2), "both")
         assert [one.json["data"]["id"] for one in receiver.got] == [first, second]

@@ -17,24 +17,26 @@ from workers.runtime.readiness import until_answered
 
 
 @pytest.mark.req("X-10")
-async def test_a_probe_names_who_answered_and_leaves_nothing(server: Server, keys: Keys, links: Connections) -> None:
-    await publish_hooks(links, keys, "hooks: [{id: all, on: '*', rule: {decision: deny, reason: never}}]")
+async def test_a_probe_names_who_answered_and_leaves_nothing(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    await publish_hooks(connections, keys, "hooks: [{id: all, on: '*', rule: {decision: deny, reason: never}}]")
     async with evaluating(server.url, keys):
-        who = await answering_evaluator(links, keys)
+        who = await answering_evaluator(connections, keys)
         assert is_process(who, host_name(), {os.getpid()})
         assert not is_process(who, host_name(), {os.getpid() + 1})
         assert not is_process(who, "elsewhere", {os.getpid()})
-    assert await stream(links, keys) == []
-    assert await stream(links, keys, "requests") == []
+    assert await stream(connections, keys) == []
+    assert await stream(connections, keys, "requests") == []
 
 
 @pytest.mark.req("X-10")
-async def test_ready_is_an_answer_of_this_start(server: Server, keys: Keys, links: Connections) -> None:
+async def test_ready_is_an_answer_of_this_start(server: Server, keys: Keys, connections: Connections) -> None:
     """Evaluators of another start answer too, and prove nothing."""
     pids: list[int] = [0]
     waiting = asyncio.create_task(until_answered(server.url, keys, lambda: pids, lambda _text: None))
     async with evaluating(server.url, keys):
-        assert await answering_evaluator(links, keys)
+        assert await answering_evaluator(connections, keys)
         done, _ = await asyncio.wait([waiting], timeout=0.2)
         assert not done
         pids.append(os.getpid())

@@ -45,166 +45,174 @@ MADE_UP = [f"{LAST}-{LAST}", f"{LAST}-1", f"{LAST[:-1]}0-7", "in an hour", "MAXL
 ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example", events: "turn:*"}\n'
 
 
-async def poison(links: Connections, keys: Keys, how: str, name: str = "requests") -> None:
+async def poison(connections: Connections, keys: Keys, how: str, name: str = "requests") -> None:
     """Add an entry with an id of somebody's own choice, as the role `shim` may."""
-    entry = f"{await server_now(links) + 3_600_000}-5" if how == "in an hour" else how
+    entry = f"{await server_now(connections) + 3_600_000}-5" if how == "in an hour" else how
     entry = f"{LAST}-{LAST}" if how == "MAXLEN 0" else entry
     trim = ("MAXLEN", "0") if how == "MAXLEN 0" else ()
-    added = await do(links, "XADD", keys(name), *trim, entry, "id", "x")
+    added = await do(connections, "XADD", keys(name), *trim, entry, "id", "x")
     assert isinstance(added, bytes), added
 
 
-async def sane(links: Connections, keys: Keys, name: str = "requests") -> bool:
+async def sane(connections: Connections, keys: Keys, name: str = "requests") -> bool:
     """Whether anybody can add to the stream, and gets an id of today."""
-    facts = await do(links, "XINFO", "STREAM", keys(name))
+    facts = await do(connections, "XINFO", "STREAM", keys(name))
     last = dict(zip(facts[::2], facts[1::2], strict=True))[b"last-generated-id"]
-    return int(last.split(b"-")[0]) <= await server_now(links) + AHEAD_MS
+    return int(last.split(b"-")[0]) <= await server_now(connections) + AHEAD_MS
 
 
-def repairs_of(links: Connections, keys: Keys) -> Repairs:
-    return Repairs(links, keys, "tester")
+def repairs_of(connections: Connections, keys: Keys) -> Repairs:
+    return Repairs(connections, keys, "tester")
 
 
 @asynccontextmanager
-async def reader(links: Connections, keys: Keys, name: str = "one") -> AsyncIterator[Consumer]:
-    made = member(links, keys, name)
+async def reader(connections: Connections, keys: Keys, name: str = "one") -> AsyncIterator[Consumer]:
+    made = member(connections, keys, name)
     await made.create()
     yield made
 
 
 @pytest.mark.parametrize("how", MADE_UP)
-async def test_verdicts_go_on_within_two_seconds(server: Server, keys: Keys, links: Connections, how: str) -> None:
-    await publish_hooks(links, keys, NO_RM)
+async def test_verdicts_go_on_within_two_seconds(
+    server: Server, keys: Keys, connections: Connections, how: str
+) -> None:
+    await publish_hooks(connections, keys, NO_RM)
     async with evaluating(server.url, keys):
-        await poison(links, keys, how)
+        await poison(connections, keys, how)
         began = time.monotonic()
-        await until(lambda: sane(links, keys), "the stream is repaired")
+        await until(lambda: sane(connections, keys), "the stream is repaired")
         took = time.monotonic() - began
-        _, reply = await put(links, keys, bash("rm x"))
-        assert (await verdict(links, reply)).decision == "deny"
+        _, reply = await put(connections, keys, bash("rm x"))
+        assert (await verdict(connections, reply)).decision == "deny"
     assert took < 10, "a loaded machine is forgiven what a promise of two seconds is not"
-    (one,) = await read_repairs(links, keys)
+    (one,) = await read_repairs(connections, keys)
     assert (one.stream, one.times) == ("requests", 1)
-    (said,) = await recent(links, keys, Filters(types=("bus:repaired",)))
+    (said,) = await recent(connections, keys, Filters(types=("bus:repaired",)))
     assert said.event.data["stream"] == "requests"
 
 
 @pytest.mark.parametrize("name", ["requests", "events"])
 async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
-    server: Server, keys: Keys, links: Connections, name: str
+    server: Server, keys: Keys, connections: Connections, name: str
 ) -> None:
     """Order, ids of before, fields, who has what how often, up to where each group has read."""
     stream_name = keys(name)
-    ids = [str((await do(links, "XADD", stream_name, "*", "id", event_id(), "n", str(n))).decode()) for n in range(9)]
-    await do(links, "XGROUP", "CREATE", stream_name, "evaluators", "0")
-    await do(links, "XGROUP", "CREATE", stream_name, "archive", "$")
+    ids = [
+        str((await do(connections, "XADD", stream_name, "*", "id", event_id(), "n", str(n))).decode()) for n in range(9)
+    ]
+    await do(connections, "XGROUP", "CREATE", stream_name, "evaluators", "0")
+    await do(connections, "XGROUP", "CREATE", stream_name, "archive", "$")
     for who, count in (("one", 3), ("other", 2)):
-        await do(links, "XREADGROUP", "GROUP", "evaluators", who, "COUNT", count, "STREAMS", stream_name, ">")
-    await do(links, "XCLAIM", stream_name, "evaluators", "other", 0, ids[1])
-    await do(links, "XACK", stream_name, "evaluators", ids[0])
+        await do(connections, "XREADGROUP", "GROUP", "evaluators", who, "COUNT", count, "STREAMS", stream_name, ">")
+    await do(connections, "XCLAIM", stream_name, "evaluators", "other", 0, ids[1])
+    await do(connections, "XACK", stream_name, "evaluators", ids[0])
     for n in (9, 10):
-        await do(links, "XADD", stream_name, f"{LAST}-{n}", "id", event_id(), "n", str(n))
-    before = await do(links, "XPENDING", stream_name, "evaluators", "-", "+", 100)
+        await do(connections, "XADD", stream_name, f"{LAST}-{n}", "id", event_id(), "n", str(n))
+    before = await do(connections, "XPENDING", stream_name, "evaluators", "-", "+", 100)
 
-    assert await repairs_of(links, keys).keep()
+    assert await repairs_of(connections, keys).keep()
 
-    rows = await stream(links, keys, name)
+    rows = await stream(connections, keys, name)
     left = [one for one in rows if b"n" in one.fields]
     assert [one.fields[b"n"] for one in left] == [b"%d" % n for n in range(11)], "in order, each once"
     assert [one.id for one in left[:9]] == ids
-    now = await server_now(links)
+    now = await server_now(connections)
     assert all(one.ms <= now for one in left)
-    after = await do(links, "XPENDING", stream_name, "evaluators", "-", "+", 100)
+    after = await do(connections, "XPENDING", stream_name, "evaluators", "-", "+", 100)
     assert [(row[0], row[1], row[3]) for row in after] == [(row[0], row[1], row[3]) for row in before]
     assert all(later[2] >= earlier[2] for later, earlier in zip(after, before, strict=True))
-    got = await do(links, "XREADGROUP", "GROUP", "evaluators", "one", "STREAMS", stream_name, ">")
+    got = await do(connections, "XREADGROUP", "GROUP", "evaluators", "one", "STREAMS", stream_name, ">")
     new = [dict(zip(fields[::2], fields[1::2], strict=True)).get(b"n") for _, fields in got[0][1]]
     assert [n for n in new if n is not None] == [b"%d" % n for n in range(5, 11)]
-    got = await do(links, "XREADGROUP", "GROUP", "archive", "one", "STREAMS", stream_name, ">")
+    got = await do(connections, "XREADGROUP", "GROUP", "archive", "one", "STREAMS", stream_name, ">")
     new = [dict(zip(fields[::2], fields[1::2], strict=True)).get(b"n") for _, fields in got[0][1]]
     assert [n for n in new if n is not None] == [b"9", b"10"]
-    assert await do(links, "TTL", stream_name) == -1
-    assert await do(links, "EXISTS", keys("fresh", name)) == 0
+    assert await do(connections, "TTL", stream_name) == -1
+    assert await do(connections, "EXISTS", keys("fresh", name)) == 0
 
 
 async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     """The stream is repaired while a hook runs for an entry that gets another id."""
     ran, go = tmp_path / "ran", tmp_path / "go"
-    await publish_hooks(links, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2"))
+    await publish_hooks(
+        connections, keys, command_hook(f"echo x >> {ran}; until test -e {go}; do sleep 0.01; done; exit 2")
+    )
     async with evaluating(server.url, keys) as evaluator:
-        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
-        _, reply = await put(links, keys, bash())  # what honest agents add meanwhile has such an id too
+        await do(connections, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        _, reply = await put(connections, keys, bash())  # what honest agents add meanwhile has such an id too
         await until_true(lambda: lines(ran), "the hook runs")
-        await until(lambda: sane(links, keys), "the stream is repaired")
+        await until(lambda: sane(connections, keys), "the stream is repaired")
         evaluator._consumer.doubtful, evaluator._consumer._searched = True, 0.0
         go.touch()
-        said = await verdict(links, reply)
+        said = await verdict(connections, reply)
         assert (said.decision, said.repeated) == ("deny", False)
     assert lines(ran) == ["x"]
-    assert await do(links, "XLEN", keys("requests")) == 0
+    assert await do(connections, "XLEN", keys("requests")) == 0
 
 
 @pytest.mark.parametrize("looked", [True, False])
-async def test_no_request_gets_a_new_life(server: Server, keys: Keys, links: Connections, looked: bool) -> None:
+async def test_no_request_gets_a_new_life(server: Server, keys: Keys, connections: Connections, looked: bool) -> None:
     """What was sent while nobody looked says itself when: its hooks do not run an hour later."""
-    await publish_hooks(links, keys, NO_RM)
-    worker = repairs_of(links, keys)
-    async with reader(links, keys):
+    await publish_hooks(connections, keys, NO_RM)
+    worker = repairs_of(connections, keys)
+    async with reader(connections, keys):
         if looked:
             assert not await worker.keep()
-        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
-        now = await server_now(links)
+        await do(connections, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        now = await server_now(connections)
         old = f"e{now - 3_600_000:012x}{'a' * 20}"
-        await put(links, keys, bash("rm x"), id=old, budget=10_000, sent=str(now * 10))
-        young, reply = await put(links, keys, bash("rm x"))
+        await put(connections, keys, bash("rm x"), id=old, budget=10_000, sent=str(now * 10))
+        young, reply = await put(connections, keys, bash("rm x"))
         worker._looked = float("-inf")
         assert await worker.keep()
-    sent = {one.fields.get(b"id"): int(one.fields.get(b"sent", b"0")) for one in await stream(links, keys, "requests")}
-    assert now - 10_000 < sent[young.encode()] <= await server_now(links)
+    sent = {
+        one.fields.get(b"id"): int(one.fields.get(b"sent", b"0")) for one in await stream(connections, keys, "requests")
+    }
+    assert now - 10_000 < sent[young.encode()] <= await server_now(connections)
     assert (sent[old.encode()] < now - 3_000_000) is not looked, "only whoever has looked knows that it is new"
     async with evaluating(server.url, keys):
-        assert (await verdict(links, reply)).decision == "deny"
-        await until(lambda: _recorded(links, keys, old), "it is on record")
-    seen = await find_event(links, keys, old)
+        assert (await verdict(connections, reply)).decision == "deny"
+        await until(lambda: _recorded(connections, keys, old), "it is on record")
+    seen = await find_event(connections, keys, old)
     assert (seen.decision == "deny") is looked
     assert ("budget was used up" in seen.fell_back) is not looked
 
 
-async def _recorded(links: Connections, keys: Keys, name: str) -> bool:
-    return any(one.fields.get(b"id") == name.encode() for one in await stream(links, keys))
+async def _recorded(connections: Connections, keys: Keys, name: str) -> bool:
+    return any(one.fields.get(b"id") == name.encode() for one in await stream(connections, keys))
 
 
 @pytest.mark.parametrize("how", MADE_UP)
 async def test_events_go_on_and_verdicts_are_given_meanwhile(
-    server: Server, keys: Keys, links: Connections, how: str
+    server: Server, keys: Keys, connections: Connections, how: str
 ) -> None:
-    await publish_hooks(links, keys, NO_RM + ENDPOINT)
+    await publish_hooks(connections, keys, NO_RM + ENDPOINT)
     before = turn_end()
-    await publish(links, keys, before)
-    await poison(links, keys, how, "events")
+    await publish(connections, keys, before)
+    await poison(connections, keys, how, "events")
     async with evaluating(server.url, keys) as evaluator:
         evaluator._repairs._looked = time.monotonic() + 3600  # it sees to something else
-        name, reply = await put(links, keys, bash("rm x"))
-        assert (await verdict(links, reply)).decision == "deny", "its record waits, its agent does not"
+        name, reply = await put(connections, keys, bash("rm x"))
+        assert (await verdict(connections, reply)).decision == "deny", "its record waits, its agent does not"
         async with dispatching(server.url, keys):
-            await until(lambda: sane(links, keys, "events"), "the stream is repaired")
-            await until(lambda: _recorded(links, keys, name), "what waited is on record")
+            await until(lambda: sane(connections, keys, "events"), "the stream is repaired")
+            await until(lambda: _recorded(connections, keys, name), "what waited is on record")
             after = turn_end()
-            await publish(links, keys, after)
-            await settled(links, keys, after.id, "ready")
+            await publish(connections, keys, after)
+            await settled(connections, keys, after.id, "ready")
             if how != "MAXLEN 0":  # which has trimmed it away: no ACL can forbid that
-                await settled(links, keys, before.id, "ready")
-    assert await do(links, "EXISTS", keys("late")) == 0
-    assert (await find_event(links, keys, name)).decision == "deny"
+                await settled(connections, keys, before.id, "ready")
+    assert await do(connections, "EXISTS", keys("late")) == 0
+    assert (await find_event(connections, keys, name)).decision == "deny"
 
 
 async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
-    (seen,) = await recent(links, keys, Filters())
+    await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    (seen,) = await recent(connections, keys, Filters())
     assert moment(seen.ms).startswith("9999-")
     entry = Entry(keys("requests"), f"{LAST}-1", {b"id": b"x", b"budget": b"2000"})
     request = sent_by_now(read_request(entry, keys), 1_000_000)
@@ -213,85 +221,87 @@ async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
 
 @pytest.mark.parametrize("seconds", [-30, -5, 30])
 async def test_a_clock_set_by_seconds_is_no_such_case(
-    server: Server, keys: Keys, links: Connections, seconds: int
+    server: Server, keys: Keys, connections: Connections, seconds: int
 ) -> None:
     for name in ("requests", "events"):
-        await do(links, "XADD", keys(name), f"{await server_now(links) + seconds * 1000}-0", "id", "x")
-    assert not await repairs_of(links, keys).keep()
-    assert await read_repairs(links, keys) == []
+        await do(connections, "XADD", keys(name), f"{await server_now(connections) + seconds * 1000}-0", "id", "x")
+    assert not await repairs_of(connections, keys).keep()
+    assert await read_repairs(connections, keys) == []
 
 
 async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
-    with links.link() as link:
+    with connections.lease() as connection:
         for start in range(0, 6_000, 500):
-            await link.exchange(
+            await connection.exchange(
                 [("XADD", keys("events"), "*", "id", f"i{start + n}", "body", b"x" * 1_000) for n in range(500)]
             )
-    await do(links, "XADD", keys("events"), f"{LAST}-{LAST}", "id", "x", *[str(n) for n in range(9_000)])
-    two = [Repairs(links, keys, who) for who in ("one", "other")]
+    await do(connections, "XADD", keys("events"), f"{LAST}-{LAST}", "id", "x", *[str(n) for n in range(9_000)])
+    two = [Repairs(connections, keys, who) for who in ("one", "other")]
     assert sorted(await asyncio.gather(*[one.keep() for one in two])) == [False, True]
-    rows = await stream(links, keys)
+    rows = await stream(connections, keys)
     assert [one.fields[b"id"].decode() for one in rows[:-2]] == [f"i{n}" for n in range(6_000)]
-    assert [one.times for one in await read_repairs(links, keys)] == [1]
+    assert [one.times for one in await read_repairs(connections, keys)] == [1]
 
 
 async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     """An event that is owed and one of which nobody is told; an evaluator puts a request aside by the id that it had."""
-    await publish_hooks(links, keys, ENDPOINT)
-    await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
-    dispatcher = Dispatcher(server.url, keys, watcher_of(links, keys), links, Asked())
+    await publish_hooks(connections, keys, ENDPOINT)
+    await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    dispatcher = Dispatcher(server.url, keys, watcher_of(connections, keys), connections, Asked())
     await dispatcher.prepare()
     owed, other = turn_end(), bash(id=event_id())
-    await publish(links, keys, owed)
-    await publish(links, keys, other)
-    with links.link() as link:
-        entries = await dispatcher._consumer.read(link, 10, 0.01)
+    await publish(connections, keys, owed)
+    await publish(connections, keys, other)
+    with connections.lease() as connection:
+        entries = await dispatcher._consumer.read(connection, 10, 0.01)
     assert len(entries) == 3
-    assert await repairs_of(links, keys).keep()
+    assert await repairs_of(connections, keys).keep()
     await dispatcher._dispatch(entries)
-    assert await do(links, "EXISTS", keys("delivery", f"{owed.id}.a")) == 0, "by that id there is nothing any more"
+    assert await do(connections, "EXISTS", keys("delivery", f"{owed.id}.a")) == 0, (
+        "by that id there is nothing any more"
+    )
     await dispatcher._dispatch(await dispatcher._consumer.strays())
-    await settled(links, keys, owed.id, "ready")
-    assert (await do(links, "XPENDING", keys("events"), "dispatchers"))[0] == 0
+    await settled(connections, keys, owed.id, "ready")
+    assert (await do(connections, "XPENDING", keys("events"), "dispatchers"))[0] == 0
     await dispatcher._leave()
 
 
 async def test_a_request_that_is_put_aside_meanwhile_is_answered(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
-    await publish_hooks(links, keys, command_hook("exit 2"))
-    async with reader(links, keys) as one:
-        await do(links, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
-        _, reply = await put(links, keys, bash())
-        with links.link() as link:
-            entries = await one.read(link, 10, 0.01)
-        assert await repairs_of(links, keys).keep()
+    await publish_hooks(connections, keys, command_hook("exit 2"))
+    async with reader(connections, keys) as one:
+        await do(connections, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
+        _, reply = await put(connections, keys, bash())
+        with connections.lease() as connection:
+            entries = await one.read(connection, 10, 0.01)
+        assert await repairs_of(connections, keys).keep()
         aside = [defer_call(read_request(entry, keys), keys, GROUP) for entry in entries]
-        with links.link() as link:
-            await one.read(link, 10, 0.01, calls=aside)
+        with connections.lease() as connection:
+            await one.read(connection, 10, 0.01, calls=aside)
         assert one.doubtful
         assert len(await one.strays()) == 2
-        await do(links, "DEL", keys("beat", "one"))
+        await do(connections, "DEL", keys("beat", "one"))
     async with evaluating(server.url, keys):
-        assert (await verdict(links, reply)).decision == "deny"
+        assert (await verdict(connections, reply)).decision == "deny"
 
 
-async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, links: Connections) -> None:
-    await publish(links, keys, turn_end())
-    following = follow(links, keys)
+async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, connections: Connections) -> None:
+    await publish(connections, keys, turn_end())
+    following = follow(connections, keys)
     first = asyncio.ensure_future(anext(following))
     while not first.done():  # the reader's look at the end of the stream comes before what it follows
-        await publish(links, keys, turn_end())
+        await publish(connections, keys, turn_end())
         await asyncio.sleep(0)
-    made_up = await do(links, "XADD", keys("events"), f"{LAST}-1", "id", "x")
+    made_up = await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
     while (await anext(following)).id != made_up.decode():
         pass
-    assert await repairs_of(links, keys).keep()
-    after = await publish(links, keys, turn_end())
+    assert await repairs_of(connections, keys).keep()
+    after = await publish(connections, keys, turn_end())
     seen = [(await anext(following)).fields for _ in range(2)]
     assert [one[b"id"].decode() for one in seen][1] == after
     assert seen[0][b"event"] == b"bus:repaired"
@@ -303,7 +313,9 @@ def test_an_agents_credentials_are_enough_and_a_workers_too(tmp_path: Path) -> N
         with sync_client(world.url("shim")) as shim:
             shim.execute_command("XADD", world.keys("requests"), f"{LAST}-{LAST}", "id", "x")
             shim.execute_command("XADD", world.keys("events"), f"{LAST}-{LAST}", "id", "x")
-        wait_until(lambda: len(world.ask(lambda links: read_repairs(links, world.keys))) == 2, "both are repaired")
+        wait_until(
+            lambda: len(world.ask(lambda connections: read_repairs(connections, world.keys))) == 2, "both are repaired"
+        )
         wait_until(lambda: len(world.events(types=("bus:repaired",))) == 2, "both are said")
         payload = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "cwd": "/"}
         said = world.agent().hook("PreToolUse", {"hook_event_name": "PreToolUse", **payload})

@@ -34,22 +34,25 @@ def endpoints(port: int, count: int, more: str) -> str:
 @pytest.mark.req("B-03", "G-09")
 @pytest.mark.parametrize("waiting", [5_000, pytest.param(100_000, marks=pytest.mark.slow, id="full")])
 async def test_due_ones_start_in_time_however_many_wait(
-    server: Server, keys: Keys, links: Connections, waiting: int
+    server: Server, keys: Keys, connections: Connections, waiting: int
 ) -> None:
     """Four failures an endpoint: its breaker stays closed."""
     later = int(time.time() * 1000) + 86_400_000
     for start in range(0, waiting, 5_000):
         await do(
-            links, "ZADD", keys("due"), *(part for n in range(start, start + 5_000) for part in (later + n, f"w{n}"))
+            connections,
+            "ZADD",
+            keys("due"),
+            *(part for n in range(start, start + 5_000) for part in (later + n, f"w{n}")),
         )
     late: list[float] = []
     async with receiving() as receiver:
-        await publish_hooks(links, keys, endpoints(receiver.port, 25, "retry: [1.5]"))
+        await publish_hooks(connections, keys, endpoints(receiver.port, 25, "retry: [1.5]"))
         receiver.fail(100)
         async with dispatching(server.url, keys), carrying(server.url, keys):
-            names = [await publish(links, keys, turn_end()) for _ in range(4)]
+            names = [await publish(connections, keys, turn_end()) for _ in range(4)]
             for name in names:
-                for one in await settled(links, keys, name, *["delivered"] * 25):
+                for one in await settled(connections, keys, name, *["delivered"] * 25):
                     first, second = one.log
                     late.append(second.ms - second.took - first.next)
     late.sort()
@@ -57,21 +60,21 @@ async def test_due_ones_start_in_time_however_many_wait(
     assert len(late) == 100
     assert late[0] > -20, "none is early"
     assert late[98] <= (LATE_MS if waiting == 100_000 else 10 * LATE_MS), late[-5:]
-    assert await do(links, "ZCARD", keys("due")) == waiting
+    assert await do(connections, "ZCARD", keys("due")) == waiting
 
 
 @pytest.mark.req("B-06")
 async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     async with Counting() as receiver:
         receiver.gate.clear()
-        await publish_hooks(links, keys, endpoints(receiver.port, 1_000, "timeout: 60"))
+        await publish_hooks(connections, keys, endpoints(receiver.port, 1_000, "timeout: 60"))
         with Fleet(server.url, keys, tmp_path / "fleet", env={"FLEETHOOK_CARRIER_IN_FLIGHT": "1000"}) as fleet:
             fleet.start("dispatcher")
             (carrier,) = fleet.start("carrier")
             await asyncio.to_thread(fleet.ready)
-            name = await publish(links, keys, turn_end())
+            name = await publish(connections, keys, turn_end())
 
             async def all_there() -> bool:
                 return len(receiver.attempts) == 1_000
@@ -80,7 +83,7 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
             receiver.gate.set()
 
             async def all_done() -> bool:
-                found = await deliveries(links, keys, event=name, state="delivered", most=1_000)
+                found = await deliveries(connections, keys, event=name, state="delivered", most=1_000)
                 return len(found) == 1_000
 
             await until(all_done, "all delivered", 40)
@@ -92,7 +95,7 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
 
 @pytest.mark.req("B-06", "G-09")
 async def test_more_silent_endpoints_than_a_carrier_has_places_hold_up_no_other(
-    server: Server, keys: Keys, links: Connections
+    server: Server, keys: Keys, connections: Connections
 ) -> None:
     """Twelve that accept and never answer, ten attempts each, and 20 places: the healthy one is told at once."""
     async with receiving() as receiver, Counting() as silent:
@@ -101,7 +104,7 @@ async def test_more_silent_endpoints_than_a_carrier_has_places_hold_up_no_other(
             f'  - {{id: ill{n}, url: "http://127.0.0.1:{silent.port}/good", timeout: 60}}' for n in range(12)
         )
         await publish_hooks(
-            links,
+            connections,
             keys,
             f"""
 network: {{allow: ["127.0.0.1:{silent.port}", "127.0.0.1:{receiver.port}"]}}
@@ -111,10 +114,10 @@ endpoints:
 """,
         )
         async with dispatching(server.url, keys), carrying(server.url, keys, in_flight=20, drain=0.1):
-            names = [await publish(links, keys, turn_end()) for _ in range(20)]
+            names = [await publish(connections, keys, turn_end()) for _ in range(20)]
 
             async def all_told() -> bool:
-                told = [await deliveries(links, keys, event=name, state="delivered") for name in names]
+                told = [await deliveries(connections, keys, event=name, state="delivered") for name in names]
                 return all([one.hook for one in found] == ["healthy"] for found in told)
 
             await until(all_told, "the healthy one has everything, while 120 attempts hang", 20)

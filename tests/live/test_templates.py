@@ -27,7 +27,7 @@ DENIED = Verdict(decision="deny", reason="no <!channel>", parts=(Part(hook="guar
 
 @pytest.mark.req("G-22", "G-09", "B-03")
 async def test_each_service_gets_its_own_message_signed_and_its_answer_is_understood(
-    server: Server, keys: Keys, links: Connections, monkeypatch: pytest.MonkeyPatch
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PD_KEY", KEY)
     formats: dict[Format, Answer] = {
@@ -47,12 +47,12 @@ async def test_each_service_gets_its_own_message_signed_and_its_answer_is_unders
             for name in formats
         ]
         allowed = f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\n'
-        await publish_hooks(links, keys, allowed + "endpoints:\n" + "\n".join(lines))
+        await publish_hooks(connections, keys, allowed + "endpoints:\n" + "\n".join(lines))
         await running.enter_async_context(carrying(server.url, keys))
         await running.enter_async_context(dispatching(server.url, keys))
         event = turn_end(type="tool:pre_execute", tool="bash", input={"command": "echo <!channel> @everyone"})
-        await publish(links, keys, event, verdict=encode_verdict(DENIED))
-        made = await settled(links, keys, event.id, "delivered", "due", "delivered", "dead", "due")
+        await publish(connections, keys, event, verdict=encode_verdict(DENIED))
+        made = await settled(connections, keys, event.id, "delivered", "due", "delivered", "dead", "due")
         got = {one.path.strip("/"): one for one in receiver.got}
         assert set(got) == set(formats)
         for one in got.values():
@@ -75,12 +75,12 @@ async def test_each_service_gets_its_own_message_signed_and_its_answer_is_unders
 
 @pytest.mark.req("G-22")
 async def test_a_key_that_is_missing_is_said_and_one_that_changes_is_used(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     file = tmp_path / "pd"
     async with receiving() as receiver, AsyncExitStack() as running:
         await publish_hooks(
-            links,
+            connections,
             keys,
             f"""
 network: {{allow: ["127.0.0.1:{receiver.port}"]}}
@@ -91,13 +91,13 @@ endpoints:
         await running.enter_async_context(carrying(server.url, keys))
         await running.enter_async_context(dispatching(server.url, keys))
         first = turn_end(data={"message": "hidden"})
-        await publish(links, keys, first)
-        (dead,) = await settled(links, keys, first.id, "dead")
+        await publish(connections, keys, first)
+        (dead,) = await settled(connections, keys, first.id, "dead")
         assert f"file:{file} cannot be read" in dead.reason
         file.write_text(KEY + "\n")
         second = turn_end(data={"message": "hidden"})
-        await publish(links, keys, second)
-        await settled(links, keys, second.id, "delivered")
+        await publish(connections, keys, second)
+        await settled(connections, keys, second.id, "delivered")
         (got,) = receiver.got
         assert got.json["routing_key"] == KEY
         assert b"hidden" not in got.body

@@ -68,7 +68,7 @@ def call(command: str = "ls") -> Event:
 
 @pytest.mark.req("X-05", "F-15")
 async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
-    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(receiver(answer()))
@@ -76,12 +76,15 @@ async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
             receiver(answer("503 Service Unavailable", b"not now, password=hunter2hunter2"))
         )
         text = HOOKS.format(port=port, other=other, secret=SECRET)
-        await apply(links, keys, parse_hook_file(text, "fleet"))
+        await apply(connections, keys, parse_hook_file(text, "fleet"))
         stack.enter_context(workers(server.url, keys, tmp_path / "home"))
         event = call(f"echo {SECRET}")
         verdict = await bus.request(event)
         found = await settled(
-            links, keys, event.id, lambda one: [d.state for d in one.deliveries] == ["due", "delivered", "delivered"]
+            connections,
+            keys,
+            event.id,
+            lambda one: [d.state for d in one.deliveries] == ["due", "delivered", "delivered"],
         )
 
     assert verdict.decision == "ask"
@@ -105,23 +108,23 @@ async def test_a_trace_shows_verdict_parts_attempts_and_when_the_next_is_due(
 
 
 @pytest.mark.req("X-05")
-async def test_relatives_stand_in_their_order(links: Connections, keys: Keys, bus: Bus) -> None:
+async def test_relatives_stand_in_their_order(connections: Connections, keys: Keys, bus: Bus) -> None:
     top, middle, other = call(), call(), call()
     middle = msgspec.structs.replace(middle, parent=top.id)
     below = [msgspec.structs.replace(call(), parent=middle.id) for _ in range(2)]
     deepest = msgspec.structs.replace(call(), parent=below[0].id)
     # A child of a blocking hook comes into the stream before its parent, which is recorded when it is answered.
     await bus.publish_many([below[0], top, middle, other, deepest, below[1]])
-    found = await trace(links, keys, middle.id)
+    found = await trace(connections, keys, middle.id)
     assert [one.id for one in found.parents] == [top.id]
     assert [(one.id, one.depth) for one in found.children] == [(below[0].id, 1), (deepest.id, 2), (below[1].id, 1)]
     orphan = msgspec.structs.replace(call(), parent="gone")
     await bus.publish(orphan)
-    assert [(one.id, one.known) for one in (await trace(links, keys, orphan.id)).parents] == [("gone", False)]
+    assert [(one.id, one.known) for one in (await trace(connections, keys, orphan.id)).parents] == [("gone", False)]
 
 
 async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
-    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     event, report = call(), event_id()
     fields = (
@@ -138,20 +141,20 @@ async def test_the_agents_own_fallback_stands_beside_what_was_recorded(
         "host",
         "test-host",
     )
-    with links.link() as link:
-        checked((await link.exchange([("XADD", keys("events"), "*", *fields)]))[0], "reporting")
-    only = await trace(links, keys, event.id)
+    with connections.lease() as connection:
+        checked((await connection.exchange([("XADD", keys("events"), "*", *fields)]))[0], "reporting")
+    only = await trace(connections, keys, event.id)
     assert (only.event.of, only.event.event.type) == (event.id, "tool:pre_execute"), "the request itself never came"
     with workers(server.url, keys, tmp_path / "home", "evaluator"):
         assert (await bus.request(event)).fallback == ""
     for name in (event.id, report):
-        found = await trace(links, keys, name)
+        found = await trace(connections, keys, name)
         assert (found.event.id, found.event.decision) == (event.id, "abstain")
         assert [(one.id, one.why) for one in found.reports] == [(report, "no verdict in time")]
 
 
 async def test_a_request_that_waits_and_one_that_cannot_be_read(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     name = event_id()
     fields = (
@@ -170,44 +173,44 @@ async def test_a_request_that_waits_and_one_that_cannot_be_read(
         "body",
         encode_payload(b'{"truncated'),
     )
-    with links.link() as link:
-        checked((await link.exchange([("XADD", keys("requests"), "*", *fields)]))[0], "adding")
-    waiting = await trace(links, keys, name)
+    with connections.lease() as connection:
+        checked((await connection.exchange([("XADD", keys("requests"), "*", *fields)]))[0], "adding")
+    waiting = await trace(connections, keys, name)
     assert waiting.event.pending
     assert waiting.event.event.type == "tool:pre_execute"
     with workers(server.url, keys, tmp_path / "home", "evaluator"):
-        found = await settled(links, keys, name, lambda one: bool(one.dead))
+        found = await settled(connections, keys, name, lambda one: bool(one.dead))
     assert "not JSON" in found.event.problem
     assert [one.kind for one in found.dead] == ["entry"]
     assert "not JSON" in found.dead[0].reason
     with pytest.raises(NotFound, match="no event is called"):
-        await trace(links, keys, "nothing")
+        await trace(connections, keys, "nothing")
 
 
 async def test_what_retention_took_is_shown_from_what_its_deliveries_keep(
-    server: Server, keys: Keys, links: Connections, bus: Bus, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, bus: Bus, tmp_path: Path
 ) -> None:
     async with receiver(answer("500 Oh")) as port:
         target = f"127.0.0.1:{port}"
         text = f'endpoints: [{{id: ill, url: "http://{target}/x", retry: [60]}}]\nnetwork: {{allow: ["{target}"]}}'
-        await apply(links, keys, parse_hook_file(text, "fleet"))
+        await apply(connections, keys, parse_hook_file(text, "fleet"))
         with workers(server.url, keys, tmp_path / "home", "dispatcher", "carrier"):
             name = await bus.publish(call("make"))
-            await settled(links, keys, name, lambda one: _states(one) == ["due"])
-    with links.link() as link:
-        await link.exchange([("XTRIM", keys("events"), "MAXLEN", 0)])
-    found = await trace(links, keys, name)
+            await settled(connections, keys, name, lambda one: _states(one) == ["due"])
+    with connections.lease() as connection:
+        await connection.exchange([("XTRIM", keys("events"), "MAXLEN", 0)])
+    found = await trace(connections, keys, name)
     assert found.event.event.input == {"command": "make"}
     assert [one.hook for one in found.deliveries] == ["ill"]
 
 
-async def settled(links: Connections, keys: Keys, name: str, holds: Callable[[Trace], bool]) -> Trace:
+async def settled(connections: Connections, keys: Keys, name: str, holds: Callable[[Trace], bool]) -> Trace:
     """The trace, as soon as it looks as it should."""
     last: list[Trace] = []
 
     async def look() -> bool:
         try:
-            last[:] = [await trace(links, keys, name)]
+            last[:] = [await trace(connections, keys, name)]
         except NotFound:
             return False
         return holds(last[0])

@@ -33,13 +33,13 @@ def hooks(kept: Zoo) -> str:
     return f"network: {{allow: [{ports}]}}\nendpoints:\n{lines}\n"
 
 
-async def tried(links: Connections, keys: Keys, event: Event, most: int) -> dict[str, Delivery]:
+async def tried(connections: Connections, keys: Keys, event: Event, most: int) -> dict[str, Delivery]:
     """The deliveries of an event by endpoint, as soon as each was tried once."""
-    await publish(links, keys, event)
+    await publish(connections, keys, event)
     found: dict[str, Delivery] = {}
 
     async def all_tried() -> bool:
-        found.update({one.hook: one for one in await deliveries(links, keys, event=event.id, most=most)})
+        found.update({one.hook: one for one in await deliveries(connections, keys, event=event.id, most=most)})
         return len(found) == most and all(one.log for one in found.values())
 
     await until(all_tried, "each was tried once")
@@ -48,10 +48,10 @@ async def tried(links: Connections, keys: Keys, event: Event, most: int) -> dict
 
 @pytest.mark.req("B-06", "G-09", "G-10", "X-05")
 async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memory(
-    server: Server, keys: Keys, links: Connections, tmp_path: Path
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     async with zoo() as kept:
-        await publish_hooks(links, keys, hooks(kept))
+        await publish_hooks(connections, keys, hooks(kept))
         with Fleet(server.url, keys, tmp_path / "fleet") as fleet:
             fleet.start("dispatcher")
             (carrier,) = fleet.start("carrier")
@@ -60,7 +60,7 @@ async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memo
             peaks: list[int] = []
             used: list[float] = [cpu_seconds(carrier.popen.pid)]
             for _ in range(2):
-                rounds.append(await tried(links, keys, turn_end(), len(kept.animals)))
+                rounds.append(await tried(connections, keys, turn_end(), len(kept.animals)))
                 peaks.append(peak_rss(carrier.popen.pid))
                 used.append(cpu_seconds(carrier.popen.pid))
     wrong = [

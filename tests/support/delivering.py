@@ -22,9 +22,9 @@ from workers.delivery.deliveries import Delivery, deliveries, deliveries_of, dis
 from workers.dispatcher import GROUP, Dispatcher
 
 
-def watcher_of(links: Connections, keys: Keys, user_file: Path | None = None) -> Watcher:
+def watcher_of(connections: Connections, keys: Keys, user_file: Path | None = None) -> Watcher:
     """The hooks in force on this host."""
-    return Watcher(links, keys, host=HOST, user_file=user_file, trust_file=Path("/nonexistent"))
+    return Watcher(connections, keys, host=HOST, user_file=user_file, trust_file=Path("/nonexistent"))
 
 
 def turn_end(**more: Any) -> Event:
@@ -37,8 +37,8 @@ async def carrying(
     url: str, keys: Keys, *, user_file: Path | None = None, idle: float = 60.0, **more: Any
 ) -> AsyncIterator[Carrier]:
     """A running carrier, ended as SIGTERM ends it."""
-    links, stop = Connections(url, connect=2.0), asyncio.Event()
-    carrier = Carrier(url, keys, links, watcher_of(links, keys, user_file), **more)
+    connections, stop = Connections(url, connect=2.0), asyncio.Event()
+    carrier = Carrier(url, keys, connections, watcher_of(connections, keys, user_file), **more)
     running = asyncio.create_task(carrier.run(stop, idle=idle))
     try:
         yield carrier
@@ -46,7 +46,7 @@ async def carrying(
     finally:
         stop.set()
         await running
-        await links.close()
+        await connections.close()
 
 
 class Asked:
@@ -69,8 +69,8 @@ async def dispatching(
     url: str, keys: Keys, *, user_file: Path | None = None, asked: Asked | None = None
 ) -> AsyncIterator[Dispatcher]:
     """A running dispatcher, ended as SIGTERM ends it."""
-    links, stop = Connections(url, connect=2.0), asyncio.Event()
-    dispatcher = Dispatcher(url, keys, watcher_of(links, keys, user_file), links, asked or Asked())
+    connections, stop = Connections(url, connect=2.0), asyncio.Event()
+    dispatcher = Dispatcher(url, keys, watcher_of(connections, keys, user_file), connections, asked or Asked())
     await dispatcher.prepare()
     running = asyncio.create_task(dispatcher.run(stop))
     try:
@@ -79,17 +79,17 @@ async def dispatching(
     finally:
         stop.set()
         await running
-        await links.close()
+        await connections.close()
 
 
-async def killed(links: Connections, keys: Keys, name: str, running: asyncio.Task[Any]) -> None:
+async def killed(connections: Connections, keys: Keys, name: str, running: asyncio.Task[Any]) -> None:
     """End a worker as kill -9 does, and let its heartbeat run out at once."""
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await do(links, "DEL", keys("beat", name))
+    await do(connections, "DEL", keys("beat", name))
 
 
-async def publish(links: Connections, keys: Keys, event: Event, **more: str | bytes) -> str:
+async def publish(connections: Connections, keys: Keys, event: Event, **more: str | bytes) -> str:
     """Put an event on the stream as a program does; its id."""
     flattened = [part for pair in more.items() for part in pair]
     fields = (
@@ -106,21 +106,23 @@ async def publish(links: Connections, keys: Keys, event: Event, **more: str | by
     )
     if event.parent:
         flattened += ["parent", event.parent]
-    added = await do(links, "XADD", keys("events"), "*", *fields, *flattened)
+    added = await do(connections, "XADD", keys("events"), "*", *fields, *flattened)
     assert isinstance(added, bytes), added
     return event.id
 
 
-async def owe(links: Connections, keys: Keys, event: Event, user_file: Path | None = None) -> str:
+async def owe(connections: Connections, keys: Keys, event: Event, user_file: Path | None = None) -> str:
     """Publish an event and dispatch it at once, without a dispatcher; its id."""
-    await do(links, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
-    watcher = watcher_of(links, keys, user_file)
+    await do(connections, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
+    watcher = watcher_of(connections, keys, user_file)
     await watcher.refresh(force=True)
-    await publish(links, keys, event)
-    reply = await do(links, "XREADGROUP", "GROUP", GROUP, "by-hand", "COUNT", 1, "STREAMS", keys("events"), ">")
+    await publish(connections, keys, event)
+    reply = await do(connections, "XREADGROUP", "GROUP", GROUP, "by-hand", "COUNT", 1, "STREAMS", keys("events"), ">")
     entry = _entry(keys("events"), reply)
     found = deliveries_of(event, None, watcher.for_event(event), keys)
-    (added,) = await call_all(links, [dispatch_call(entry, event, found, keys, GROUP, pack_fields(entry), now_ms())])
+    (added,) = await call_all(
+        connections, [dispatch_call(entry, event, found, keys, GROUP, pack_fields(entry), now_ms())]
+    )
     assert added == len(found), added
     return event.id
 
@@ -132,12 +134,12 @@ def _entry(stream: str, reply: Any) -> Any:
     return Entry(stream, name.decode(), flat(fields))
 
 
-async def settled(links: Connections, keys: Keys, event: str, *states: str) -> list[Delivery]:
+async def settled(connections: Connections, keys: Keys, event: str, *states: str) -> list[Delivery]:
     """The deliveries of an event, by hook, as soon as their states are these."""
     found: list[Delivery] = []
 
     async def done() -> bool:
-        found[:] = sorted(await deliveries(links, keys, event=event), key=lambda one: one.hook)
+        found[:] = sorted(await deliveries(connections, keys, event=event), key=lambda one: one.hook)
         return [one.state for one in found] == list(states)
 
     try:
@@ -147,18 +149,18 @@ async def settled(links: Connections, keys: Keys, event: str, *states: str) -> l
     return found
 
 
-async def left(links: Connections, keys: Keys) -> dict[str, int]:
+async def left(connections: Connections, keys: Keys) -> dict[str, int]:
     """What still lies about: entries, bodies, places, parked and due ones; all empty when everything is done."""
     counts = {
-        name: await do(links, kind, keys(name))
+        name: await do(connections, kind, keys(name))
         for name, kind in (("deliveries", "XLEN"), ("due", "ZCARD"), ("dead", "ZCARD"))
     }
-    pending = await do(links, "XPENDING", keys("deliveries"), "carriers")
+    pending = await do(connections, "XPENDING", keys("deliveries"), "carriers")
     counts["pending"] = pending[0] if isinstance(pending, list) else 0
     for name in ("body", "flight", "parked"):
         cursor, found = b"0", 0
         while True:
-            cursor, page = await do(links, "SCAN", cursor, "MATCH", keys(name, "*"), "COUNT", 1000)
+            cursor, page = await do(connections, "SCAN", cursor, "MATCH", keys(name, "*"), "COUNT", 1000)
             found += len(page)
             if cursor == b"0":
                 break

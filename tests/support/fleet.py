@@ -144,13 +144,13 @@ class Fleet:
     def publish_hooks(self, text: str) -> int:
         """Publish a hook file unless it is in force, and return its version when every worker that runs has it."""
         published, version = self._published
-        if text == published and version == self.ask(lambda links: current_version(links, self.keys)):
+        if text == published and version == self.ask(lambda connections: current_version(connections, self.keys)):
             return version
         file = parse_hook_file(text, "fleet")
         assert not file.problems, file.problems
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FLEETHOOK_HOME", str(self.home))  # where the workers look for the key of its secrets
-            version = self.ask(lambda links: apply(links, self.keys, file))
+            version = self.ask(lambda connections: apply(connections, self.keys, file))
         self.in_force(version)
         self._published = (text, version)
         return version
@@ -185,24 +185,24 @@ class Fleet:
         return Agent(found.commands, places)
 
     def ask(self, work: Callable[[Connections], Awaitable[T]]) -> T:
-        """The result of `work` with an administrator's links."""
+        """The result of `work` with an administrator's connections."""
         return run(self.url("admin"), work)
 
     def events(self, **filters: Any) -> list[Seen]:
         """What stands in the record, newest first, as `fleethook events list` shows it."""
-        return self.ask(lambda links: recent(links, self.keys, Filters(**filters), most=1000))
+        return self.ask(lambda connections: recent(connections, self.keys, Filters(**filters), most=1000))
 
     def event(self, name: str) -> Seen:
         """One event of the record."""
-        return self.ask(lambda links: find_event(links, self.keys, name))
+        return self.ask(lambda connections: find_event(connections, self.keys, name))
 
     def trace(self, name: str) -> Trace:
         """What `fleethook trace` shows."""
-        return self.ask(lambda links: trace(links, self.keys, name))
+        return self.ask(lambda connections: trace(connections, self.keys, name))
 
     def deliveries(self, event: str = "") -> list[Delivery]:
         """Deliveries, newest first."""
-        return self.ask(lambda links: deliveries(links, self.keys, event=event))
+        return self.ask(lambda connections: deliveries(connections, self.keys, event=event))
 
     def delivered(self, event: str, count: int = 1) -> list[Delivery]:
         """The deliveries of an event, when `count` of them have arrived."""
@@ -216,7 +216,7 @@ class Fleet:
 
     def dead(self) -> list[DeadLetter]:
         """The dead letters, newest first."""
-        return self.ask(lambda links: dead_letters(links, self.keys, most=1000))
+        return self.ask(lambda connections: dead_letters(connections, self.keys, most=1000))
 
     def end(self) -> None:
         """Tell every worker to end, and see that it does, by itself and without a traceback."""

@@ -20,7 +20,7 @@ GROUP = "g"
 class Place:
     """A namespace on one of the two servers, and members of the group there."""
 
-    links: Connections
+    connections: Connections
     keys: Keys
     real: bool
     members: dict[str, Consumer] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Place:
     def member(self, name: str = "one") -> Consumer:
         """A member of the group."""
         made = Consumer(
-            self.links,
+            self.connections,
             self.keys,
             group=GROUP,
             name=name,
@@ -41,23 +41,23 @@ class Place:
 
     async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:
         """What a member gets when it reads."""
-        with self.links.link() as link:
-            entries = await self.member(name).read(link, count, 0.01, (), calls)
+        with self.connections.lease() as connection:
+            entries = await self.member(name).read(connection, count, 0.01, (), calls)
         return [read_request(entry, self.keys) for entry in entries]
 
     async def one(self, name: str = "one", **more: Any) -> Request:
         """A new request, read by a member."""
-        await put(self.links, self.keys, more.pop("body", bash()), **more)
+        await put(self.connections, self.keys, more.pop("body", bash()), **more)
         (request,) = await self.read(name)
         return request
 
     async def die(self, name: str) -> None:
         """The member's heartbeat ends."""
-        await do(self.links, "DEL", self.keys("beat", name))
+        await do(self.connections, "DEL", self.keys("beat", name))
 
     async def run(self, *calls: Call) -> list[Any]:
         """The results of scripts."""
-        return [checked(reply, "a script") for reply in await call_all(self.links, calls)]
+        return [checked(reply, "a script") for reply in await call_all(self.connections, calls)]
 
     def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> Call:
         """The call that answers a request."""
@@ -75,15 +75,15 @@ class Place:
 
     async def replies(self, request: Request) -> list[bytes]:
         """What lies on the request's reply key."""
-        found = await do(self.links, "LRANGE", request.reply, 0, -1)
+        found = await do(self.connections, "LRANGE", request.reply, 0, -1)
         assert isinstance(found, list)
         return found
 
     async def lengths(self) -> list[int]:
         """Entries of requests, waiting and events, and what is pending."""
         names = ("requests", "waiting", "events")
-        left = [int(await do(self.links, "XLEN", self.keys(name))) for name in names]
+        left = [int(await do(self.connections, "XLEN", self.keys(name))) for name in names]
         for name in names[:2]:
-            pending = await do(self.links, "XPENDING", self.keys(name), GROUP)
+            pending = await do(self.connections, "XPENDING", self.keys(name), GROUP)
             left.append(int(pending[0]))
         return left

@@ -29,7 +29,7 @@ class Proxy:
         self._target = urlsplit(target_url)
         self._folder = Path(tempfile.mkdtemp(prefix="fhp-"))
         self._server: asyncio.Server | None = None
-        self._links: set[_Forwarded] = set()
+        self._connections: set[_Forwarded] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -78,7 +78,7 @@ class Proxy:
 
     def cut(self) -> None:
         """Cut every connection; new ones are accepted."""
-        for one in tuple(self._links):
+        for one in tuple(self._connections):
             one.cut()
 
     def away(self) -> None:
@@ -112,13 +112,13 @@ class Proxy:
             writer.transport.abort()
             return
         forwarded = _Forwarded(self, writer, there[1])
-        self._links.add(forwarded)
+        self._connections.add(forwarded)
         if self._away:
             forwarded.cut()
         try:
             await forwarded.run(reader, there[0])
         finally:
-            self._links.discard(forwarded)
+            self._connections.discard(forwarded)
 
     async def flowing(self) -> None:
         """Wait while it is frozen."""

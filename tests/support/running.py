@@ -40,11 +40,11 @@ def bash(command: str = "ls", **more: Any) -> Event:
     return Event(type="tool:pre_execute", tool="bash", input={"command": command}, **more)
 
 
-async def publish_hooks(links: Connections, keys: Keys, hooks: str, **more: Any) -> int:
+async def publish_hooks(connections: Connections, keys: Keys, hooks: str, **more: Any) -> int:
     """Publish the hooks in the text of a hook file."""
     file = parse_hook_file(hooks, "fleet")
     assert not file.problems, file.problems
-    return await apply(links, keys, file, **more)
+    return await apply(connections, keys, file, **more)
 
 
 def command_hook(text: str, **more: Any) -> str:
@@ -75,9 +75,9 @@ async def evaluating(
     last_good: Path | None = None,
 ) -> AsyncIterator[Evaluator]:
     """A running evaluator, ended as SIGTERM ends it; its reads wait for a twentieth of a second, so that it ends soon."""
-    links = Connections(url, connect=2.0)
-    watcher = Watcher(links, keys, host=HOST, user_file=user_file, trust_file=trust_file, last_good=last_good)
-    evaluator = Evaluator(url, keys, watcher, links, slots=slots, policy=policy, drain=drain)
+    connections = Connections(url, connect=2.0)
+    watcher = Watcher(connections, keys, host=HOST, user_file=user_file, trust_file=trust_file, last_good=last_good)
+    evaluator = Evaluator(url, keys, watcher, connections, slots=slots, policy=policy, drain=drain)
     stop = asyncio.Event()
     await evaluator.prepare()
     with pytest.MonkeyPatch.context() as patch:
@@ -89,27 +89,29 @@ async def evaluating(
         finally:
             stop.set()
             await running
-            await links.close()
+            await connections.close()
 
 
-def member(links: Connections, keys: Keys, name: str) -> Consumer:
+def member(connections: Connections, keys: Keys, name: str) -> Consumer:
     """A member of the evaluators' group that does what the test tells it."""
-    return Consumer(links, keys, group=GROUP, name=name, role="evaluator", streams=(keys("requests"), keys("waiting")))
+    return Consumer(
+        connections, keys, group=GROUP, name=name, role="evaluator", streams=(keys("requests"), keys("waiting"))
+    )
 
 
-async def take_and_die(links: Connections, keys: Keys, name: str, count: int = 10) -> None:
+async def take_and_die(connections: Connections, keys: Keys, name: str, count: int = 10) -> None:
     """Be a member that takes what there is, also from the dead, and dies of it."""
-    made = member(links, keys, name)
+    made = member(connections, keys, name)
     await made.create()
     taken = await made.adopt()
-    with links.link() as link:
-        taken += await made.read(link, count, 0.01)
-        await link.exchange([("DEL", keys("beat", name), keys("alive", "evaluator"))])
+    with connections.lease() as connection:
+        taken += await made.read(connection, count, 0.01)
+        await connection.exchange([("DEL", keys("beat", name), keys("alive", "evaluator"))])
     assert taken
 
 
 async def put(
-    links: Connections, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
+    connections: Connections, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
 ) -> tuple[str, str]:
     """Add one request as an agent does; its id and the name of its reply key."""
     name = fields.pop("id", "") or event_id()
@@ -117,39 +119,39 @@ async def put(
     raw = encode_event(body) if isinstance(body, Event) else body
     given = {"source": "generic", "event": "tool:pre_execute", "host": HOST, **fields}
     flattened = [part for pair in given.items() for part in pair]
-    with links.link() as link:
-        (added,) = await link.exchange(
+    with connections.lease() as connection:
+        (added,) = await connection.exchange(
             [("XADD", keys("requests"), "*", "id", name, "reply", reply, "budget", budget, *flattened, "body", raw)]
         )
     assert isinstance(added, bytes), added
     return name, reply
 
 
-async def answer(links: Connections, reply: str, seconds: float = 10.0) -> bytes | None:
+async def answer(connections: Connections, reply: str, seconds: float = 10.0) -> bytes | None:
     """The answer on a reply key, when it comes; None where it does not."""
-    with links.link() as link:
-        (raw,) = await link.exchange([("BLMOVE", reply, reply, "LEFT", "LEFT", seconds)], seconds=seconds + 2)
+    with connections.lease() as connection:
+        (raw,) = await connection.exchange([("BLMOVE", reply, reply, "LEFT", "LEFT", seconds)], seconds=seconds + 2)
     assert raw is None or isinstance(raw, bytes), raw
     return raw
 
 
-async def verdict(links: Connections, reply: str, seconds: float = 10.0) -> Verdict:
+async def verdict(connections: Connections, reply: str, seconds: float = 10.0) -> Verdict:
     """The verdict on a reply key."""
-    raw = await answer(links, reply, seconds)
+    raw = await answer(connections, reply, seconds)
     assert raw is not None, "no answer came"
     return decode_verdict(raw)
 
 
-async def ask(links: Connections, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
+async def ask(connections: Connections, keys: Keys, command: str = "ls", **more: Any) -> Verdict:
     """The verdict on a bash command."""
-    _, reply = await put(links, keys, bash(command, **more))
-    return await verdict(links, reply)
+    _, reply = await put(connections, keys, bash(command, **more))
+    return await verdict(connections, reply)
 
 
-async def stream(links: Connections, keys: Keys, name: str = "events") -> list[Entry]:
+async def stream(connections: Connections, keys: Keys, name: str = "events") -> list[Entry]:
     """All entries of a stream, oldest first."""
-    with links.link() as link:
-        (rows,) = await link.exchange([("XRANGE", keys(name), "-", "+")])
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("XRANGE", keys(name), "-", "+")])
     return [Entry(keys(name), entry.decode(), flat(fields)) for entry, fields in rows]
 
 
@@ -162,13 +164,13 @@ async def until_true(holds: Callable[[], object], what: str) -> None:
     await until(looks, what)
 
 
-async def counts(links: Connections, keys: Keys, name: str, count: int) -> bool:
+async def counts(connections: Connections, keys: Keys, name: str, count: int) -> bool:
     """Whether a stream has so many entries."""
-    return len(await stream(links, keys, name)) == count
+    return len(await stream(connections, keys, name)) == count
 
 
-async def do(links: Connections, *command: str | bytes | float) -> Any:
+async def do(connections: Connections, *command: str | bytes | float) -> Any:
     """The reply to one command."""
-    with links.link() as link:
-        (reply,) = await link.exchange([command])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([command])
     return reply

@@ -38,13 +38,13 @@ _NESTED: Final = frozenset({"input", "output", "data"})
 _MOST_NESTED: Final = 16
 
 
-async def hooks_here(links: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
-    """The hooks in force for events of this host in `cwd`: the fleet's (where there are links), the user's, the project's.
+async def hooks_here(connections: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
+    """The hooks in force for events of this host in `cwd`: the fleet's (where there is a bus), the user's, the project's.
 
     Raises Unreachable where the server of the links cannot be asked.
     """
-    watcher = Watcher.here(links or Connections(""), keys, places)
-    if links is not None:
+    watcher = Watcher.here(connections or Connections(""), keys, places)
+    if connections is not None:
         await watcher.refresh(force=True)
     return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
 

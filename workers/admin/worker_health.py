@@ -26,7 +26,7 @@ class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def worker_health(
-    links: Connections, rq: Connections, keys: Keys, settings: Settings
+    connections: Connections, rq: Connections, keys: Keys, settings: Settings
 ) -> tuple[WorkerHealth, ...]:
     """The live processes of each type on this machine; `rq` goes to RQ's server. Raises Unreachable.
 
@@ -35,21 +35,21 @@ async def worker_health(
     """
     host = settings.host or host_name()
     return (
-        WorkerHealth(kind="evaluator", alive=await _beating(links, keys, keys("requests"), "evaluators", host)),
-        WorkerHealth(kind="dispatcher", alive=await _beating(links, keys, keys("events"), "dispatchers", host)),
-        WorkerHealth(kind="host", alive=await _beating(links, keys, keys("requests", host), HOSTS, host)),
+        WorkerHealth(kind="evaluator", alive=await _beating(connections, keys, keys("requests"), "evaluators", host)),
+        WorkerHealth(kind="dispatcher", alive=await _beating(connections, keys, keys("events"), "dispatchers", host)),
+        WorkerHealth(kind="host", alive=await _beating(connections, keys, keys("requests", host), HOSTS, host)),
         WorkerHealth(kind="carrier", alive=await _registered(rq, settings, "carrier", host)),
         WorkerHealth(kind="chores", alive=await _registered(rq, settings, "chores", host)),
     )
 
 
-async def _beating(links: Connections, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
+async def _beating(connections: Connections, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
     """The members of a group on this machine whose heartbeat has not ended."""
-    with links.link() as link:
-        (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("XINFO", "CONSUMERS", stream, group)])
         known = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
         names = [name for name in known if host_of(name) == host]
-        beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
+        beats = await connection.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 

@@ -56,8 +56,8 @@ def payload(agent: str, native: str) -> bytes:
 
 async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The p50 of each dialect beside the generic one's, slices taken in turn; the figure is the heaviest."""
-    keys, links = Keys("bench"), Connections(url)
-    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    keys, connections = Keys("bench"), Connections(url)
+    await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     events = {
         agent: next((name for name, can in find(agent).capabilities.items() if can.type in PRE_TOOL), "")
         for agent in SOURCES
@@ -70,10 +70,10 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                 slices: dict[str, list[float]] = {agent: [] for agent in agents}
                 for _ in range(sizes.slices):
                     for agent in agents:
-                        slices[agent].append(await _latency(links, keys, agent, events[agent], sizes.requests))
+                        slices[agent].append(await _latency(connections, keys, agent, events[agent], sizes.requests))
                 for agent in agents if turn >= sizes.warm_ups else ():
                     series[agent].append(statistics.median(slices[agent]))
-    await links.close()
+    await connections.close()
     generic = series.pop("generic")
     base = statistics.median(generic)
     heaviest = max(series, key=lambda agent: statistics.median(series[agent]))
@@ -90,7 +90,7 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     ]
 
 
-async def _latency(links: Connections, keys: Keys, agent: str, native: str, requests: int) -> float:
+async def _latency(connections: Connections, keys: Keys, agent: str, native: str, requests: int) -> float:
     took = []
     for _ in range(requests):
         reply, body = keys("reply", reply_token()), encode_payload(payload(agent, native))
@@ -114,8 +114,8 @@ async def _latency(links: Connections, keys: Keys, agent: str, native: str, requ
             body,
         )
         start = time.perf_counter()
-        with links.link() as link:
-            replies = await link.exchange([add, ("BLMOVE", reply, reply, "LEFT", "LEFT", "10")], seconds=11)
+        with connections.lease() as connection:
+            replies = await connection.exchange([add, ("BLMOVE", reply, reply, "LEFT", "LEFT", "10")], seconds=11)
         took.append(time.perf_counter() - start)
         checked(replies[1], f"asking through {agent}")
     return statistics.median(took) * 1e6

@@ -37,8 +37,8 @@ _SLOW: Final = (
 
 async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The others' latency and denials, with and without the slow lines."""
-    keys, links = Keys(_NAMESPACE), Connections(url)
-    await apply(links, keys, parse_hook_file("guards: {destructive-commands: true}", "fleet"))
+    keys, connections = Keys(_NAMESPACE), Connections(url)
+    await apply(connections, keys, parse_hook_file("guards: {destructive-commands: true}", "fleet"))
     bus = Bus(url, namespace=_NAMESPACE)
     beside: list[float] = []
     alone: list[float] = []
@@ -54,7 +54,7 @@ async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                 denied.append(min(share, flooded))
     finally:
         await bus.close()
-        await links.close()
+        await connections.close()
     return [
         figure(
             "rm -rf / beside 3 agents' slowest lines, p99",

@@ -122,12 +122,12 @@ async def delivering(
     url: str, sink: Sink, namespace: str, urls: Sequence[str], healthy: Sequence[int]
 ) -> AsyncIterator[Send]:
     """A dispatcher and a carrier with an endpoint at each of `urls`; yields what publishes once the healthy ones answer."""
-    keys, links, secret = Keys(namespace), Connections(url), generate_secret()
+    keys, connections, secret = Keys(namespace), Connections(url), generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, events: ['bench:e{n}'], secret: '{secret}', url: '{one}'}}" for n, one in enumerate(urls)
     )
     allow = f"network: {{allow: ['127.0.0.1:{sink.port}', '127.0.0.1:{sink.closed_port}']}}"
-    await apply(links, keys, parse_hook_file(f"{allow}\nendpoints:\n{lines}\n", "fleet"))
+    await apply(connections, keys, parse_hook_file(f"{allow}\nendpoints:\n{lines}\n", "fleet"))
     carrier = ("-m", "workers.bench.naming", str(sink.names_port), "worker", "carrier")
     try:
         async with (
@@ -144,7 +144,7 @@ async def delivering(
             await _warm(sink, send, healthy)
             yield send
     finally:
-        await links.close()
+        await connections.close()
         await _forget(url, f"fh:{namespace}:*", f"*fleethook-{namespace}-*")
 
 

@@ -78,8 +78,8 @@ async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool 
 
 async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Latency, throughput, the synchronous face, and 10,000 other hooks; each against its baseline."""
-    keys, links = Keys("bench"), Connections(url)
-    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    keys, connections = Keys("bench"), Connections(url)
+    await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     bare, bus, sync = bare_client(url), Bus(url, namespace="bench"), None
     body, sent = b"b" * 1024, event()
     figures: list[Figure] = []
@@ -153,7 +153,7 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]
         for _ in range(rounds):
             for file, series in zip(sets, (few, full), strict=True):
-                await _in_force(bus, await apply(links, keys, file))
+                await _in_force(bus, await apply(connections, keys, file))
                 await ours()
                 with on_one_core(server, answering):
                     series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
@@ -170,7 +170,7 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         )
     await bus.close()
     await bare.aclose()
-    await links.close()
+    await connections.close()
     return figures
 
 

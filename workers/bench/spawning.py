@@ -49,8 +49,8 @@ client.blpop([reply], timeout=10)
 
 async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The shim, spawn to exit with a verdict, against an empty interpreter; and the same through redis-py beside it."""
-    keys, links = Keys("bench"), Connections(url)
-    await apply(links, keys, parse_hook_file(RULE, "fleet"))
+    keys, connections = Keys("bench"), Connections(url)
+    await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     compile_shim()
     with tempfile.TemporaryDirectory() as folder:
         answers = Path(folder, "claude.answers")
@@ -83,7 +83,7 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             # In turn, one by one: a shared machine has fast and slow moments, of a few processes' length.
             one, other = await alternate(ours, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
             slow, _ = await alternate(through_redis_py, theirs, rounds, slices=sizes.slices, warm_ups=0)
-    await links.close()
+    await connections.close()
     floor = statistics.median(other)
     bar = 1.25 + 1.0 / floor
     return [
@@ -109,13 +109,13 @@ def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """What a command hook costs beyond a rule hook, against the same spawn with the same pipes bare."""
-    keys, links = Keys("bench"), Connections(url)
+    keys, connections = Keys("bench"), Connections(url)
     hooks = f"""
 hooks:
   - {{id: rule, on: tool:pre_execute:bash, rule: {{command: [mkfs], decision: deny, reason: no}}}}
   - {{id: command, on: tool:pre_execute:write, command: '{COMMAND}'}}
 """
-    await apply(links, keys, parse_hook_file(hooks, "fleet"))
+    await apply(connections, keys, parse_hook_file(hooks, "fleet"))
     sent = event()
     body = json.dumps(sent.input).encode()
 
@@ -135,7 +135,7 @@ hooks:
 
         await extra()  # a first request has connections to open
         one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
-    await links.close()
+    await connections.close()
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]
 
 

@@ -127,21 +127,21 @@ async def _carried(url: str, port: int, most: int) -> float:
     from workers.delivery.deliveries import deliveries_of, dispatch_call, now_ms, pack_fields
 
     namespace = "bench-deliver"
-    keys, links = Keys(namespace), Connections(url)
+    keys, connections = Keys(namespace), Connections(url)
     secret = generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, url: 'http://127.0.0.1:{port}/{n}', secret: '{secret}', max_in_flight: {IN_FLIGHT}}}"
         for n in range(ENDPOINTS)
     )
     file = parse_hook_file(f"network: {{allow: ['127.0.0.1:{port}']}}\nendpoints:\n{lines}\n", "fleet")
-    await apply(links, keys, file)
+    await apply(connections, keys, file)
     in_force = HookSet([Layered("fleet", "1", file)])
-    with links.link() as link:
-        await link.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
+    with connections.lease() as connection:
+        await connection.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
     async with Bus(url, namespace=namespace) as bus:
         await bus.publish_many([event() for _ in range(most // ENDPOINTS)])
-    with links.link() as link:
-        (reply,) = await link.exchange(
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange(
             [("XREADGROUP", "GROUP", "dispatchers", "bench", "COUNT", most, "STREAMS", keys("events"), ">")]
         )
     calls = []
@@ -160,7 +160,7 @@ async def _carried(url: str, port: int, most: int) -> float:
                 now_ms(),
             )
         )
-    await call_all(links, calls)
+    await call_all(connections, calls)
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -175,7 +175,7 @@ async def _carried(url: str, port: int, most: int) -> float:
     async for name in bare.scan_iter(match=f"fh:{namespace}:*", count=1000):
         await bare.unlink(name)
     await bare.aclose()
-    await links.close()
+    await connections.close()
     if int(count) != most:
         raise RuntimeError(f"{count!r} deliveries instead of {most}")
     return most / float(seconds)
@@ -235,18 +235,18 @@ async def _be_carrier(url: str, namespace: str) -> None:
     from workers.carrier import Carrier
     from workers.runtime.process import spare_the_collector
 
-    keys, links = Keys(namespace), Connections(url)
-    watcher = Watcher(links, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
+    keys, connections = Keys(namespace), Connections(url)
+    watcher = Watcher(connections, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
     await watcher.refresh(force=True)
     async with WebhookClient(policy([])) as poster:
         poster.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
     redact_text(resolve_secret(seal(generate_secret())))  # nor what the first one loads for secrets (50 ms)
     spare_the_collector()  # as the process does that runs it
     before = _cpu()
-    carrier = Carrier(url, keys, links, watcher, in_flight=IN_FLIGHT)
+    carrier = Carrier(url, keys, connections, watcher, in_flight=IN_FLIGHT)
     count = await carrier.run(asyncio.Event(), idle=0.3)
     print(count, _cpu() - before, flush=True)  # noqa: T201 - whoever started this reads it
-    await links.close()
+    await connections.close()
 
 
 async def _be_raw(port: int, count: int) -> None:

@@ -178,17 +178,17 @@ class Context:
             raise Unreachable(f"{text}; `fleethook doctor` looks at this machine") from None
 
     def run(self, work: Callable[[Connections], Awaitable[T]], role: Role = "admin") -> T:
-        """The result of `work` on an event loop, with links to the bus that are closed after it."""
+        """The result of `work` on an event loop, with connections to the bus that are closed after it."""
         import asyncio
 
         from bus.wire.connections import Connections
 
         async def whole() -> T:
-            links = Connections(self.url(role), connect=1.0)
+            connections = Connections(self.url(role), connect=1.0)
             try:
-                return await work(links)
+                return await work(connections)
             finally:
-                await links.close()
+                await connections.close()
 
         return asyncio.run(whole())
 

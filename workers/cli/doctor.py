@@ -84,25 +84,25 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         found += _examine_agent_only(fleet, url, checked, cwd, live=live)
         return [*map(adapted, found), *_none_found(agents)]
 
-    async def work(links: Connections) -> list[Check]:
+    async def work(connections: Connections) -> list[Check]:
         from bus.ids import host_name
         from bus.wire.connections import Connections as Opened
         from workers.admin.doctor import canary
         from workers.admin.doctor.server import fleet_guard_check, host_checks, server_checks
 
-        rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else links
+        rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else connections
         try:
-            seen = await server_checks(links, rq, fleet.keys(), settings)
+            seen = await server_checks(connections, rq, fleet.keys(), settings)
         finally:
-            if rq is not links:
+            if rq is not connections:
                 await rq.close()
         away = any(check.id == "server" and check.status == "fail" for check in seen)
-        seen.append(await fleet_guard_check(links, fleet.keys(), settings, places))
-        seen += await host_checks(links, fleet.keys(), settings.host or host_name(), places)
-        seen.append(canary.guard_check(await canary.expected(links, fleet.keys(), settings, places, cwd)))
+        seen.append(await fleet_guard_check(connections, fleet.keys(), settings, places))
+        seen += await host_checks(connections, fleet.keys(), settings.host or host_name(), places)
+        seen.append(canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd)))
         for agent in agents:
             seen += checked[agent]
-            seen += await _reached(fleet, links, agent, cwd, live=live, away=away)
+            seen += await _reached(fleet, connections, agent, cwd, live=live, away=away)
         return seen
 
     try:
@@ -130,11 +130,11 @@ def _examine_agent_only(
     from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
 
     async def work() -> list[Check]:
-        links, places = Connections(url, connect=1.0), fleet.directories()
+        connections, places = Connections(url, connect=1.0), fleet.directories()
         try:
-            seen = await fleet_checks(links, fleet.keys(), places)
+            seen = await fleet_checks(connections, fleet.keys(), places)
         finally:
-            await links.close()
+            await connections.close()
         away = seen[0].status == "fail"
         for agent, checks in checked.items():
             seen += checks
@@ -144,7 +144,9 @@ def _examine_agent_only(
     return asyncio.run(work())
 
 
-async def _reached(fleet: Context, links: Connections, agent: str, cwd: Path, *, live: bool, away: bool) -> list[Check]:
+async def _reached(
+    fleet: Context, connections: Connections, agent: str, cwd: Path, *, live: bool, away: bool
+) -> list[Check]:
     """What an agent's hook commands may do, and the proof that they do it."""
     from workers.admin.agent_setup import installed
     from workers.admin.doctor import Check, canary
@@ -156,7 +158,7 @@ async def _reached(fleet: Context, links: Connections, agent: str, cwd: Path, *,
         text = f"{agent}: the canary was not sent, since the server is away"
         return [*seen, Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up", agent=agent)]
     if live and here:
-        verdict = await canary.expected(links, fleet.keys(), settings, places, cwd, agent)
+        verdict = await canary.expected(connections, fleet.keys(), settings, places, cwd, agent)
         for one in here:
             seen += canary.live_checks(one, places, verdict, cwd)
     return seen

@@ -31,9 +31,9 @@ def published_set(fleet: Context) -> tuple[HookFile, int]:
     """The published set that is in force, and its version."""
     from bus.hooksets.published import current_version, load_version
 
-    async def work(links: Connections) -> tuple[HookFile, int]:
-        version = await current_version(links, fleet.keys())
-        return await load_version(links, fleet.keys(), version), version
+    async def work(connections: Connections) -> tuple[HookFile, int]:
+        version = await current_version(connections, fleet.keys())
+        return await load_version(connections, fleet.keys(), version), version
 
     return fleet.run(work)
 
@@ -74,7 +74,7 @@ def publish_change(
     changes = diff(before, after, (f"version {version}", "new"))
     go_on = _confirm_change(fleet, changes, "Publish it to the fleet?", yes, dry_run)
     now = (
-        fleet.run(lambda links: apply(links, fleet.keys(), after, message=message, expected=version))
+        fleet.run(lambda connections: apply(connections, fleet.keys(), after, message=message, expected=version))
         if go_on
         else version
     )

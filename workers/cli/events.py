@@ -185,8 +185,8 @@ def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any
 
     filters = _filters(given, since)
 
-    async def work(links: Connections) -> list[Seen]:
-        return await recent(links, fleet.keys(), filters, most=limit, say=_progress(fleet))
+    async def work(connections: Connections) -> list[Seen]:
+        return await recent(connections, fleet.keys(), filters, most=limit, say=_progress(fleet))
 
     found = fleet.run(work)
     if fleet.json:
@@ -222,7 +222,7 @@ def show(fleet: Context, name: str) -> None:
     from workers.cli.output import to_json
     from workers.records.events import find_event, record
 
-    seen = fleet.run(lambda links: find_event(links, fleet.keys(), name, say=_progress(fleet)))
+    seen = fleet.run(lambda connections: find_event(connections, fleet.keys(), name, say=_progress(fleet)))
     whole = record(seen, raw=True)
     if fleet.json:
         fleet.data(whole)
@@ -266,10 +266,10 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
         fleet.say("nothing was removed")
         return
 
-    async def work(links: Connections) -> tuple[int, int]:
+    async def work(connections: Connections) -> tuple[int, int]:
         if session is not None:
-            return await purge_session(links, fleet.keys(), session, say=_progress(fleet))
-        return await purge_older(links, fleet.keys(), older_than or 0.0), 0
+            return await purge_session(connections, fleet.keys(), session, say=_progress(fleet))
+        return await purge_older(connections, fleet.keys(), older_than or 0.0), 0
 
     removed, kept = fleet.run(work)
     if fleet.json:
@@ -293,8 +293,8 @@ def tail(fleet: Context, /, **given: Any) -> None:
     if filters.words():
         fleet.say(fleet.style(f"filters are active, other events are not shown: {filters.words()}", "yellow", err=True))
 
-    async def work(links: Connections) -> None:
-        async for entry in follow(links, fleet.keys()):
+    async def work(connections: Connections) -> None:
+        async for entry in follow(connections, fleet.keys()):
             seen = read_seen(entry, fleet.keys())
             if not fits(seen):
                 continue
@@ -318,7 +318,7 @@ def trace(fleet: Context, name: str) -> None:
     from workers.records.trace import trace as gather
     from workers.records.trace import trace_record
 
-    found = fleet.run(lambda links: gather(links, fleet.keys(), name, say=_progress(fleet)))
+    found = fleet.run(lambda connections: gather(connections, fleet.keys(), name, say=_progress(fleet)))
     fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
 
 

@@ -59,7 +59,7 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
         ms=time.time_ns() // 10**6,
     )
     try:
-        fleet.run(lambda links: report(links, fleet.keys(), change))
+        fleet.run(lambda connections: report(connections, fleet.keys(), change))
     except Unreachable as error:
         kept = _keep(fleet, change)
         fleet.say(f"this change of the guards is {'announced later' if kept else 'announced to nobody'}: {error}")

@@ -23,7 +23,7 @@ def list_hosts(fleet: Context) -> None:
     from bus.hooksets.host_hooks import known_hosts
     from workers.cli.formatting import plain, when
 
-    found = fleet.run(lambda links: known_hosts(links, fleet.keys()))
+    found = fleet.run(lambda connections: known_hosts(connections, fleet.keys()))
     if fleet.json:
         fleet.data(msgspec.to_builtins(found))
     elif found:
@@ -57,8 +57,12 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
     from workers.runtime.kept_events import give_up, kept_events
 
     keys = fleet.keys()
-    known = next((one for one in fleet.run(lambda links: known_hosts(links, keys)) if one.host == name), None)
-    waiting = sum(one.events for one in fleet.run(lambda links: kept_events(links, keys)) if one.host == name)
+    known = next(
+        (one for one in fleet.run(lambda connections: known_hosts(connections, keys)) if one.host == name), None
+    )
+    waiting = sum(
+        one.events for one in fleet.run(lambda connections: kept_events(connections, keys)) if one.host == name
+    )
     if known is None and not waiting:
         raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows those that are")
     if known is not None and known.alive:
@@ -71,9 +75,11 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
     if not fleet.confirm(f"Forget the {hooks} blocking hooks of {name}{events}?", yes):
         fleet.say("nothing was forgotten")
         return
-    fleet.run(lambda links: forget_host(links, keys, name))
+    fleet.run(lambda connections: forget_host(connections, keys, name))
     given_up = fleet.run(
-        lambda links: give_up(links, keys, name, f"host {name!r} was forgotten while this event waited for it")
+        lambda connections: give_up(
+            connections, keys, name, f"host {name!r} was forgotten while this event waited for it"
+        )
     )
     if hooks:
         report_losses(fleet, "hosts forget", name, [f"{counted(hooks, 'hook')} of host {name}\nforgotten"])
@@ -94,7 +100,7 @@ def record_host(fleet: Context) -> None:
 
     places, host = fleet.directories(), fleet.settings().host or host_name()
     try:
-        known = fleet.run(lambda links: record_now(links, fleet.keys(), places, host))
+        known = fleet.run(lambda connections: record_now(connections, fleet.keys(), places, host))
         text = (
             ""
             if known is None or known.alive

@@ -110,7 +110,9 @@ def _warn_of_missing_guard(fleet: Context) -> None:
 
     shared = bool(fleet.settings().redis_url)
     with contextlib.suppress(FleethookError):
-        text = fleet.run(lambda links: missing_guard(links, fleet.keys(), fleet.directories(), shared=shared))
+        text = fleet.run(
+            lambda connections: missing_guard(connections, fleet.keys(), fleet.directories(), shared=shared)
+        )
         if text:
             fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {text}")
 

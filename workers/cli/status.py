@@ -72,12 +72,12 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
 
     settings = fleet.settings()
 
-    async def work(links: Connections) -> Status:
-        rq = Connections(settings.rq_url, connect=1.0) if settings.rq_url else links
+    async def work(connections: Connections) -> Status:
+        rq = Connections(settings.rq_url, connect=1.0) if settings.rq_url else connections
         try:
-            return await read_status(links, rq, fleet.keys(), settings, fleet.directories())
+            return await read_status(connections, rq, fleet.keys(), settings, fleet.directories())
         finally:
-            if rq is not links:
+            if rq is not connections:
                 await rq.close()
 
     try:
@@ -93,10 +93,10 @@ def _endpoints(fleet: Context) -> list[EndpointState]:
     from workers.delivery.deliveries import endpoint_target
     from workers.records.endpoint_health import endpoint_states
 
-    async def work(links: Connections) -> list[EndpointState]:
-        here = await hooks_here(links, fleet.keys(), fleet.directories(), Path.cwd())
+    async def work(connections: Connections) -> list[EndpointState]:
+        here = await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
-        return await endpoint_states(links, fleet.keys(), known)
+        return await endpoint_states(connections, fleet.keys(), known)
 
     try:
         return fleet.run(work)

@@ -181,12 +181,12 @@ def _config_file(places: Directories) -> tuple[Path, bool]:
     return path, True
 
 
-async def _reach(links: Connections) -> None:
+async def _reach(connections: Connections) -> None:
     """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
     from bus.wire.streams import checked
 
-    with links.link() as link:
-        checked((await link.exchange([("PING",)]))[0], "asking the server")
+    with connections.lease() as connection:
+        checked((await connection.exchange([("PING",)]))[0], "asking the server")
 
 
 def _announce(fleet: Context, places: Directories, state: State, config: tuple[Path, bool], seconds: float) -> None:

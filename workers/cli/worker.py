@@ -92,12 +92,12 @@ def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     url = bus_url(settings, "worker", fleet.directories())
 
     async def ask() -> tuple[WorkerHealth, ...]:
-        links, queues = Connections(url, connect=1.0), Connections(settings.rq_url or url, connect=1.0)
+        connections, queues = Connections(url, connect=1.0), Connections(settings.rq_url or url, connect=1.0)
         try:
             async with asyncio.timeout(SECONDS):
-                return await worker_health(links, queues, fleet.keys(), settings)
+                return await worker_health(connections, queues, fleet.keys(), settings)
         finally:
-            await links.close()
+            await connections.close()
             await queues.close()
 
     return asyncio.run(ask())

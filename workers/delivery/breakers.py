@@ -97,14 +97,14 @@ class Failures:
         self._seen.pop(target, None)
 
 
-async def read_breakers(links: Connections, keys: Keys, targets: Iterable[str] | None = None) -> list[Breaker]:
+async def read_breakers(connections: Connections, keys: Keys, targets: Iterable[str] | None = None) -> list[Breaker]:
     """The open breakers, of `targets` or of all (then of as many as a bounded scan finds), by target."""
-    names = sorted(set(targets)) if targets is not None else await _open(links, keys)
+    names = sorted(set(targets)) if targets is not None else await _open(connections, keys)
     if not names:
         return []
-    with links.link() as link:
-        rows = await link.exchange([("HGETALL", keys("breaker", name)) for name in names])
-        parked = await link.exchange([("LLEN", keys("parked", name)) for name in names])
+    with connections.lease() as connection:
+        rows = await connection.exchange([("HGETALL", keys("breaker", name)) for name in names])
+        parked = await connection.exchange([("LLEN", keys("parked", name)) for name in names])
     found = []
     for name, row, waits in zip(names, rows, parked, strict=True):
         fields = {
@@ -126,13 +126,13 @@ async def read_breakers(links: Connections, keys: Keys, targets: Iterable[str] |
     return found
 
 
-async def _open(links: Connections, keys: Keys) -> list[str]:
+async def _open(connections: Connections, keys: Keys) -> list[str]:
     prefix = keys("breaker", "")
     cursor: bytes = b"0"
     names: set[str] = set()
-    with links.link() as link:
+    with connections.lease() as connection:
         for _ in range(_ROUNDS):
-            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", f"{_escaped(prefix)}*", "COUNT", _SCAN)])
+            (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", f"{_escaped(prefix)}*", "COUNT", _SCAN)])
             cursor, page = checked(reply, "looking for breakers")
             names.update(name.decode("utf-8", "replace").removeprefix(prefix) for name in page)
             if cursor == b"0":

@@ -95,7 +95,7 @@ def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
 
 
 async def dead_letters(
-    links: Connections,
+    connections: Connections,
     keys: Keys,
     *,
     reason: str = "",
@@ -107,7 +107,7 @@ async def dead_letters(
 ) -> list[DeadLetter]:
     """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
     found: list[DeadLetter] = []
-    async for letter in _all(links, keys, since, until):
+    async for letter in _all(connections, keys, since, until):
         named = reason.lower() in letter.reason.lower() and target in letter.target
         if named and (fits is None or fits(letter)):
             found.append(letter)
@@ -116,18 +116,18 @@ async def dead_letters(
     return found
 
 
-async def _all(links: Connections, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
+async def _all(connections: Connections, keys: Keys, since: int, until: int) -> AsyncIterator[DeadLetter]:
     start, times = 0, (until or "+inf", since or "-inf")
     while True:
-        with links.link() as link:
-            (page,) = await link.exchange(
+        with connections.lease() as connection:
+            (page,) = await connection.exchange(
                 [("ZREVRANGEBYSCORE", keys("dead"), *times, "WITHSCORES", "LIMIT", start, _PAGE)]
             )
             rows = checked(page, "listing dead letters")
             if not rows:
                 return
             ids = [name.decode() for name in rows[::2]]
-            replies = await link.exchange(
+            replies = await connection.exchange(
                 [("HGETALL", keys("delivery" if "." in name else "deadletter", name)) for name in ids]
             )
         for name, score, reply in zip(ids, rows[1::2], replies, strict=True):
@@ -162,7 +162,9 @@ def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | 
     )
 
 
-async def redrive(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def redrive(
+    connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
+) -> int:
     """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot).
 
     `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
@@ -171,10 +173,12 @@ async def redrive(links: Connections, keys: Keys, ids: Sequence[str], *, before:
     calls = [
         Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before, keys.prefix)) for name in ids
     ]
-    return sum(int(checked(reply, "redrive")) for reply in await call_all(links, calls)) if calls else 0
+    return sum(int(checked(reply, "redrive")) for reply in await call_all(connections, calls)) if calls else 0
 
 
-async def drop(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def drop(
+    connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
+) -> int:
     """Forget dead letters; returns how many there were. `before` and `counted_by` as for `redrive`."""
     more = (counted_by,) if counted_by else ()
     calls = [
@@ -183,18 +187,18 @@ async def drop(links: Connections, keys: Keys, ids: Sequence[str], *, before: in
         )
         for name in ids
     ]
-    return sum(int(checked(reply, "drop")) for reply in await call_all(links, calls)) if calls else 0
+    return sum(int(checked(reply, "drop")) for reply in await call_all(connections, calls)) if calls else 0
 
 
-async def sweep(links: Connections, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
+async def sweep(connections: Connections, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
     """Drop the dead letters that are older than `keep_ms`; returns how many."""
     dropped = 0
     while True:
-        with links.link() as link:
-            (reply,) = await link.exchange(
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange(
                 [("ZRANGEBYSCORE", keys("dead"), "-inf", now_ms - keep_ms, "LIMIT", 0, _PAGE)]
             )
         ids = [name.decode() for name in checked(reply, "sweeping dead letters")]
         if not ids:
             return dropped
-        dropped += await drop(links, keys, ids)
+        dropped += await drop(connections, keys, ids)

@@ -227,7 +227,7 @@ def dispatch_call(
 
 
 async def deliveries(
-    links: Connections,
+    connections: Connections,
     keys: Keys,
     *,
     state: str = "",
@@ -242,11 +242,11 @@ async def deliveries(
     found: list[Delivery] = []
     start = 0
     while len(found) < most:
-        with links.link() as link:
+        with connections.lease() as connection:
             asked = ("ZREVRANGEBYSCORE", keys("recent"), until or "+inf", since or "-inf", "LIMIT", start, _PAGE)
-            (page,) = await link.exchange([asked])
+            (page,) = await connection.exchange([asked])
             ids = [name.decode() for name in checked(page, "listing deliveries")]
-            replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
+            replies = await connection.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
         for name, reply in zip(ids, replies, strict=True):
             fields = flat(checked(reply, "reading a delivery"))
             if not fields:
@@ -261,17 +261,19 @@ async def deliveries(
     return found[:most]
 
 
-async def delivery(links: Connections, keys: Keys, name: str) -> Delivery:
+async def delivery(connections: Connections, keys: Keys, name: str) -> Delivery:
     """One delivery with its attempts; raises NotFound."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("HGETALL", keys("delivery", name))])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("HGETALL", keys("delivery", name))])
     fields = flat(checked(reply, "reading a delivery"))
     if not fields:
         raise NotFound(f"no delivery is called {name!r}; see `fleethook deliveries list`")
     return read_delivery(name, fields)
 
 
-async def retry(links: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = "") -> int:
+async def retry(
+    connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
+) -> int:
     """Have deliveries tried at once that are due later, parked or dead; returns how many.
 
     `before` (ms) leaves alone what has changed since then; `counted_by` is the key of a job that counts each.
@@ -281,14 +283,14 @@ async def retry(links: Connections, keys: Keys, ids: Sequence[str], *, before: i
         Call("retry", (keys("due"), keys("delivery", name), keys("dead"), *more), (name, keys.prefix, before))
         for name in ids
     ]
-    return sum(int(checked(reply, "retry")) for reply in await call_all(links, calls)) if calls else 0
+    return sum(int(checked(reply, "retry")) for reply in await call_all(connections, calls)) if calls else 0
 
 
-async def waits_for(links: Connections, keys: Keys, name: str) -> str:
+async def waits_for(connections: Connections, keys: Keys, name: str) -> str:
     """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
     asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
-    with links.link() as link:
-        (reply,) = await link.exchange([asked])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([asked])
         found = [None if part is None else part.decode() for part in checked(reply, "reading a delivery")]
         target, line, batch, head, members = found
         if head:
@@ -297,7 +299,7 @@ async def waits_for(links: Connections, keys: Keys, name: str) -> str:
             return "for others of its batch"
         if not line:
             return ""
-        (reply,) = await link.exchange([("ZRANGE", keys("line", f"{target}:{line}"), 0, 0)])
+        (reply,) = await connection.exchange([("ZRANGE", keys("line", f"{target}:{line}"), 0, 0)])
     first = [one.decode() for one in checked(reply, "reading a line")]
     return f"for {first[0]}, which is before it in its session" if first and first[0] != name else ""
 

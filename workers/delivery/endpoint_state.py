@@ -75,60 +75,60 @@ class NotHalted(FleethookError):
     """An endpoint that is not in the state which is to end."""
 
 
-async def pause(links: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+async def pause(connections: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
     """Park an endpoint's deliveries from now on; False where it was paused or disabled already."""
-    return await _halt(links, keys, target, "paused", reason or "paused", by) == ""
+    return await _halt(connections, keys, target, "paused", reason or "paused", by) == ""
 
 
-async def resume(links: Connections, keys: Keys, target: str) -> None:
+async def resume(connections: Connections, keys: Keys, target: str) -> None:
     """Let a paused endpoint's deliveries go on; raises NotHalted where it is not paused."""
-    await _resume(links, keys, target, "paused", "resumed")
+    await _resume(connections, keys, target, "paused", "resumed")
 
 
-async def disable(links: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+async def disable(connections: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
     """Owe an endpoint nothing more, and make dead letters of what waits; False where it was disabled already."""
     why = DISABLED + (reason or f"by {by or 'hand'}")
-    return await _halt(links, keys, target, "disabled", why, by) != "disabled"
+    return await _halt(connections, keys, target, "disabled", why, by) != "disabled"
 
 
-async def enable(links: Connections, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
+async def enable(connections: Connections, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
     """Enable a disabled endpoint with a clean slate; `recover` also tries its dead letters of that time again.
 
     Raises NotHalted where it is not disabled.
     """
-    since, missed = await _resume(links, keys, target, "disabled", "enabled")
-    dead = await recoverable(links, keys, target)
+    since, missed = await _resume(connections, keys, target, "disabled", "enabled")
+    dead = await recoverable(connections, keys, target)
     again = 0
     if recover:
         for start in range(0, len(dead), _PAGE):
-            again += await redrive(links, keys, dead[start : start + _PAGE])
+            again += await redrive(connections, keys, dead[start : start + _PAGE])
     return Enabled(since=since, missed=missed, dead=len(dead), recovered=again)
 
 
-async def forget(links: Connections, keys: Keys, target: str) -> None:
+async def forget(connections: Connections, keys: Keys, target: str) -> None:
     """Keep nothing of how an endpoint did that was taken out, and let what waits for it go its way: to the dead letters.
 
     To be called when the workers know that it is gone; until then they would send it what waits.
     """
-    was = await _halt(links, keys, target, "paused", "taken out", "")
-    await _resume(links, keys, target, was or "paused", "forgotten")
+    was = await _halt(connections, keys, target, "paused", "taken out", "")
+    await _resume(connections, keys, target, was or "paused", "forgotten")
 
 
-async def recoverable(links: Connections, keys: Keys, target: str) -> list[str]:
+async def recoverable(connections: Connections, keys: Keys, target: str) -> list[str]:
     """The ids of an endpoint's dead letters that died of its being disabled, newest first."""
-    letters = await dead_letters(links, keys, reason=DISABLED, target=target, most=_ALL)
+    letters = await dead_letters(connections, keys, reason=DISABLED, target=target, most=_ALL)
     return [one.id for one in letters if one.target == target and one.reason.startswith(DISABLED)]
 
 
-async def read_health(links: Connections, keys: Keys, targets: Sequence[str]) -> dict[str, Health]:
+async def read_health(connections: Connections, keys: Keys, targets: Sequence[str]) -> dict[str, Health]:
     """How each target stands."""
     if not targets:
         return {}
-    breakers = {one.target: one for one in await read_breakers(links, keys, targets)}
-    with links.link() as link:
-        halts = await link.exchange([("HGETALL", keys("halted", target)) for target in targets])
-        fails = await link.exchange([("HGETALL", keys("failing", target)) for target in targets])
-        waits = await link.exchange([("LLEN", keys("parked", target)) for target in targets])
+    breakers = {one.target: one for one in await read_breakers(connections, keys, targets)}
+    with connections.lease() as connection:
+        halts = await connection.exchange([("HGETALL", keys("halted", target)) for target in targets])
+        fails = await connection.exchange([("HGETALL", keys("failing", target)) for target in targets])
+        waits = await connection.exchange([("LLEN", keys("parked", target)) for target in targets])
     found = {}
     for target, halted, failed, parked in zip(targets, halts, fails, waits, strict=True):
         found[target] = _health(
@@ -179,14 +179,14 @@ def _text(reply: object, doing: str) -> dict[str, str]:
     return {name.decode(): value.decode("utf-8", "replace") for name, value in flat(checked(reply, doing)).items()}
 
 
-async def _halt(links: Connections, keys: Keys, target: str, state: str, reason: str, by: str) -> str:
-    was = await call(links, "halt", (keys("halted", target), keys("openings")), (target, state, reason, by))
+async def _halt(connections: Connections, keys: Keys, target: str, state: str, reason: str, by: str) -> str:
+    was = await call(connections, "halt", (keys("halted", target), keys("openings")), (target, state, reason, by))
     return bytes(was).decode()
 
 
-async def _resume(links: Connections, keys: Keys, target: str, state: str, done: str) -> tuple[int, int]:
+async def _resume(connections: Connections, keys: Keys, target: str, state: str, done: str) -> tuple[int, int]:
     names = (keys("halted", target), keys("breaker", target), keys("failing", target), keys("openings"))
-    was, since, missed = await call(links, "resume", names, (target, state))
+    was, since, missed = await call(connections, "resume", names, (target, state))
     if was.decode() != state:
         raise NotHalted(f"{target} is not {state} ({was.decode() or 'active'}): it cannot be {done}")
     return int(since), int(missed)

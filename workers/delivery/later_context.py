@@ -32,8 +32,8 @@ _CHARACTERS: Final = 4_000
 class Afterwords:
     """Keeps and gives what was said late; which sessions have something is looked up now and then, not at each event."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._links, self._keys = links, keys
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
         self._sessions: set[bytes] = set()
 
     def _name(self, event: Event) -> str:
@@ -47,8 +47,8 @@ class Afterwords:
         key, backoff = self._keys("later", name), Backoff("words of a hook in the background")
         while True:
             try:
-                with self._links.link() as link:
-                    for reply in await link.exchange(
+                with self._connections.lease() as connection:
+                    for reply in await connection.exchange(
                         [
                             ("RPUSH", key, redact_text(text)[:_CHARACTERS]),
                             ("LTRIM", key, -MOST_TEXTS, -1),
@@ -70,8 +70,8 @@ class Afterwords:
 
     async def look(self) -> None:
         """See which sessions have something; raises Unreachable."""
-        with self._links.link() as link:
-            (found,) = await link.exchange([("ZRANGE", self._keys("later"), 0, -1)])
+        with self._connections.lease() as connection:
+            (found,) = await connection.exchange([("ZRANGE", self._keys("later"), 0, -1)])
         self._sessions = set(checked(found, "looking for what was said later"))
 
     async def tell(self, event: Event, native: str, verdict: Verdict) -> Verdict:
@@ -80,8 +80,8 @@ class Afterwords:
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
-        with self._links.link() as link:  # the session first: what is kept in between is found again
-            _, texts = await link.exchange(
+        with self._connections.lease() as connection:  # the session first: what is kept in between is found again
+            _, texts = await connection.exchange(
                 [
                     ("ZREM", self._keys("later"), name),
                     ("LPOP", self._keys("later", name), MOST_TEXTS),

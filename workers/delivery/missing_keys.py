@@ -46,11 +46,11 @@ def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Comm
     ]
 
 
-async def missing_keys(links: Connections, keys: Keys) -> list[MissingKeyUse]:
+async def missing_keys(connections: Connections, keys: Keys) -> list[MissingKeyUse]:
     """What waits for a key now."""
     since = time.time_ns() // 10**6 - _SHOWN_MS
-    with links.link() as link:
-        (reply,) = await link.exchange([("ZRANGEBYSCORE", keys("sealed"), since, "+inf", "WITHSCORES")])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("ZRANGEBYSCORE", keys("sealed"), since, "+inf", "WITHSCORES")])
     found = []
     for name, score in flat(checked(reply, "looking for missing keys")).items():
         key, host, endpoint = name.decode("utf-8", "replace").split("\n", 2)

@@ -167,11 +167,11 @@ async def _until(holds: Callable[[], T | None], what: str, log: Path | None = No
 
 async def _publish_hooks(stage: Stage, secret: str) -> None:
     file = parse_hook_file(HOOKS.format(port=stage.receiver.port, secret=secret), "fleet", file="demo.yaml")
-    links = Connections(bus_url(stage.settings, "admin", stage.places))
+    connections = Connections(bus_url(stage.settings, "admin", stage.places))
     try:
-        version = await apply(links, stage.keys, file, message="demo")
+        version = await apply(connections, stage.keys, file, message="demo")
     finally:
-        await links.close()
+        await connections.close()
     stage.say(
         f"  hooks      version {version}: guard pack destructive-commands, 1 background hook, 2 webhook endpoints\n"
     )

@@ -28,59 +28,61 @@ _SAMPLE: Final = 40
 _NO_LIMIT: Final = 10**15
 
 
-async def bound_deliveries(links: Connections, keys: Keys, settings: Settings) -> int:
+async def bound_deliveries(connections: Connections, keys: Keys, settings: Settings) -> int:
     """Forget the oldest deliveries that are done, where there are too many or they take too much; returns how many."""
-    names = await _sampled(links, keys, "recent")
+    names = await _sampled(connections, keys, "recent")
     return await forget_done(
-        links,
+        connections,
         keys,
-        await _excess(links, keys, "recent", names, settings.deliveries_max_count, settings.deliveries_max_bytes),
+        await _excess(connections, keys, "recent", names, settings.deliveries_max_count, settings.deliveries_max_bytes),
     )
 
 
-async def bound_dead_letters(links: Connections, keys: Keys, settings: Settings) -> int:
+async def bound_dead_letters(connections: Connections, keys: Keys, settings: Settings) -> int:
     """Drop the oldest dead letters where there are too many or they take too much; returns how many."""
-    names = await _sampled(links, keys, "dead")
-    excess = await _excess(links, keys, "dead", names, settings.dead_max_count, settings.dead_max_bytes)
+    names = await _sampled(connections, keys, "dead")
+    excess = await _excess(connections, keys, "dead", names, settings.dead_max_count, settings.dead_max_bytes)
     dropped = 0
     while dropped < excess:
         most = min(_AT_ONCE, excess - dropped)
-        with links.link() as link:
-            (reply,) = await link.exchange([("ZRANGE", keys("dead"), 0, most - 1)])
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange([("ZRANGE", keys("dead"), 0, most - 1)])
         ids = [name.decode() for name in checked(reply, "listing dead letters")]
-        gone = await drop(links, keys, ids)
+        gone = await drop(connections, keys, ids)
         if not gone:
             break
         dropped += gone
     return dropped
 
 
-async def forget_done(links: Connections, keys: Keys, most: int) -> int:
+async def forget_done(connections: Connections, keys: Keys, most: int) -> int:
     """Forget up to so many deliveries that are done, oldest first; returns how many."""
     gone, start = 0, 0
     for _ in range(_ROUNDS):
         page = min(_AT_ONCE, most - gone)
         if page <= 0:
             break
-        with links.link() as link:
-            (reply,) = await link.exchange([("ZRANGE", keys("recent"), start, start + page - 1)])
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange([("ZRANGE", keys("recent"), start, start + page - 1)])
         ids = [name.decode() for name in checked(reply, "listing deliveries")]
         if not ids:
             break
-        done = int(await call(links, "forget", (keys("recent"),), (keys.prefix, *ids)))
+        done = int(await call(connections, "forget", (keys("recent"),), (keys.prefix, *ids)))
         gone += done
         start += len(ids) - done  # what is owed stays, and is passed over
     return gone
 
 
-async def _sampled(links: Connections, keys: Keys, name: str) -> list[str]:
+async def _sampled(connections: Connections, keys: Keys, name: str) -> list[str]:
     """Some of the records in a list, from all over it."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("ZRANDMEMBER", keys(name), _SAMPLE)])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("ZRANDMEMBER", keys(name), _SAMPLE)])
     return [one.decode() for one in checked(reply, f"looking at {name}")]
 
 
-async def _excess(links: Connections, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int) -> int:
+async def _excess(
+    connections: Connections, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int
+) -> int:
     """How many records are too many, by number or by what they take: as much as the sample does, one with another."""
     if not sample:
         return 0
@@ -88,8 +90,8 @@ async def _excess(links: Connections, keys: Keys, name: str, sample: Sequence[st
     for one in sample:
         record = keys("delivery" if "." in one else "deadletter", one)
         asked += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", one.partition(".")[0]))]
-    with links.link() as link:
-        count, *sizes = await link.exchange(asked)
+    with connections.lease() as connection:
+        count, *sizes = await connection.exchange(asked)
     total = int(checked(count, f"counting {name}"))
     if name == "recent":
         del sizes[1::2]  # a body goes with its last delivery
@@ -101,8 +103,8 @@ async def _excess(links: Connections, keys: Keys, name: str, sample: Sequence[st
 class Relief:
     """Makes room on a server that is nearly full: deliveries that are done first, then events that everybody has read."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._links, self._keys = links, keys
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
         self._said = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -119,13 +121,13 @@ class Relief:
 
     async def make_room(self) -> int:
         """Free what is needed, where it is; returns how many records and events went."""
-        used, limit = await memory_in_use(self._links)
+        used, limit = await memory_in_use(self._connections)
         if not limit or used < limit * FULL:
             self._said = False
             return 0
         gone = 0
         while used > limit * ROOM:
-            some = await forget_done(self._links, self._keys, 4 * _AT_ONCE) or await self._trim()
+            some = await forget_done(self._connections, self._keys, 4 * _AT_ONCE) or await self._trim()
             if not some:
                 if not self._said:
                     self._said = True
@@ -136,7 +138,7 @@ class Relief:
                     )
                 break
             gone += some
-            used, limit = await memory_in_use(self._links)
+            used, limit = await memory_in_use(self._connections)
         if gone:
             log.warning("the server was nearly full: %d finished deliveries and events were forgotten early", gone)
         return gone
@@ -144,17 +146,17 @@ class Relief:
     async def _trim(self) -> int:
         """The older half of the events that every group has acknowledged, a thousand at most at once."""
         stream = self._keys("events")
-        with self._links.link() as link:
-            (length,) = await link.exchange([("XLEN", stream)])
+        with self._connections.lease() as connection:
+            (length,) = await connection.exchange([("XLEN", stream)])
         keep = int(checked(length, "counting events")) // 2
-        _, removed = await call(self._links, "trim", (stream,), ("0-0", keep, 2 * _AT_ONCE, 100))
+        _, removed = await call(self._connections, "trim", (stream,), ("0-0", keep, 2 * _AT_ONCE, 100))
         return int(removed)
 
 
-async def memory_in_use(links: Connections) -> tuple[int, int]:
+async def memory_in_use(connections: Connections) -> tuple[int, int]:
     """Bytes in use, and the server's limit (0: none); raises FleethookError."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("INFO", "memory")])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("INFO", "memory")])
     said = _fields(checked(reply, "asking for the memory in use"))
     return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))
 

@@ -72,9 +72,9 @@ class Step(NamedTuple):
     wait: float = 0.0
 
 
-async def begin(links: Connections, keys: Keys, kind: Kind, spec: Wanted | ReplaySpec) -> str:
+async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Wanted | ReplaySpec) -> str:
     """Write a new job down; returns its id. Whatever it is about was there before it: its end of time is now."""
-    name, now = os.urandom(4).hex(), await server_now(links)
+    name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
         spec = msgspec.structs.replace(spec, until=now)
     fields = (
@@ -93,8 +93,8 @@ async def begin(links: Connections, keys: Keys, kind: Kind, spec: Wanted | Repla
         "done",
         0,
     )
-    with links.link() as link:
-        replies = await link.exchange(
+    with connections.lease() as connection:
+        replies = await connection.exchange(
             [("HSET", keys("job", name), *fields), ("PEXPIRE", keys("job", name), DONE_MS)]
             + [
                 (word, keys(index), *more)
@@ -107,74 +107,80 @@ async def begin(links: Connections, keys: Keys, kind: Kind, spec: Wanted | Repla
     return name
 
 
-async def jobs(links: Connections, keys: Keys) -> list[Job]:
+async def jobs(connections: Connections, keys: Keys) -> list[Job]:
     """The jobs that are kept, newest first."""
-    with links.link() as link:
-        (rows,) = await link.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
         names = [name.decode() for name in checked(rows, "listing jobs")]
-        replies = await link.exchange([("HGETALL", keys("job", name)) for name in names]) if names else []
+        replies = await connection.exchange([("HGETALL", keys("job", name)) for name in names]) if names else []
         gone = [name for name, reply in zip(names, replies, strict=True) if reply == []]
         if gone:
-            await link.exchange([("ZREM", keys("jobs"), *gone)])
+            await connection.exchange([("ZREM", keys("jobs"), *gone)])
     read = [(name, flat(checked(reply, "reading a job"))) for name, reply in zip(names, replies, strict=True)]
     return [_job(name, fields) for name, fields in read if fields]
 
 
-async def job(links: Connections, keys: Keys, name: str) -> Job:
+async def job(connections: Connections, keys: Keys, name: str) -> Job:
     """One job; raises NotFound."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("HGETALL", keys("job", name))])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("HGETALL", keys("job", name))])
     fields = flat(checked(reply, "reading a job"))
     if not fields:
         raise NotFound(f"no job is called {name!r}; see `fleethook jobs list`")
     return _job(name, fields)
 
 
-async def stop_job(links: Connections, keys: Keys, name: str) -> bool:
+async def stop_job(connections: Connections, keys: Keys, name: str) -> bool:
     """Stop a job after the page that is under way; whether it was queued or running. Raises NotFound."""
-    await job(links, keys, name)
-    now = await server_now(links)
-    return bool(await call(links, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
+    await job(connections, keys, name)
+    now = await server_now(connections)
+    return bool(await call(connections, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
 
 
-async def waiting(links: Connections, keys: Keys) -> list[str]:
+async def waiting(connections: Connections, keys: Keys) -> list[str]:
     """The jobs that are not over and that nobody works at."""
-    with links.link() as link:
-        (rows,) = await link.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
         names = [name.decode() for name in checked(rows, "looking for jobs")]
-        held = await link.exchange([("EXISTS", keys("alive", f"job-{name}")) for name in names]) if names else []
+        held = await connection.exchange([("EXISTS", keys("alive", f"job-{name}")) for name in names]) if names else []
     return [name for name, lives in zip(names, held, strict=True) if lives == 0]
 
 
 async def work_off(
-    links: Connections, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
+    connections: Connections, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
 ) -> int:
     """Work at the jobs that nobody works at, each in turn, for so long; returns how many deliveries were done."""
     until, done = time.monotonic() + seconds, 0
     await watcher.refresh(force=True)
     while not stop.is_set() and time.monotonic() < until:
-        names = await waiting(links, keys)
+        names = await waiting(connections, keys)
         if not names:
             break
         share = max(1.0, (until - time.monotonic()) / len(names))
         for name in names:
-            done += await work_at(links, keys, watcher, name, stop, seconds=share)
+            done += await work_at(connections, keys, watcher, name, stop, seconds=share)
     return done
 
 
 async def work_at(
-    links: Connections, keys: Keys, watcher: Watcher, name: str, stop: asyncio.Event, *, seconds: float = float("inf")
+    connections: Connections,
+    keys: Keys,
+    watcher: Watcher,
+    name: str,
+    stop: asyncio.Event,
+    *,
+    seconds: float = float("inf"),
 ) -> int:
     """Work at one job until it is over, `stop`, or its time is up; then it is laid down for the next. How many were done.
 
     Raises Unreachable; the job then waits for whoever comes next.
     """
-    worker = _Worker(links, keys, name)
+    worker = _Worker(connections, keys, name)
     until, done = time.monotonic() + seconds, 0
     try:
         if await worker.say("running") != "go":
             return 0
-        async for step in _steps(links, keys, watcher, await job(links, keys, name)):
+        async for step in _steps(connections, keys, watcher, await job(connections, keys, name)):
             done += step.done
             word = await worker.say("running", step)
             rest = step.wait
@@ -205,8 +211,8 @@ async def work_at(
 class _Worker:
     """Whoever works at one job: holds its lease and says how far it is."""
 
-    def __init__(self, links: Connections, keys: Keys, name: str) -> None:
-        self._links, self._name, self._who = links, name, consumer_name("job")
+    def __init__(self, connections: Connections, keys: Keys, name: str) -> None:
+        self._connections, self._name, self._who = connections, name, consumer_name("job")
         self._keys = (keys("job", name), keys("jobs:open"), keys("alive", f"job-{name}"))
 
     async def say(self, state: str, step: Step = Step("", 0), *, error: str = "") -> str:  # noqa: B008 - a value
@@ -216,44 +222,46 @@ class _Worker:
             HEARTBEAT_MS,
             DONE_MS,
             self._name,
-            await server_now(self._links),
+            await server_now(self._connections),
             state,
             step.looked,
             step.done,
             step.cursor,
             error,
         )
-        word: bytes = await call(self._links, "progress", self._keys, args)
+        word: bytes = await call(self._connections, "progress", self._keys, args)
         return word.decode()
 
 
-def _steps(links: Connections, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
+def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
     try:
         if one.kind == "replay":
-            return _replay(links, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
-        return _on_deliveries(links, keys, one, msgspec.convert(one.spec, Wanted))
+            return _replay(connections, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
+        return _on_deliveries(connections, keys, one, msgspec.convert(one.spec, Wanted))
     except msgspec.ValidationError as error:
         raise DecodeError(f"job {one.id}: its filters cannot be read: {error}") from error
 
 
-async def _replay(links: Connections, keys: Keys, watcher: Watcher, one: Job, past: ReplaySpec) -> AsyncIterator[Step]:
-    async for chunk in chunks(links, keys, past, one.id, watched(watcher), after=one.cursor):
+async def _replay(
+    connections: Connections, keys: Keys, watcher: Watcher, one: Job, past: ReplaySpec
+) -> AsyncIterator[Step]:
+    async for chunk in chunks(connections, keys, past, one.id, watched(watcher), after=one.cursor):
         start = time.monotonic()
-        sent = await send(links, keys, chunk)
+        sent = await send(connections, keys, chunk)
         took = time.monotonic() - start
         yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
 
 
-async def _on_deliveries(links: Connections, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
+async def _on_deliveries(connections: Connections, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
     """Retry, redrive or drop what is wanted and has not changed since the job began; the scripts count it."""
     index = "recent" if one.kind == "retry" else "dead"
     after: Place = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START
-    async for place, ids in walk(links, keys, index, wanted, after):
+    async for place, ids in walk(connections, keys, index, wanted, after):
         if one.kind == "retry":
-            chosen = [found.id for found in await read_deliveries(links, keys, ids) if fits(wanted)(found)]
+            chosen = [found.id for found in await read_deliveries(connections, keys, ids) if fits(wanted)(found)]
         else:
-            chosen = [found.id for found in await read_letters(links, keys, ids) if letter_fits(wanted)(found)]
-        await ACTS[one.kind](links, keys, chosen, before=one.created, counted_by=keys("job", one.id))
+            chosen = [found.id for found in await read_letters(connections, keys, ids) if letter_fits(wanted)(found)]
+        await ACTS[one.kind](connections, keys, chosen, before=one.created, counted_by=keys("job", one.id))
         yield Step(msgspec.json.encode(place).decode(), len(ids))
 
 

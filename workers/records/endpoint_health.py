@@ -56,16 +56,16 @@ class EndpointState(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing == "active" and self.breaker == "closed" and not self.failures
 
 
-async def endpoint_states(links: Connections, keys: Keys, known: Iterable[str]) -> list[EndpointState]:
+async def endpoint_states(connections: Connections, keys: Keys, known: Iterable[str]) -> list[EndpointState]:
     """The state of these targets and of all others that something is wrong with, by target.
 
     `known` holds every endpoint of the fleet's set: what else there is of the fleet has been taken out of it.
     """
     here = set(known)
-    targets = sorted(here | {one for one in await _marked(links, keys) if "@" in one})
+    targets = sorted(here | {one for one in await _marked(connections, keys) if "@" in one})
     found: dict[str, Health] = {}
     for start in range(0, len(targets), _PAGE):
-        found |= await read_health(links, keys, targets[start : start + _PAGE])
+        found |= await read_health(connections, keys, targets[start : start + _PAGE])
     return [state_of(one) for one in found.values()]
 
 
@@ -90,12 +90,12 @@ def state_of(one: Health) -> EndpointState:
     )
 
 
-async def _marked(links: Connections, keys: Keys) -> set[str]:
+async def _marked(connections: Connections, keys: Keys) -> set[str]:
     """The targets that have a key of `MARKS`, as many as the bounded walk finds."""
     cursor, names = b"0", set[str]()
-    with links.link() as link:
+    with connections.lease() as connection:
         for _ in range(_ROUNDS):
-            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", keys(_GLOB), "COUNT", _COUNT)])
+            (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", keys(_GLOB), "COUNT", _COUNT)])
             cursor, page = checked(reply, "looking for endpoints that fail")
             for name in page:
                 mark, _, target = name.decode("utf-8", "replace").removeprefix(keys.prefix).partition(":")

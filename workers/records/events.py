@@ -123,14 +123,14 @@ def matching(filters: Filters) -> Callable[[Seen], bool]:
 
 
 async def pages(
-    links: Connections, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
+    connections: Connections, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[Entry]]:
     """The entries of a stream in pages; a page gets smaller where bodies are large."""
     count = 50
     while True:
         command = ("XREVRANGE", stream, end, start) if newest_first else ("XRANGE", stream, start, end)
-        with links.link() as link:
-            (reply,) = await link.exchange([(*command, "COUNT", count)])
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange([(*command, "COUNT", count)])
         rows = checked(reply, f"reading {stream}")
         entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
         if entries:
@@ -146,21 +146,21 @@ async def pages(
 
 
 async def events_pages(
-    links: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
+    connections: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[Entry]]:
     """The event stream in pages, without what came out of a spool twice."""
     shown = Repeats()
-    async for entries in pages(links, keys("events"), start=start, end=end, newest_first=newest_first):
-        if left := await shown.without_repeats(links, keys, entries):
+    async for entries in pages(connections, keys("events"), start=start, end=end, newest_first=newest_first):
+        if left := await shown.without_repeats(connections, keys, entries):
             yield left
 
 
 async def recent(
-    links: Connections, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None
+    connections: Connections, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None
 ) -> list[Seen]:
     """The newest events that pass the filters, newest first; reads back no further than `filters.since`."""
     fits, found, looked = matching(filters), [], 0
-    async for entries in events_pages(links, keys, start=str(filters.since or "-"), newest_first=True):
+    async for entries in events_pages(connections, keys, start=str(filters.since or "-"), newest_first=True):
         for entry in entries:
             seen = read_seen(entry, keys)
             if fits(seen):
@@ -173,25 +173,25 @@ async def recent(
     return found
 
 
-async def find_event(links: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
+async def find_event(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
     """The event of this id, recorded or still waiting for its verdict; raises NotFound.
 
     Looked for around the time that its id holds, then in what its deliveries keep, then everywhere: an agent's clock
     may be off, and a spooled event arrives late. Where only an agent's report of its own fallback is left, that.
     """
-    near = await _near_its_time(links, keys, name)
+    near = await _near_its_time(connections, keys, name)
     if near is not None:
         return near
-    kept = await kept_event(links, keys, name)
+    kept = await kept_event(connections, keys, name)
     if kept is not None:
         return read_seen(kept, keys)
     for stream in (keys("requests"), keys("waiting")):
-        async for entries in pages(links, stream):
+        async for entries in pages(connections, stream):
             for entry in entries:
                 if _named(entry, b"id") == name:
                     return msgspec.structs.replace(read_seen(entry, keys), pending=True)
     looked, report = 0, None
-    async for entries in events_pages(links, keys, newest_first=True):
+    async for entries in events_pages(connections, keys, newest_first=True):
         for entry in entries:
             if _named(entry, b"id") == name:
                 return read_seen(entry, keys)
@@ -205,13 +205,13 @@ async def find_event(links: Connections, keys: Keys, name: str, *, say: Say | No
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
-async def _near_its_time(links: Connections, keys: Keys, name: str) -> Seen | None:
+async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Seen | None:
     """The event of this id where it was recorded about the time that its id holds."""
     match = _ID_TIME.fullmatch(name)
     if match is None:
         return None
     made = int(match[1], 16)
-    around = events_pages(links, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
+    around = events_pages(connections, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
     async for entries in around:
         for entry in entries:
             if _named(entry, b"id") == name:
@@ -219,10 +219,10 @@ async def _near_its_time(links: Connections, keys: Keys, name: str) -> Seen | No
     return None
 
 
-async def kept_event(links: Connections, keys: Keys, name: str) -> Entry | None:
+async def kept_event(connections: Connections, keys: Keys, name: str) -> Entry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("HGET", keys("body", name), "data")])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("HGET", keys("body", name), "data")])
     raw = checked(reply, "reading an event's body")
     try:
         fields = unpack_fields(raw) if raw else {}
@@ -231,35 +231,35 @@ async def kept_event(links: Connections, keys: Keys, name: str) -> Entry | None:
         return None
 
 
-async def payload(links: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
+async def payload(connections: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
     """The event that deliveries carry, as `record`, from what they keep, else from the stream; None where it is gone."""
-    kept = await kept_event(links, keys, name)
+    kept = await kept_event(connections, keys, name)
     if kept is not None:
         return record(read_seen(kept, keys))
-    found = await _near_its_time(links, keys, name)
+    found = await _near_its_time(connections, keys, name)
     return None if found is None else record(found)
 
 
-async def follow(links: Connections, keys: Keys) -> AsyncIterator[Entry]:
+async def follow(connections: Connections, keys: Keys) -> AsyncIterator[Entry]:
     """Every entry that is added to the event stream from now on; waits through an outage of Redis."""
     stream, last, backoff = keys("events"), "", Backoff("tail")
     shown = Repeats()
     while True:
         try:
-            with links.link() as link:
+            with connections.lease() as connection:
                 if not last:
-                    (reply,) = await link.exchange([("XREVRANGE", stream, "+", "-", "COUNT", 1)])
+                    (reply,) = await connection.exchange([("XREVRANGE", stream, "+", "-", "COUNT", 1)])
                     newest = checked(reply, "reading events")
                     last = newest[0][0].decode() if newest else "0-0"
                 elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
                     # A made-up id: when its stream is repaired its entry gets another one, and nothing follows this one.
-                    (moved,) = await link.exchange([("HGET", keys("moved", "events"), last)])
+                    (moved,) = await connection.exchange([("HGET", keys("moved", "events"), last)])
                     last = moved.decode() if isinstance(moved, bytes) else last
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
-                (reply,) = await link.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
+                (reply,) = await connection.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
             rows = [row for _, some in checked(reply, "reading events") or () for row in some]
             entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
-            left = await shown.without_repeats(links, keys, entries)
+            left = await shown.without_repeats(connections, keys, entries)
             backoff.back()
         except Unreachable as error:
             await backoff.wait(error)

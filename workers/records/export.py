@@ -15,15 +15,15 @@ from workers.records.events import kept_event, read_seen, record
 from workers.records.selection import Wanted, chosen_letters
 
 
-async def exported(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
+async def exported(connections: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
     """A record for each dead letter that is wanted, oldest first: `letter`, and where it is a delivery `log` and `event`."""
-    async for letter in chosen_letters(links, keys, wanted):
+    async for letter in chosen_letters(connections, keys, wanted):
         line: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
         if letter.kind == "delivery":
             try:
-                line["log"] = msgspec.to_builtins((await delivery(links, keys, letter.id)).log)
+                line["log"] = msgspec.to_builtins((await delivery(connections, keys, letter.id)).log)
             except NotFound:
                 continue  # dropped since it was listed
-            kept = await kept_event(links, keys, letter.event)
+            kept = await kept_event(connections, keys, letter.event)
             line["event"] = record(read_seen(kept, keys), raw=True) if kept is not None else None
         yield line

@@ -37,12 +37,12 @@ class Record(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-async def last_runs(links: Connections, keys: Keys, *, host: str = "") -> Record:
+async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> Record:
     """The newest run of every hook in the newest events and deliveries; `folders` only where a `host` is asked for."""
     runs: dict[str, Run] = {}
     folders: dict[str, None] = {}
     looked = size = 0
-    async for entries in events_pages(links, keys, newest_first=True):
+    async for entries in events_pages(connections, keys, newest_first=True):
         for entry in entries:
             for hook, run in _parts(entry.fields.get(b"verdict"), entry.ms):
                 runs.setdefault(hook, run)
@@ -52,7 +52,7 @@ async def last_runs(links: Connections, keys: Keys, *, host: str = "") -> Record
         looked += len(entries)
         if looked >= EVENTS or size >= _BYTES:
             break
-    for one in await deliveries(links, keys, most=DELIVERIES):
+    for one in await deliveries(connections, keys, most=DELIVERIES):
         known = runs.get(one.hook)
         if one.attempts and (known is None or known.ms < one.updated):
             runs[one.hook] = Run(one.updated, one.state)

@@ -25,31 +25,33 @@ class Group(NamedTuple):
     """Entries that it was handed and has not acknowledged."""
 
 
-async def purge_older(links: Connections, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
+async def purge_older(connections: Connections, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
     """Remove what is older than `seconds` (0: everything) and acknowledged; returns how many events."""
-    await groups(links, keys)
-    oldest = await server_now(links) - int(seconds * 1000)
+    await groups(connections, keys)
+    oldest = await server_now(connections) - int(seconds * 1000)
     # The script's XTRIM takes everything that is over its age at once.
-    aged, _ = await call(links, "trim", (keys("events"),), (f"{oldest + 1}-0", _NO_LIMIT, 0, 1))
+    aged, _ = await call(connections, "trim", (keys("events"),), (f"{oldest + 1}-0", _NO_LIMIT, 0, 1))
     if say is not None:
         say(int(aged))
     return int(aged)
 
 
-async def purge_session(links: Connections, keys: Keys, session: str, *, say: Say | None = None) -> tuple[int, int]:
+async def purge_session(
+    connections: Connections, keys: Keys, session: str, *, say: Say | None = None
+) -> tuple[int, int]:
     """Remove the acknowledged events of one session; returns how many, and how many were not acknowledged yet.
 
     What its open deliveries and dead letters keep of an event goes with them, not with this.
     """
-    readers = await groups(links, keys)
+    readers = await groups(connections, keys)
     removed = kept = looked = 0
-    async for entries in pages(links, keys("events")):
+    async for entries in pages(connections, keys("events")):
         mine = [entry for entry in entries if _session(entry, keys) == session]
         if mine:
-            free = await _acknowledged(links, keys, readers, mine)
+            free = await _acknowledged(connections, keys, readers, mine)
             if free:
-                with links.link() as link:
-                    (reply,) = await link.exchange([("XDEL", keys("events"), *free)])
+                with connections.lease() as connection:
+                    (reply,) = await connection.exchange([("XDEL", keys("events"), *free)])
                 removed += int(checked(reply, "removing events"))
             kept += len(mine) - len(free)
         looked += len(entries)
@@ -58,10 +60,10 @@ async def purge_session(links: Connections, keys: Keys, session: str, *, say: Sa
     return removed, kept
 
 
-async def groups(links: Connections, keys: Keys) -> list[Group]:
+async def groups(connections: Connections, keys: Keys) -> list[Group]:
     """The groups that read the events; NotFound where there is none: nobody has acknowledged anything then."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("XINFO", "GROUPS", keys("events"))])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("XINFO", "GROUPS", keys("events"))])
     nothing = isinstance(reply, Exception) and "no such key" in str(reply).lower()
     rows = [] if nothing else [flat(row) for row in checked(reply, "looking for the groups")]
     if not rows:
@@ -74,7 +76,9 @@ async def groups(links: Connections, keys: Keys) -> list[Group]:
     ]
 
 
-async def _acknowledged(links: Connections, keys: Keys, readers: Iterable[Group], entries: list[Entry]) -> list[str]:
+async def _acknowledged(
+    connections: Connections, keys: Keys, readers: Iterable[Group], entries: list[Entry]
+) -> list[str]:
     """The ids of those entries that every group was handed and has acknowledged.
 
     An entry behind a group's last delivered one that is not pending stays so, hence nothing can change in between.
@@ -83,10 +87,10 @@ async def _acknowledged(links: Connections, keys: Keys, readers: Iterable[Group]
     busy = [group for group in readers if group.pending]
     if not free or not busy:
         return free
-    with links.link() as link:
+    with connections.lease() as connection:
         for group in busy:
             asked = [("XPENDING", keys("events"), group.name, name, name, 1) for name in free]
-            replies = await link.exchange(asked)
+            replies = await connection.exchange(asked)
             free = [
                 name for name, rows in zip(free, replies, strict=True) if checked(rows, "asking what is pending") == []
             ]

@@ -68,13 +68,13 @@ class Chunk(NamedTuple):
 
 
 async def chunks(
-    links: Connections, keys: Keys, past: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
+    connections: Connections, keys: Keys, past: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
 ) -> AsyncIterator[Chunk]:
     """What a replay sends, in the record's order, a quarter of a second's worth at a time; `after` an entry's id."""
     choose = _chooser(past, job, in_force, keys)
     most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
     start = f"({after}" if after else str(past.since)
-    async for entries in events_pages(links, keys, start=start, end=str(past.until)):
+    async for entries in events_pages(connections, keys, start=start, end=str(past.until)):
         again: list[ReplayedEvent] = []
         doubts: list[str] = []
         looked = count = 0
@@ -95,13 +95,13 @@ async def chunks(
             yield Chunk(entries[-1].id, looked, again, tuple(doubts))
 
 
-async def send(links: Connections, keys: Keys, chunk: Chunk) -> int:
+async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
     """Write the deliveries of a chunk down; returns how many it has, also where they had been written before."""
     calls = [
         dispatch_call(one.entry, one.event, one.deliveries, keys, "", pack_fields(one.entry), now_ms(), "-")
         for one in chunk.again
     ]
-    for reply in await call_all(links, calls) if calls else ():
+    for reply in await call_all(connections, calls) if calls else ():
         checked(reply, "replaying")
     return chunk.deliveries
 

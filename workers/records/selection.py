@@ -107,7 +107,7 @@ def _has_status(one: Delivery, status: str) -> bool:
 
 
 async def walk(
-    links: Connections, keys: Keys, name: str, wanted: Wanted, after: Place = START
+    connections: Connections, keys: Keys, name: str, wanted: Wanted, after: Place = START
 ) -> AsyncIterator[tuple[Place, list[str]]]:
     """The ids in `recent` or `dead` within the times of `wanted`, a page at a time, and where the walk is after it.
 
@@ -120,8 +120,8 @@ async def walk(
         low = max(score, float(wanted.since)) or "-inf"
         while not fresh:
             asked = ("ZRANGEBYSCORE", keys(name), low, wanted.until or "+inf", "WITHSCORES", "LIMIT", offset, _PAGE)
-            with links.link() as link:
-                (reply,) = await link.exchange([asked])
+            with connections.lease() as connection:
+                (reply,) = await connection.exchange([asked])
             flat_rows = checked(reply, f"looking through {name}")
             rows = [(float(at), member.decode()) for member, at in zip(flat_rows[::2], flat_rows[1::2], strict=True)]
             if not rows:
@@ -132,21 +132,21 @@ async def walk(
         yield (score, last), [member for _, member in fresh]
 
 
-async def read_deliveries(links: Connections, keys: Keys, ids: Sequence[str]) -> list[Delivery]:
+async def read_deliveries(connections: Connections, keys: Keys, ids: Sequence[str]) -> list[Delivery]:
     """Those of these deliveries that are kept."""
-    with links.link() as link:
-        replies = await link.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
+    with connections.lease() as connection:
+        replies = await connection.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
     found = [(name, flat(checked(reply, "reading a delivery"))) for name, reply in zip(ids, replies, strict=True)]
     return [read_delivery(name, fields) for name, fields in found if fields]
 
 
-async def read_letters(links: Connections, keys: Keys, ids: Sequence[str]) -> list[DeadLetter]:
+async def read_letters(connections: Connections, keys: Keys, ids: Sequence[str]) -> list[DeadLetter]:
     """Those of these dead letters that still are."""
     asked: list[tuple[str, ...]] = []
     for name in ids:
         asked += [("ZSCORE", keys("dead"), name), ("HGETALL", keys("delivery" if "." in name else "deadletter", name))]
-    with links.link() as link:
-        replies = await link.exchange(asked) if asked else []
+    with connections.lease() as connection:
+        replies = await connection.exchange(asked) if asked else []
     found = []
     for name, score, fields in zip(ids, replies[::2], replies[1::2], strict=True):
         if checked(score, "looking for a dead letter") is not None:
@@ -155,29 +155,29 @@ async def read_letters(links: Connections, keys: Keys, ids: Sequence[str]) -> li
     return found
 
 
-async def chosen_deliveries(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[Delivery]:
+async def chosen_deliveries(connections: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[Delivery]:
     """Every delivery that is wanted, oldest first."""
     test = fits(wanted)
     if wanted.ids:
-        for one in await read_deliveries(links, keys, wanted.ids):
+        for one in await read_deliveries(connections, keys, wanted.ids):
             if test(one):
                 yield one
         return
-    async for _, ids in walk(links, keys, "recent", wanted):
-        for one in await read_deliveries(links, keys, ids):
+    async for _, ids in walk(connections, keys, "recent", wanted):
+        for one in await read_deliveries(connections, keys, ids):
             if test(one):
                 yield one
 
 
-async def chosen_letters(links: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[DeadLetter]:
+async def chosen_letters(connections: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[DeadLetter]:
     """Every dead letter that is wanted, oldest first."""
     test = letter_fits(wanted)
     if wanted.ids:
-        for one in await read_letters(links, keys, wanted.ids):
+        for one in await read_letters(connections, keys, wanted.ids):
             if test(one):
                 yield one
         return
-    async for _, ids in walk(links, keys, "dead", wanted):
-        for one in await read_letters(links, keys, ids):
+    async for _, ids in walk(connections, keys, "dead", wanted):
+        for one in await read_letters(connections, keys, ids):
             if test(one):
                 yield one

@@ -121,13 +121,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What waits for hosts whose worker is away."""
 
 
-async def status(links: Connections, rq: Connections, keys: Keys, settings: Settings, places: Directories) -> Status:
+async def status(
+    connections: Connections, rq: Connections, keys: Keys, settings: Settings, places: Directories
+) -> Status:
     """The state of the fleet; raises Unreachable where its server is away. `rq` goes to RQ's server."""
-    server = await server_facts(links)
-    roles = await read_roles(links, rq, keys, settings)
-    streams = await _streams(links, keys)
-    with links.link() as link:
-        due, dead, counted = await link.exchange(
+    server = await server_facts(connections)
+    roles = await read_roles(connections, rq, keys, settings)
+    streams = await _streams(connections, keys)
+    with connections.lease() as connection:
+        due, dead, counted = await connection.exchange(
             [("ZCARD", keys("due")), ("ZCARD", keys("dead")), ("HGETALL", keys("stats"))]
         )
     stats = {name.decode(): int(value) for name, value in flat(checked(counted, "reading the counters")).items()}
@@ -139,40 +141,40 @@ async def status(links: Connections, rq: Connections, keys: Keys, settings: Sett
         streams=streams,
         due=int(checked(due, "counting what is due")),
         dead=int(checked(dead, "counting dead letters")),
-        parked=await count_waiting(links, keys),
-        version=await current_version(links, keys),
+        parked=await count_waiting(connections, keys),
+        version=await current_version(connections, keys),
         stats=stats,
         spools=spools,
         problems=tuple(_problems(roles, spools)),
-        repairs=tuple(await read_repairs(links, keys)),
-        weakened=tuple(await read_changes(links, keys, 3)),
-        hosts=tuple(await known_hosts(links, keys, (settings.host or host_name(), places))),
-        kept=tuple(await kept_events(links, keys)),
-        missing_keys=tuple(await missing_keys(links, keys)),
-        unguarded=await _unguarded(links, keys, settings, places),
+        repairs=tuple(await read_repairs(connections, keys)),
+        weakened=tuple(await read_changes(connections, keys, 3)),
+        hosts=tuple(await known_hosts(connections, keys, (settings.host or host_name(), places))),
+        kept=tuple(await kept_events(connections, keys)),
+        missing_keys=tuple(await missing_keys(connections, keys)),
+        unguarded=await _unguarded(connections, keys, settings, places),
     )
 
 
-async def _unguarded(links: Connections, keys: Keys, settings: Settings, places: Directories) -> str:
+async def _unguarded(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> str:
     try:
-        return await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+        return await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
     except Unreachable:
         raise
     except FleethookError:  # `doctor` says what is wrong with the published set
         return ""
 
 
-async def server_facts(links: Connections) -> ServerFacts:
+async def server_facts(connections: Connections) -> ServerFacts:
     """Brand, version and round trip; raises Unreachable."""
-    with links.link() as link:
-        await link.exchange([("PING",)])
+    with connections.lease() as connection:
+        await connection.exchange([("PING",)])
         began = time.perf_counter()
-        checked((await link.exchange([("PING",)]))[0], "asking the server")
+        checked((await connection.exchange([("PING",)]))[0], "asking the server")
         took = (time.perf_counter() - began) * 1000
-        (reply,) = await link.exchange([("INFO",)])
+        (reply,) = await connection.exchange([("INFO",)])
     info = _info(reply)
     return ServerFacts(
-        url=redact_url(links.url),
+        url=redact_url(connections.url),
         brand=_brand(info),
         ms=round(took, 3),
         memory=int(info.get("used_memory", 0)),
@@ -180,11 +182,11 @@ async def server_facts(links: Connections) -> ServerFacts:
     )
 
 
-async def read_roles(links: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
+async def read_roles(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
     """Who is alive of every process type: by heartbeat, and for RQ's workers by their registration."""
-    evaluators = await _beating(links, keys, keys("requests"), "evaluators")
-    with links.link() as link:
-        lives, lease = await link.exchange(
+    evaluators = await _beating(connections, keys, keys("requests"), "evaluators")
+    with connections.lease() as connection:
+        lives, lease = await connection.exchange(
             [("EXISTS", keys("alive", "evaluator")), ("GET", keys("alive", "dispatcher"))]
         )
     holder = (lease.decode("utf-8", "replace"),) if isinstance(lease, bytes) else ()
@@ -192,7 +194,7 @@ async def read_roles(links: Connections, rq: Connections, keys: Keys, settings: 
         _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
         _role("dispatcher", holder, 1),
         # Off and not missing: a machine without agents has nothing to answer for.
-        _role("host", await _beating(links, keys, keys("requests", host_name()), HOSTS), 0),
+        _role("host", await _beating(connections, keys, keys("requests", host_name()), HOSTS), 0),
         _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
         _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
     )
@@ -240,24 +242,24 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
     return found
 
 
-async def _beating(links: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
-    with links.link() as link:
-        (rows,) = await link.exchange([("XINFO", "CONSUMERS", stream, group)])
+async def _beating(connections: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("XINFO", "CONSUMERS", stream, group)])
         names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
-        beats = await link.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
+        beats = await connection.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
 async def registered_workers(rq: Connections, settings: Settings, kind: str) -> tuple[str, ...] | None:
     """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
     try:
-        with rq.link() as link:
-            (members,) = await link.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
+        with rq.lease() as connection:
+            (members,) = await connection.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
             if isinstance(members, Exception):
                 return None
             names = sorted(name.decode("utf-8", "replace") for name in members)
-            beats = await link.exchange([("HGET", name, "last_heartbeat") for name in names]) if names else []
-            (clients,) = await link.exchange([("CLIENT", "LIST")]) if names else [None]
+            beats = await connection.exchange([("HGET", name, "last_heartbeat") for name in names]) if names else []
+            (clients,) = await connection.exchange([("CLIENT", "LIST")]) if names else [None]
     except Unreachable:
         return None
     connected = _connected(clients)
@@ -293,7 +295,7 @@ def _age(stamp: bytes) -> float:
     return (datetime.now(UTC) - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds()
 
 
-async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
+async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
     wanted = (
         ("requests", "evaluators"),
         ("waiting", "evaluators"),
@@ -302,9 +304,9 @@ async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
         (f"deliveries:{host_name()}", "carriers"),
     )
     names = [keys(*name.split(":", 1)) for name, _ in wanted]
-    with links.link() as link:
-        lengths = await link.exchange([("XLEN", name) for name in names])
-        groups = await link.exchange([("XINFO", "GROUPS", name) for name in names])
+    with connections.lease() as connection:
+        lengths = await connection.exchange([("XLEN", name) for name in names])
+        groups = await connection.exchange([("XINFO", "GROUPS", name) for name in names])
     found = []
     for (name, group), length, rows in zip(wanted, lengths, groups, strict=True):
         facts: dict[bytes, Any] = {}
@@ -324,18 +326,18 @@ async def _streams(links: Connections, keys: Keys) -> tuple[Stream, ...]:
     return tuple(found)
 
 
-async def count_waiting(links: Connections, keys: Keys) -> int | None:
+async def count_waiting(connections: Connections, keys: Keys) -> int | None:
     """Deliveries that wait for their target, for others of a batch or for their turn; None with too many keys to look at."""
     cursor, asked = b"0", list[Command]()
     parked, batches, lines = (keys(name, "").encode() for name in ("parked", "batch", "line"))
-    with links.link() as link:
+    with connections.lease() as connection:
         for _ in range(SCAN_ROUNDS):
-            (reply,) = await link.exchange([("SCAN", cursor, "MATCH", keys(_ANY_WAITING), "COUNT", SCAN_COUNT)])
+            (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", keys(_ANY_WAITING), "COUNT", SCAN_COUNT)])
             cursor, page = checked(reply, "looking for parked deliveries")
             asked += [("LLEN", name) for name in page if name.startswith((parked, batches))]
             asked += [("ZCOUNT", name, 0, "+inf") for name in page if name.startswith(lines)]  # whose turn it is has -1
             if cursor == b"0":
-                counts = await link.exchange(asked) if asked else []
+                counts = await connection.exchange(asked) if asked else []
                 return sum(int(count) for count in counts if not isinstance(count, Exception))
     return None
 

@@ -67,55 +67,57 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Up to when (ms) children were looked for, where not all of the stream could be; else 0."""
 
 
-async def trace(links: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
+async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
     """Everything that the event of this id caused; raises NotFound. A report of a fallback leads to its request."""
-    event = await find_event(links, keys, name, say=say)
+    event = await find_event(connections, keys, name, say=say)
     if event.of and event.of != name:
         try:
-            event = await find_event(links, keys, event.of, say=say)
+            event = await find_event(connections, keys, event.of, say=say)
         except NotFound:
             name = event.of
         else:
             name = event.id
-    relatives, reports, stopped = await _after(links, keys, event, name)
-    letters = [one for one in await dead_letters(links, keys, most=_MOST_DEAD) if one.event == name]
+    relatives, reports, stopped = await _after(connections, keys, event, name)
+    letters = [one for one in await dead_letters(connections, keys, most=_MOST_DEAD) if one.event == name]
     return Trace(
         event=event,
         reports=tuple(reports),
-        deliveries=tuple(await _deliveries(links, keys, name, letters)),
+        deliveries=tuple(await _deliveries(connections, keys, name, letters)),
         dead=tuple(one for one in letters if one.kind == "entry"),
-        parents=tuple(await _parents(links, keys, event)),
+        parents=tuple(await _parents(connections, keys, event)),
         children=tuple(_descent(name, relatives)),
         stopped=stopped,
     )
 
 
-async def event_deliveries(links: Connections, keys: Keys, name: str) -> list[str]:
+async def event_deliveries(connections: Connections, keys: Keys, name: str) -> list[str]:
     """The ids of an event's deliveries that are still listed: `<event>.<hook>`, found by the server."""
     found: set[str] = set()
     cursor = b"0"
-    with links.link() as link:
+    with connections.lease() as connection:
         while True:
-            (reply,) = await link.exchange([("ZSCAN", keys("recent"), cursor, "MATCH", f"{name}.*", "COUNT", 1000)])
+            (reply,) = await connection.exchange(
+                [("ZSCAN", keys("recent"), cursor, "MATCH", f"{name}.*", "COUNT", 1000)]
+            )
             cursor, rows = checked(reply, "looking for deliveries")
             found.update(row.decode() for row in rows[::2])
             if cursor == b"0":
                 return sorted(found)
 
 
-async def _deliveries(links: Connections, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
-    ids = {*await event_deliveries(links, keys, name), *(one.id for one in letters if one.kind == "delivery")}
+async def _deliveries(connections: Connections, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
+    ids = {*await event_deliveries(connections, keys, name), *(one.id for one in letters if one.kind == "delivery")}
     found = []
     for one in sorted(ids):
         try:
-            found.append(await delivery(links, keys, one))
+            found.append(await delivery(connections, keys, one))
         except NotFound:  # done, and over its time between the two reads
             continue
     return sorted(found, key=lambda one: (one.created, one.id))
 
 
 async def _after(
-    links: Connections, keys: Keys, event: Seen, name: str
+    connections: Connections, keys: Keys, event: Seen, name: str
 ) -> tuple[dict[str, list[Relative]], list[Report], int]:
     """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
 
@@ -126,7 +128,7 @@ async def _after(
     looked = 0
     # A spooled event arrives long after its agent's report; a report is looked for only so far back.
     start = max(0, event.ms - (MOST_BUDGET_MS if event.fell_back or event.of else _took(event)) - _BEFORE_MS)
-    async for entries in events_pages(links, keys, start=str(start)):
+    async for entries in events_pages(connections, keys, start=str(start)):
         for entry in entries:
             if _text(entry, b"of") == name:
                 reports.append(_report(read_seen(entry, keys), entry))
@@ -142,13 +144,13 @@ def _took(event: Seen) -> int:
     return int(event.verdict.ms) + 1 if event.verdict is not None else 0
 
 
-async def _parents(links: Connections, keys: Keys, event: Seen) -> list[Relative]:
+async def _parents(connections: Connections, keys: Keys, event: Seen) -> list[Relative]:
     found: list[Relative] = []
     name, seen = event.event.parent, {event.id}
     while name and name not in seen and len(found) < MOST_STEPS:
         seen.add(name)
         try:
-            above = _relative(await find_event(links, keys, name), depth=len(found) + 1)
+            above = _relative(await find_event(connections, keys, name), depth=len(found) + 1)
         except NotFound:
             above = Relative(id=name, depth=len(found) + 1, known=False)
         found.append(above)

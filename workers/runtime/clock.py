@@ -14,8 +14,8 @@ _READ_SECONDS: Final = 30.0
 class ServerClock:
     """Our clock, moved to the server's; read anew every half minute."""
 
-    def __init__(self, links: Connections) -> None:
-        self._links = links
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
         self._ahead = 0
         self._read = float("-inf")
 
@@ -23,7 +23,7 @@ class ServerClock:
         """Read the server's clock where that is due; raises Unreachable."""
         if time.monotonic() - self._read > _READ_SECONDS:
             asked = time.time()
-            there = await server_now(self._links)
+            there = await server_now(self._connections)
             self._ahead = there - int((asked + time.time()) * 500)  # it answered about half-way
             self._read = time.monotonic()
 

@@ -16,8 +16,8 @@ _SECONDS: Final = 1.0
 class Counters:
     """Counts verdicts by decision, fallbacks, and what an agent could not carry."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._links, self._keys = links, keys
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
         self._counted: Counter[str] = Counter()
         self._sent = 0.0
 
@@ -37,5 +37,5 @@ class Counters:
         if not counted or time.monotonic() - self._sent < _SECONDS:
             return
         self._sent, self._counted = time.monotonic(), Counter()
-        with self._links.link() as link:
-            await link.exchange([("HINCRBY", self._keys("stats"), name, n) for name, n in counted.items()])
+        with self._connections.lease() as connection:
+            await connection.exchange([("HINCRBY", self._keys("stats"), name, n) for name, n in counted.items()])

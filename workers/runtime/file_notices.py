@@ -36,8 +36,8 @@ _MOST_PROBLEMS: Final = 20
 class Notices:
     """What one process has said already; whoever else has said it is known to Redis."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._links, self._keys = links, keys
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
         self._announced: set[tuple[str, str]] = set()
         self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -57,13 +57,15 @@ class Notices:
                 "problems": [redact_text(str(problem)) for problem in one.problems[:_MOST_PROBLEMS]],
             }
             kind = EventType.HOOKS_REJECTED.value
-            await announce(self._links, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}")
+            await announce(
+                self._connections, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}"
+            )
             self._announced.add(name)
 
     async def report(self, guards: GuardWatch) -> None:
         """Publish `guard:changed` for each change that weakened guards, and keep what is in force; raises Unreachable."""
         while guards.weakened:
-            await report(self._links, self._keys, guards.weakened[0])
+            await report(self._connections, self._keys, guards.weakened[0])
             guards.weakened.pop(0)
         guards.keep()
 
@@ -101,8 +103,8 @@ class Notices:
             return True
         key = self._keys("told", session[:32])
         try:
-            with self._links.link() as link:
-                added, _ = await link.exchange([("HSETNX", key, digest, "1"), ("PEXPIRE", key, DAY)])
+            with self._connections.lease() as connection:
+                added, _ = await connection.exchange([("HSETNX", key, digest, "1"), ("PEXPIRE", key, DAY)])
         except Unreachable as error:
             log.warning("whether the session was told is not known: %s", error)
             return False

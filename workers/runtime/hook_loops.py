@@ -20,12 +20,12 @@ Chain = Sequence[tuple[str, frozenset[str]]]
 """The events up the chain with the hooks that ran for them when this one was added; nearest first."""
 
 
-async def lineage(links: Connections, keys: Keys, event: Event) -> Chain:
+async def lineage(connections: Connections, keys: Keys, event: Event) -> Chain:
     """The chain above `event`; empty where it names no parent, or one that nobody knows."""
     if not event.parent:
         return []
     args = (keys("lineage", ""), MOST_STEPS, event.time)
-    return read_lineage(await call(links, "lineage", (keys("lineage", event.parent),), args))
+    return read_lineage(await call(connections, "lineage", (keys("lineage", event.parent),), args))
 
 
 def read_lineage(chain: Sequence[Any]) -> Chain:

@@ -41,14 +41,14 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def kept_events(links: Connections, keys: Keys) -> list[KeptEvents]:
+async def kept_events(connections: Connections, keys: Keys) -> list[KeptEvents]:
     """What waits for each host whose worker is away, by host."""
-    with links.link() as link:
-        (names,) = await link.exchange([("ZRANGE", keys("kept"), 0, -1)])
+    with connections.lease() as connection:
+        (names,) = await connection.exchange([("ZRANGE", keys("kept"), 0, -1)])
         hosts = sorted(name.decode("utf-8", "replace") for name in checked(names, "listing hosts"))
         found = []
         for host in hosts:
-            alive, length, first = await link.exchange(
+            alive, length, first = await connection.exchange(
                 [
                     ("EXISTS", keys("alive", role(host))),
                     ("XLEN", keys("events", host)),
@@ -62,34 +62,34 @@ async def kept_events(links: Connections, keys: Keys) -> list[KeptEvents]:
     return found
 
 
-async def give_up_overdue(links: Connections, keys: Keys, now: int, keep_ms: int) -> int:
+async def give_up_overdue(connections: Connections, keys: Keys, now: int, keep_ms: int) -> int:
     """Make dead letters of what has waited for so long, `now` by the server's clock; returns how many."""
     keep = min(keep_ms, DONE_MS)
     days = f"{keep / DAY:g} days"
     given_up = 0
-    for waiting in await kept_events(links, keys):
+    for waiting in await kept_events(connections, keys):
         if waiting.ms <= now - keep:
             why = f"no `fleethook worker host` ran on {waiting.host!r} for {days}: its background hooks were not run"
-            given_up += await give_up(links, keys, waiting.host, why, until=now - keep)
-    with links.link() as link:
-        (names,) = await link.exchange([("ZRANGE", keys("kept"), 0, -1)])
+            given_up += await give_up(connections, keys, waiting.host, why, until=now - keep)
+    with connections.lease() as connection:
+        (names,) = await connection.exchange([("ZRANGE", keys("kept"), 0, -1)])
     hosts = [name.decode("utf-8", "replace") for name in checked(names, "listing hosts")]
     calls = [Call("unkeep", (keys("kept"), keys("events", host)), (host,)) for host in hosts]
-    for reply in await call_all(links, calls) if calls else ():
+    for reply in await call_all(connections, calls) if calls else ():
         checked(reply, "tidying hosts")
     return given_up
 
 
-async def give_up(links: Connections, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
+async def give_up(connections: Connections, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
     """Make dead letters of the events that wait for a host, those kept `until` then (ms; 0 for all); returns how many."""
     stream, given_up = keys("events", host), 0
     while True:
-        with links.link() as link:
-            (reply,) = await link.exchange([("XRANGE", stream, "-", until or "+", "COUNT", _PAGE)])
+        with connections.lease() as connection:
+            (reply,) = await connection.exchange([("XRANGE", stream, "-", until or "+", "COUNT", _PAGE)])
         rows = checked(reply, f"looking at what waits for {host}")
         if not rows:
             break
-        replies = await call_all(links, [_give_up(keys, stream, row, reason) for row in rows])
+        replies = await call_all(connections, [_give_up(keys, stream, row, reason) for row in rows])
         given_up += sum(int(checked(one, f"giving up what waits for {host}")) for one in replies)
     if given_up:
         log.warning("gave up %d of the events that waited: %s", given_up, reason)

@@ -29,8 +29,8 @@ _LEAST_SECONDS: Final = 2.0
 class Placement:
     """Splits the hooks of an event of another machine, and asks that machine for its part."""
 
-    def __init__(self, links: Connections, keys: Keys) -> None:
-        self._hosts, self._own = Hosts(links, keys), host_name()
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._hosts, self._own = Hosts(connections, keys), host_name()
         self._recorded = KnownRecords()
 
     def is_remote(self, event: Event) -> bool:

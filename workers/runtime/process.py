@@ -45,23 +45,23 @@ class Process:
         """The key names of its namespace."""
         return Keys(self.settings.namespace)
 
-    def watcher(self, links: Connections) -> Watcher:
+    def watcher(self, connections: Connections) -> Watcher:
         """The hooks in force, as this host sees them."""
-        return Watcher.here(links, self.keys, directories())
+        return Watcher.here(connections, self.keys, directories())
 
     def say_ready(self) -> None:
         """Tell whoever started us (the supervisor waits for this line)."""
         print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
 
     def run_async(self, work: Callable[[Keys, Connections, Watcher], Awaitable[_T]]) -> _T:
-        """Run `work` on an event loop with links of its own, closed after it."""
+        """Run `work` on an event loop with connections of its own, closed after it."""
 
         async def whole() -> _T:
-            links = Connections(self.url, connect=1.0)
+            connections = Connections(self.url, connect=1.0)
             try:
-                return await work(self.keys, links, self.watcher(links))
+                return await work(self.keys, connections, self.watcher(connections))
             finally:
-                await links.close()
+                await connections.close()
 
         with asyncio.Runner(loop_factory=fast_loop()) as runner:
             return runner.run(whole())

@@ -26,11 +26,11 @@ async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int
     In a larger fleet others answer too, so it asks again; what keeps it from an answer is said after 10 s.
     """
     began, said = time.monotonic(), False
-    links = Connections(url, connect=1.0)
+    connections = Connections(url, connect=1.0)
     try:
         while True:
             try:
-                who = await answering_evaluator(links, keys)
+                who = await answering_evaluator(connections, keys)
                 why = f"{who} of another start answered" if who else "no evaluator answered"
             except FleethookError as error:
                 who, why = "", str(error)
@@ -42,4 +42,4 @@ async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int
             if not who:
                 await asyncio.sleep(_PAUSE_SECONDS)
     finally:
-        await links.close()
+        await connections.close()

@@ -55,15 +55,15 @@ def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, la
     return min(latest, needed) if needed > deadline else deadline
 
 
-async def is_waited_for(links: Connections, request: Request, now: int) -> bool:
+async def is_waited_for(connections: Connections, request: Request, now: int) -> bool:
     """Whether somebody still waits for a request whose evaluator died after the deadline, while its slow hooks ran.
 
     The note that the dead one left is good for 6 s more then. Raises Unreachable.
     """
     if request.handed < 2 or not request.reply or now >= request.latest:
         return False
-    with links.link() as link:
-        (known,) = await link.exchange([("PEXPIRE", note_key(request.reply), NOTE_MS)])
+    with connections.lease() as connection:
+        (known,) = await connection.exchange([("PEXPIRE", note_key(request.reply), NOTE_MS)])
     return bool(checked(known, "looking for who waits") == 1)
 
 
@@ -96,13 +96,13 @@ class Slots:
         task.add_done_callback(done)
 
     @asynccontextmanager
-    async def slow(self, links: Connections, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
+    async def slow(self, connections: Connections, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
         """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
 
         `left` are the seconds until somebody looks for it. `joined` is a list of more replies whose notes say it, too.
         """
         task = asyncio.current_task()
-        note = asyncio.create_task(self._keep_note(links, (note_key(reply), joined), left, task))
+        note = asyncio.create_task(self._keep_note(connections, (note_key(reply), joined), left, task))
         try:
             yield
         finally:
@@ -110,15 +110,15 @@ class Slots:
             await asyncio.wait([note])
 
     async def _keep_note(
-        self, links: Connections, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
+        self, connections: Connections, keys: tuple[str, str], left: float, task: asyncio.Task[Any] | None
     ) -> None:
         await asyncio.sleep(min(_FIRST_SECONDS, max(0.0, left) / 2))
         if task in self.tasks and len(self._slow) < MOST_SLOW:
             self._slow.add(task)
         while True:
             try:
-                with links.link() as link:
-                    await link.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
+                with connections.lease() as connection:
+                    await connection.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
             except FleethookError as error:
                 log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
             await asyncio.sleep(_EVERY_SECONDS)

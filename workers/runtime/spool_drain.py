@@ -33,10 +33,10 @@ Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
 def draining(url: str, work: Work) -> Work:
     """The work of a process, with the spools of this machine drained beside it."""
 
-    async def both(keys: Keys, links: Connections, watcher: Watcher) -> None:
-        task = asyncio.create_task(_drain_on(url, keys, links))
+    async def both(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        task = asyncio.create_task(_drain_on(url, keys, connections))
         try:
-            await work(keys, links, watcher)
+            await work(keys, connections, watcher)
         finally:
             task.cancel()
             await asyncio.wait([task])
@@ -44,7 +44,7 @@ def draining(url: str, work: Work) -> Work:
     return both
 
 
-async def drain_spools(places: Directories, url: str, keys: Keys, links: Connections) -> int:
+async def drain_spools(places: Directories, url: str, keys: Keys, connections: Connections) -> int:
     """Send on what waits in the spools of this machine for the server at `url`, in order; how many entries.
 
     Raises Unreachable: what is not acknowledged stays.
@@ -57,31 +57,31 @@ async def drain_spools(places: Directories, url: str, keys: Keys, links: Connect
         if path != own and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
             continue
         if marked:  # we reach it, so the agents' next calls may try for longer again
-            await server_now(links)
+            await server_now(connections)
             path.with_name(path.name + ".away").unlink(missing_ok=True)
         if waits:
-            sent += await drain(path, keys, links)
+            sent += await drain(path, keys, connections)
     return sent
 
 
-async def drain(path: str | Path, keys: Keys, links: Connections) -> int:
+async def drain(path: str | Path, keys: Keys, connections: Connections) -> int:
     """Send on what waits in one spool; 0 where another drainer is at it. Raises Unreachable and OSError."""
     try:
         with Draining(path, _LOCK_SECONDS) as spool:
             for batch in spool.batches():
-                with links.link() as link:
-                    for reply in await link.exchange(add_commands(keys.prefix, batch)):
+                with connections.lease() as connection:
+                    for reply in await connection.exchange(add_commands(keys.prefix, batch)):
                         checked(reply, f"sending on what waited in {path}")
             return spool.done.sent
     except (BlockingIOError, TimeoutError):
         return 0
 
 
-async def _drain_on(url: str, keys: Keys, links: Connections) -> None:
+async def _drain_on(url: str, keys: Keys, connections: Connections) -> None:
     places = directories()
     while True:
         try:
-            if sent := await drain_spools(places, url, keys, links):
+            if sent := await drain_spools(places, url, keys, connections):
                 log.info("%d events that waited on this disk are sent on", sent)
         except (FleethookError, OSError) as error:
             log.debug("spools are not drained: %s", error)

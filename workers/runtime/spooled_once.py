@@ -20,12 +20,12 @@ _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
 
 
-async def counts(links: Connections, keys: Keys, entry: Entry) -> bool:
+async def counts(connections: Connections, keys: Keys, entry: Entry) -> bool:
     """Whether a spooled entry is the one of its id that counts; another is removed, before anything comes of it.
 
     Where an evaluator had answered the request all the same, the record's fallback stays as its agent's report.
     """
-    (reply,) = await call_all(links, [_call(keys, entry, look=False)])
+    (reply,) = await call_all(connections, [_call(keys, entry, look=False)])
     return bool(checked(reply, f"looking for entries of {_text(entry, b'id')}"))
 
 
@@ -35,12 +35,12 @@ class Repeats:
     def __init__(self) -> None:
         self._ids: OrderedDict[str, str] = OrderedDict()
 
-    async def without_repeats(self, links: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
+    async def without_repeats(self, connections: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
         """The entries of the event stream without spooled ones that count for nothing, handled or not; nothing is changed."""
         asked = [one for one in entries if b"spooled" in one.fields and b"id" in one.fields]
         if not asked:
             return list(entries)
-        replies = await call_all(links, [_call(keys, one, look=True) for one in asked])
+        replies = await call_all(connections, [_call(keys, one, look=True) for one in asked])
         gone = {one.id for one, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
         for one in asked:
             if one.id not in gone and self._ids.setdefault(_text(one, b"id"), one.id) != one.id:

@@ -58,8 +58,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 class Repairs:
     """One worker's look at the streams that agents may add to."""
 
-    def __init__(self, links: Connections, keys: Keys, who: str) -> None:
-        self._links, self._keys, self._who = links, keys, who
+    def __init__(self, connections: Connections, keys: Keys, who: str) -> None:
+        self._connections, self._keys, self._who = connections, keys, who
         self._looked = float("-inf")
         self._sane: dict[str, int] = {}
 
@@ -69,7 +69,7 @@ class Repairs:
             return False
         self._looked = time.monotonic()
         names = [self._keys(name) for name in STREAMS]
-        now, late, *ahead = await call(self._links, "ahead", (self._keys("late"), *names), (AHEAD_MS,))
+        now, late, *ahead = await call(self._connections, "ahead", (self._keys("late"), *names), (AHEAD_MS,))
         repaired = False
         for name, bad in zip(STREAMS, ahead, strict=True):
             if bad:
@@ -93,8 +93,8 @@ class Repairs:
             log.error("%s could not be repaired: %s; trying again", self._keys(name), error)
             return False
         finally:
-            with self._links.link() as link:
-                await link.exchange([("DEL", self._keys("alive", "repair"))])
+            with self._connections.lease() as connection:
+                await connection.exchange([("DEL", self._keys("alive", "repair"))])
         log.warning("%s is repaired: %d entries had an id from the future", self._keys(name), moved)
         if name == "events":
             await self._add_late()
@@ -102,11 +102,11 @@ class Repairs:
         return True
 
     async def _add_late(self) -> None:
-        while await call(self._links, "late", (self._keys("late"), self._keys("events")), (_MOST_PAGE,)):
+        while await call(self._connections, "late", (self._keys("late"), self._keys("events")), (_MOST_PAGE,)):
             pass
 
     async def _leads(self) -> bool:
-        return bool(await call(self._links, "lease", (self._keys("alive", "repair"),), (self._who, _LEASE_MS)))
+        return bool(await call(self._connections, "lease", (self._keys("alive", "repair"),), (self._who, _LEASE_MS)))
 
     async def _move(self, name: str) -> tuple[int, int]:
         """How many made-up ids there were, and when it was done. What agents wait for goes in one step: its entries leave
@@ -115,7 +115,9 @@ class Repairs:
         about = (keys.prefix, AHEAD_MS, self._sane.get(name, 0))
         cursor, count, pairs = "", 64, list[bytes]()
         while name == "events" and await self._leads():
-            after, number, size, more = await call(self._links, "copy", names, (*about, cursor, count, _LEASE_MS * 5))
+            after, number, size, more = await call(
+                self._connections, "copy", names, (*about, cursor, count, _LEASE_MS * 5)
+            )
             cursor = after.decode()
             pairs += more
             if number < count:
@@ -123,7 +125,7 @@ class Repairs:
             count = max(1, min(_MOST_PAGE, count * 2, _PAGE_BYTES * int(number) // max(1, int(size))))
         most = _MOST_PAGE if name == "events" else _ALL
         done, *rest = await call(
-            self._links, "swap", (*names, keys("moved", name)), (*about, cursor, most, 2 * KEPT_MS, *pairs)
+            self._connections, "swap", (*names, keys("moved", name)), (*about, cursor, most, 2 * KEPT_MS, *pairs)
         )
         if not done:
             raise FleethookError("entries come faster than they can be moved")
@@ -140,8 +142,8 @@ class Repairs:
         )
         fields = ("id", event.id, "source", event.source, "event", event.type, "host", event.host)
         about = (*fields, "body", encode_event(event))
-        with self._links.link() as link:
-            *replies, added = await link.exchange(
+        with self._connections.lease() as connection:
+            *replies, added = await connection.exchange(
                 [
                     ("HSET", self._keys("repaired"), f"{name}:ms", ms, f"{name}:made_up", moved),
                     ("HINCRBY", self._keys("repaired"), f"{name}:times", 1),
@@ -149,15 +151,15 @@ class Repairs:
                 ]
             )
             if isinstance(added, Exception):  # its turn comes: another worker repairs that stream
-                (added,) = await link.exchange([("XADD", self._keys("late"), "*", *about)])
+                (added,) = await connection.exchange([("XADD", self._keys("late"), "*", *about)])
         for reply in (*replies, added):
             checked(reply, "saying that a stream was repaired")
 
 
-async def read_repairs(links: Connections, keys: Keys) -> list[Repair]:
+async def read_repairs(connections: Connections, keys: Keys) -> list[Repair]:
     """The last repair of each stream that ever had one."""
-    with links.link() as link:
-        (reply,) = await link.exchange([("HGETALL", keys("repaired"))])
+    with connections.lease() as connection:
+        (reply,) = await connection.exchange([("HGETALL", keys("repaired"))])
     known = {name.decode(): int(value) for name, value in flat(checked(reply, "reading repairs")).items()}
     return [
         Repair(stream=name, ms=ms, made_up=known.get(f"{name}:made_up", 0), times=known.get(f"{name}:times", 1))

@@ -22,13 +22,13 @@ from workers.admin.doctor.rights import rights_checks
 _FIX: Final = f"check {SHIM_URL}, the network, and the fleet's server and workers (`fleethook status` there)"
 
 
-async def fleet_checks(links: Connections, keys: Keys, places: Directories) -> list[Check]:
+async def fleet_checks(connections: Connections, keys: Keys, places: Directories) -> list[Check]:
     """The fleet's server and workers, as far as the rights of hook commands show them."""
-    where = redact_url(links.url)
+    where = redact_url(connections.url)
     try:
-        with links.link() as link:
+        with connections.lease() as connection:
             began = time.perf_counter()
-            pong, alive = await link.exchange([("PING",), ("EXISTS", keys("alive", "evaluator"))])
+            pong, alive = await connection.exchange([("PING",), ("EXISTS", keys("alive", "evaluator"))])
             took = (time.perf_counter() - began) * 1000
         checked(pong, "asking the fleet's server")
     except FleethookError as error:

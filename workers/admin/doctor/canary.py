@@ -52,11 +52,11 @@ def made(agent: str, cwd: Path) -> Canary:
 
 
 async def expected(
-    links: Connections, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
+    connections: Connections, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
 ) -> Verdict | None:
     """What the rules in force here say to an agent's canary; None where that cannot be seen."""
     host, canary = settings.host or host_name(), made(agent, cwd)
-    watcher = Watcher.here(links, keys, places, host)
+    watcher = Watcher.here(connections, keys, places, host)
     try:
         await watcher.refresh(force=True)
         event = find_dialect(agent).read(canary.event, json.dumps(canary.payload).encode(), host=host)

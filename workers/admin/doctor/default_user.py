@@ -17,9 +17,9 @@ _FIX: Final = (
 )
 
 
-async def default_user_check(links: Connections, keys: Keys) -> Check:
-    """What a client may do that logs in without a name; `links` are our own, and tell how the server can be reached."""
-    stranger = Connections(_without_login(links.url), connect=1.0)
+async def default_user_check(connections: Connections, keys: Keys) -> Check:
+    """What a client may do that logs in without a name; `connections` are our own, and tell how the server can be reached."""
+    stranger = Connections(_without_login(connections.url), connect=1.0)
     try:
         may = await _rights(stranger, keys)
     except Unreachable as error:
@@ -30,7 +30,7 @@ async def default_user_check(links: Connections, keys: Keys) -> Check:
         await stranger.close()
     if not may:
         return Check(id=_ID, status="ok", what="who logs in without a name may do nothing here")
-    users, network = await _has_users(links), await _on_network(links)
+    users, network = await _has_users(connections), await _on_network(connections)
     what = f"who logs in without a name or password may {', '.join(may)}"
     if users:
         return Check(id=_ID, status="fail", what=f"{what}: the limits of the other users hold nobody back", fix=_FIX)
@@ -47,8 +47,8 @@ async def _rights(stranger: Connections, keys: Keys) -> list[str]:
         ("read hook sets", ("STRLEN", keys("hookset", "current"))),
         ("answer requests", ("LPUSHX", keys("reply", "nobody"), "x")),
     )
-    with stranger.link() as link:
-        replies = await link.exchange([command for _, command in tried])
+    with stranger.lease() as connection:
+        replies = await connection.exchange([command for _, command in tried])
     return [what for (what, _), reply in zip(tried, replies, strict=True) if not _refused(reply)]
 
 
@@ -57,23 +57,23 @@ def _refused(reply: Any) -> bool:
     return isinstance(reply, Exception) and any(word in words for word in ("permission", "noauth", "authentication"))
 
 
-async def _has_users(links: Connections) -> bool:
+async def _has_users(connections: Connections) -> bool:
     """Whether our roles are users of that server: we log in as one, or are told so."""
-    if urlsplit(links.url).username:
+    if urlsplit(connections.url).username:
         return True
-    with links.link() as link:
-        (names,) = await link.exchange([("ACL", "USERS")])
+    with connections.lease() as connection:
+        (names,) = await connection.exchange([("ACL", "USERS")])
     return isinstance(names, list) and any(name.startswith(b"fleethook-") for name in names)
 
 
-async def _on_network(links: Connections) -> str:
+async def _on_network(connections: Connections) -> str:
     """Where the server listens beside its unix socket; empty where it does not."""
-    parts = urlsplit(links.url)
+    parts = urlsplit(connections.url)
     if parts.scheme != "unix":
         where = "this machine" if (parts.hostname or "") in _LOCAL else str(parts.hostname)
         return f"port {parts.port or 6379} of {where}"
-    with links.link() as link:
-        replies = await link.exchange([("CONFIG", "GET", name) for name in ("port", "tls-port")])
+    with connections.lease() as connection:
+        replies = await connection.exchange([("CONFIG", "GET", name) for name in ("port", "tls-port")])
     ports = [
         one[1].decode() for one in replies if isinstance(one, list) and len(one) == 2 and one[1] not in (b"0", b"")
     ]

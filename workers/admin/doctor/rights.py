@@ -18,14 +18,14 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
         answers = read_answer_file(path)
     except ConfigError:
         return []  # said already
-    links = Connections(url_of(answers.server), connect=1.0)
+    connections = Connections(url_of(answers.server), connect=1.0)
     try:
-        missing, wide = await _tried(links, answers)
+        missing, wide = await _tried(connections, answers)
     except (Unreachable, FleethookError) as error:
         text = f"{agent}: its hook commands: {error}"
         return [Check(id=name, status="fail", what=text, fix="`fleethook up`, then " + INSTALL, agent=agent)]
     finally:
-        await links.close()
+        await connections.close()
     if missing:
         text = f"{agent}: its hook commands may not {', '.join(missing)}"
         return [
@@ -45,7 +45,7 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
     return [Check(id=name, status="ok", what=text, agent=agent)]
 
 
-async def _tried(links: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:
+async def _tried(connections: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:
     """What the credentials may not do though they must, and may do though they need not; nothing is changed.
 
     XADD has an id that no server takes, so it fails after the rights were looked at.
@@ -64,8 +64,8 @@ async def _tried(links: Connections, answers: AnswerFile) -> tuple[list[str], li
         ("read events", ("XLEN", f"{at}events")),
         ("read counters", ("HGETALL", f"{at}stats")),
     )
-    with links.link() as link:
-        replies = await link.exchange([command for _, command in (*needed, *needless)])
+    with connections.lease() as connection:
+        replies = await connection.exchange([command for _, command in (*needed, *needless)])
     refused = [isinstance(one, Exception) and "permission" in f"{type(one).__name__} {one}".lower() for one in replies]
     missing = [what for (what, _), no in zip(needed, refused, strict=False) if no]
     wide = [what for (what, _), no in zip(needless, refused[len(needed) :], strict=True) if not no]

@@ -23,10 +23,10 @@ from workers.runtime.wording import counted
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 
-async def server_checks(links: Connections, rq: Connections, keys: Keys, settings: Settings) -> list[Check]:
+async def server_checks(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> list[Check]:
     """The server, how it keeps its data, and whether every process type is alive."""
     try:
-        facts = await server_facts(links)
+        facts = await server_facts(connections)
     except (Unreachable, FleethookError) as error:
         away = [
             Check(id=name, status="unknown", what="the server cannot be asked")
@@ -44,24 +44,24 @@ async def server_checks(links: Connections, rq: Connections, keys: Keys, setting
         ]
         return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
-    found += await _config_checks(links)
-    found.append(await _memory_check(links))
-    found.append(await default_user_check(links, keys))
-    found.append(await _repairs_check(links, keys))
-    for role in await read_roles(links, rq, keys, settings):
+    found += await _config_checks(connections)
+    found.append(await _memory_check(connections))
+    found.append(await default_user_check(connections, keys))
+    found.append(await _repairs_check(connections, keys))
+    for role in await read_roles(connections, rq, keys, settings):
         state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
         text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
         found.append(Check(id=role.role, status=state, what=text, fix=fix))
-    found.append(await _set_check(links, keys))
+    found.append(await _set_check(connections, keys))
     return found
 
 
-async def host_checks(links: Connections, keys: Keys, host: str, places: Directories) -> list[Check]:
+async def host_checks(connections: Connections, keys: Keys, host: str, places: Directories) -> list[Check]:
     """Whether each host that has blocking hooks of its own can answer for them."""
     try:
-        known = await known_hosts(links, keys, (host, places))
+        known = await known_hosts(connections, keys, (host, places))
     except FleethookError as error:
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
     away = [one for one in known if not one.alive]
@@ -73,10 +73,10 @@ async def host_checks(links: Connections, keys: Keys, host: str, places: Directo
     return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
 
 
-async def fleet_guard_check(links: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
+async def fleet_guard_check(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
     """Whether the fleet has a guard at all."""
     try:
-        missing = await missing_guard(links, keys, places, shared=bool(settings.redis_url))
+        missing = await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
     except FleethookError as error:
         return Check(id="fleet-guards", status="unknown", what=f"whether the fleet has a guard cannot be seen: {error}")
     if missing:
@@ -95,10 +95,10 @@ def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
     return Check(id="server", status="ok", what=text)
 
 
-async def _memory_check(links: Connections) -> Check:
+async def _memory_check(connections: Connections) -> Check:
     """Whether the server is near its memory limit, where it takes nothing new from anybody."""
     try:
-        used, limit = await memory_in_use(links)
+        used, limit = await memory_in_use(connections)
     except FleethookError as error:
         return Check(id="memory", status="unknown", what=f"the server's memory cannot be seen: {error}")
     if not limit:
@@ -112,14 +112,14 @@ async def _memory_check(links: Connections) -> Check:
     return Check(id="memory", status="fail", what=f"{text}: hook calls are refused and fall back", fix=fix)
 
 
-async def _config_checks(links: Connections) -> list[Check]:
+async def _config_checks(connections: Connections) -> list[Check]:
     wanted = (
         ("appendonly", "yes", "warn", "what was acknowledged is lost when the server ends: set appendonly yes"),
         ("maxmemory-policy", "noeviction", "fail", "events and verdicts vanish when memory is full: set noeviction"),
     )
     found = []
-    with links.link() as link:
-        replies = await link.exchange([("CONFIG", "GET", name) for name, *_ in wanted])
+    with connections.lease() as connection:
+        replies = await connection.exchange([("CONFIG", "GET", name) for name, *_ in wanted])
     for (name, right, state, why), reply in zip(wanted, replies, strict=True):
         value = reply[1].decode("utf-8", "replace") if isinstance(reply, list) and len(reply) == 2 else ""
         if not value:
@@ -132,11 +132,11 @@ async def _config_checks(links: Connections) -> list[Check]:
     return found
 
 
-async def _repairs_check(links: Connections, keys: Keys) -> Check:
+async def _repairs_check(connections: Connections, keys: Keys) -> Check:
     """Whether somebody made ids up of late; the stream goes on, but whoever did it may do it again."""
     try:
-        since = await server_now(links) - DAY
-        recent = [one for one in await read_repairs(links, keys) if one.ms >= since]
+        since = await server_now(connections) - DAY
+        recent = [one for one in await read_repairs(connections, keys) if one.ms >= since]
     except FleethookError as error:
         return Check(id="streams", status="unknown", what=f"whether streams were repaired cannot be seen: {error}")
     if not recent:
@@ -146,12 +146,12 @@ async def _repairs_check(links: Connections, keys: Keys) -> Check:
     return Check(id="streams", status="warn", what=text, fix=fix)
 
 
-async def _set_check(links: Connections, keys: Keys) -> Check:
+async def _set_check(connections: Connections, keys: Keys) -> Check:
     try:
-        version = await current_version(links, keys)
+        version = await current_version(connections, keys)
         if not version:
             return Check(id="hooks", status="ok", what="no hook set was published; user and project files apply")
-        file = await load_version(links, keys, version)
+        file = await load_version(connections, keys, version)
     except FleethookError as error:
         return Check(id="hooks", status="fail", what=str(error), fix="fleethook hooks rollback")
     if file.problems:

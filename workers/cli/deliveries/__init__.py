@@ -37,8 +37,10 @@ def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:
 
     chosen = wanted(given)
 
-    async def work(links: Connections) -> list[Delivery]:
-        return await listed(links, fleet.keys(), since=chosen.since, until=chosen.until, fits=fits(chosen), most=limit)
+    async def work(connections: Connections) -> list[Delivery]:
+        return await listed(
+            connections, fleet.keys(), since=chosen.since, until=chosen.until, fits=fits(chosen), most=limit
+        )
 
     found = fleet.run(work)
     if fleet.json:
@@ -67,9 +69,9 @@ def show_delivery(fleet: Context, name: str) -> None:
     from workers.delivery.deliveries import delivery
     from workers.records.events import payload
 
-    async def work(links: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-        one = await delivery(links, fleet.keys(), name)
-        return one, await payload(links, fleet.keys(), one.event)
+    async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
+        one = await delivery(connections, fleet.keys(), name)
+        return one, await payload(connections, fleet.keys(), one.event)
 
     one, found = fleet.run(work)
     if fleet.json:
@@ -77,7 +79,7 @@ def show_delivery(fleet: Context, name: str) -> None:
         return
     fleet.data("\n".join([*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, found)]))
     if one.state == "parked":
-        fleet.data(f"  waits: {fleet.run(lambda links: _why_parked(fleet, links, one))}")
+        fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, one))}")
 
 
 @deliveries.command("retry")
@@ -112,7 +114,7 @@ def retry(
             [("", "")] * len(ids),
         )  # as they are named: those that cannot be tried are counted then
     else:
-        waiting = fleet.run(lambda links: _waiting(fleet, links, wanted(given, ids)))
+        waiting = fleet.run(lambda connections: _waiting(fleet, connections, wanted(given, ids)))
         found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
     asked = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
     if not go_on(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
@@ -123,10 +125,10 @@ def retry(
         tell(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
 
 
-async def _waiting(fleet: Context, links: Connections, chosen: Wanted) -> list[Delivery]:
+async def _waiting(fleet: Context, connections: Connections, chosen: Wanted) -> list[Delivery]:
     from workers.records.selection import chosen_deliveries
 
-    return [one async for one in chosen_deliveries(links, fleet.keys(), chosen) if one.state in _RETRIED]
+    return [one async for one in chosen_deliveries(connections, fleet.keys(), chosen) if one.state in _RETRIED]
 
 
 def _next(one: Delivery) -> str:
@@ -135,15 +137,15 @@ def _next(one: Delivery) -> str:
     return short(one.reason, 80) if one.state == "dead" else ""
 
 
-async def _why_parked(fleet: Context, links: Connections, parked: Delivery) -> str:
+async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:
     """What a parked delivery waits for, as its target stands now."""
     from workers.delivery.deliveries import waits_for
     from workers.delivery.endpoint_state import read_health
 
-    if said := await waits_for(links, fleet.keys(), parked.id):
+    if said := await waits_for(connections, fleet.keys(), parked.id):
         return said
     target = parked.target
-    one = (await read_health(links, fleet.keys(), [target]))[target]
+    one = (await read_health(connections, fleet.keys(), [target]))[target]
     if one.standing == "active":
         return "for a free place of its target, or its rate"
     why = {"paused": "its endpoint is paused", "disabled": "its endpoint is disabled"}.get(one.standing)

@@ -68,10 +68,10 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
     """Do it with these, a page at a time, and say how far it is; returns with how many it could be done."""
     from workers.records.bulk_jobs import ACTS
 
-    async def work(links: Connections) -> int:
+    async def work(connections: Connections) -> int:
         done = 0
         for start in range(0, len(ids), _AT_ONCE):
-            done += await ACTS[kind](links, fleet.keys(), ids[start : start + _AT_ONCE])
+            done += await ACTS[kind](connections, fleet.keys(), ids[start : start + _AT_ONCE])
             if len(ids) > MANY and (start // _AT_ONCE) % 5 == 4:
                 fleet.say(f"{start + _AT_ONCE:,} of {len(ids):,} …")
         return done
@@ -95,7 +95,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | ReplaySpec, count: int, *,
     """Have it done as a maintenance job: by the chores worker where one is there, else here; say how far it is."""
     from workers.records.bulk_jobs import begin
 
-    name = fleet.run(lambda links: begin(links, fleet.keys(), kind, spec))
+    name = fleet.run(lambda connections: begin(connections, fleet.keys(), kind, spec))
     queued = _handed_over(fleet)
     if queued and not follow:
         if fleet.json:
@@ -108,7 +108,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | ReplaySpec, count: int, *,
         return
     if not queued:
         fleet.say(f"job {name}: no chores worker runs, so it is done here; another goes on with it if this ends")
-    ended = fleet.run(lambda links: _followed(fleet, links, name, count, here=not queued))
+    ended = fleet.run(lambda connections: _followed(fleet, connections, name, count, here=not queued))
     if fleet.json:
         fleet.data({"matching": count, "done": ended.done, "job": name, "state": ended.state})
     else:
@@ -117,7 +117,7 @@ def as_job(fleet: Context, kind: Kind, spec: Wanted | ReplaySpec, count: int, *,
         raise PartlyDone(ended.error or f"it was {ended.state} after {ended.done:,} of {count:,}")
 
 
-async def follow_job(fleet: Context, links: Connections, name: str, count: int = 0) -> Job:
+async def follow_job(fleet: Context, connections: Connections, name: str, count: int = 0) -> Job:
     """The job when it is over; says how far it is meanwhile."""
     import asyncio
 
@@ -125,7 +125,7 @@ async def follow_job(fleet: Context, links: Connections, name: str, count: int =
 
     said = -1
     while True:
-        one = await job(links, fleet.keys(), name)
+        one = await job(connections, fleet.keys(), name)
         if one.over:
             return one
         if one.done != said:
@@ -134,28 +134,28 @@ async def follow_job(fleet: Context, links: Connections, name: str, count: int =
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _followed(fleet: Context, links: Connections, name: str, count: int, *, here: bool) -> Job:
+async def _followed(fleet: Context, connections: Connections, name: str, count: int, *, here: bool) -> Job:
     import asyncio
 
     from workers.records.bulk_jobs import work_at
 
     if not here:
-        return await follow_job(fleet, links, name, count)
-    watcher = watcher_here(fleet, links)
+        return await follow_job(fleet, connections, name, count)
+    watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
-    working = asyncio.create_task(work_at(links, fleet.keys(), watcher, name, asyncio.Event()))
+    working = asyncio.create_task(work_at(connections, fleet.keys(), watcher, name, asyncio.Event()))
     try:
-        return await follow_job(fleet, links, name, count)
+        return await follow_job(fleet, connections, name, count)
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
 
-def watcher_here(fleet: Context, links: Connections) -> Watcher:
+def watcher_here(fleet: Context, connections: Connections) -> Watcher:
     """The hooks in force, as a worker on this machine sees them."""
     from bus.hooksets.in_force import Watcher
 
-    return Watcher.here(links, fleet.keys(), fleet.directories())
+    return Watcher.here(connections, fleet.keys(), fleet.directories())
 
 
 def _handed_over(fleet: Context) -> bool:
@@ -166,10 +166,10 @@ def _handed_over(fleet: Context) -> bool:
     settings = fleet.settings()
     url = settings.rq_url or fleet.url()
 
-    async def alive(links: Connections) -> bool:
+    async def alive(connections: Connections) -> bool:
         rq = Connections(url, connect=1.0)
         try:
-            roles = await read_roles(links, rq, fleet.keys(), settings)
+            roles = await read_roles(connections, rq, fleet.keys(), settings)
         finally:
             await rq.close()
         return any(role.alive for role in roles if role.role == "chores")

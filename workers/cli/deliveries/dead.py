@@ -92,9 +92,9 @@ def show_dead(fleet: Context, name: str) -> None:
     (letter,) = found
     if letter.kind == "delivery":
 
-        async def work(links: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-            one = await delivery(links, fleet.keys(), name)
-            return one, await payload(links, fleet.keys(), one.event)
+        async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
+            one = await delivery(connections, fleet.keys(), name)
+            return one, await payload(connections, fleet.keys(), one.event)
 
         one, about = fleet.run(work)
         lines = [*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, about)]
@@ -208,15 +208,15 @@ def export(
         go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
         return
 
-    async def work(links: Connections) -> int:
+    async def work(connections: Connections) -> int:
         count = 0
         if output is None:
-            async for line in exported(links, fleet.keys(), chosen):
+            async for line in exported(connections, fleet.keys(), chosen):
                 fleet.stream(line)
                 count += 1
             return count
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            async for line in exported(links, fleet.keys(), chosen):
+            async for line in exported(connections, fleet.keys(), chosen):
                 file.write(to_json(line) + "\n")
                 count += 1
                 if count % 1_000 == 0:
@@ -235,8 +235,8 @@ def _newest(fleet: Context, chosen: Wanted, limit: int) -> list[DeadLetter]:
     from workers.records.selection import letter_fits
 
     return fleet.run(
-        lambda links: dead_letters(
-            links, fleet.keys(), since=chosen.since, until=chosen.until, fits=letter_fits(chosen), most=limit
+        lambda connections: dead_letters(
+            connections, fleet.keys(), since=chosen.since, until=chosen.until, fits=letter_fits(chosen), most=limit
         )
     )
 
@@ -245,8 +245,8 @@ def _letters(fleet: Context, chosen: Wanted) -> list[DeadLetter]:
     """All of them, oldest first."""
     from workers.records.selection import chosen_letters
 
-    async def work(links: Connections) -> list[DeadLetter]:
-        return [one async for one in chosen_letters(links, fleet.keys(), chosen)]
+    async def work(connections: Connections) -> list[DeadLetter]:
+        return [one async for one in chosen_letters(connections, fleet.keys(), chosen)]
 
     return fleet.run(work)
 

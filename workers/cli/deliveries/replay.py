@@ -57,7 +57,7 @@ def replay(
     if endpoint:
         _known(fleet, endpoint)
     past = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
-    events, counts = fleet.run(lambda links: _counted(fleet, links, past))
+    events, counts = fleet.run(lambda connections: _counted(fleet, connections, past))
     count = sum(counts.values())
     if dry_run or not count:
         if fleet.json:
@@ -91,7 +91,7 @@ def list_jobs(fleet: Context) -> None:
     """List the jobs of the last seven days, newest first."""
     from workers.records.bulk_jobs import jobs as listed
 
-    found = fleet.run(lambda links: listed(links, fleet.keys()))
+    found = fleet.run(lambda connections: listed(connections, fleet.keys()))
     if fleet.json:
         for one in found:
             fleet.stream(one)
@@ -111,8 +111,8 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
     """Show one job; exit 5 where it was stopped or failed."""
     from workers.records.bulk_jobs import job
 
-    async def work(links: Connections) -> Job:
-        return await follow_job(fleet, links, name) if follow else await job(links, fleet.keys(), name)
+    async def work(connections: Connections) -> Job:
+        return await follow_job(fleet, connections, name) if follow else await job(connections, fleet.keys(), name)
 
     one = fleet.run(work)
     if fleet.json:
@@ -137,8 +137,8 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
     """Stop jobs; what they have done stays done, and deliveries that they made are still carried."""
     from workers.records.bulk_jobs import stop_job
 
-    async def work(links: Connections) -> list[str]:
-        return [name for name in names if await stop_job(links, fleet.keys(), name)]
+    async def work(connections: Connections) -> list[str]:
+        return [name for name in names if await stop_job(connections, fleet.keys(), name)]
 
     stopped = fleet.run(work)
     if fleet.json:
@@ -149,18 +149,18 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
         raise Findings("was over already: " + ", ".join(sorted({*names} - {*stopped})))
 
 
-async def _counted(fleet: Context, links: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:
+async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:
     """How many events would be sent again, and to which endpoint how often."""
     import msgspec
 
     from bus.wire.streams import server_now
     from workers.records.replay import chunks, watched
 
-    watcher = watcher_here(fleet, links)
+    watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
     events, counts, doubts = 0, Counter[str](), Counter[str]()
-    whole = msgspec.structs.replace(past, until=past.until or await server_now(links), rate=0.0)
-    async for chunk in chunks(links, fleet.keys(), whole, "count", watched(watcher)):
+    whole = msgspec.structs.replace(past, until=past.until or await server_now(connections), rate=0.0)
+    async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
         events += len(chunk.again)
         counts.update(one.hook for event in chunk.again for one in event.deliveries)
         doubts.update(chunk.doubts)

@@ -218,7 +218,7 @@ def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Pat
     from workers.records.events import find_event
 
     if given != "-" and not Path(given).exists() and not given.endswith(".json") and "/" not in given:
-        return fleet.run(lambda links: find_event(links, fleet.keys(), given)).event
+        return fleet.run(lambda connections: find_event(connections, fleet.keys(), given)).event
     try:
         raw = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
     except OSError as error:

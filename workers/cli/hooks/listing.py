@@ -130,8 +130,8 @@ def _record_of(fleet: Context) -> Record:
     from bus.wire.connections import Connections
     from workers.records.last_runs import last_runs
 
-    async def work(links: Connections) -> Record:
-        return await last_runs(links, fleet.keys())
+    async def work(connections: Connections) -> Record:
+        return await last_runs(connections, fleet.keys())
 
     return fleet.run(work)
 
@@ -223,8 +223,8 @@ def _list_untrusted(fleet: Context) -> None:
     from bus.wire.connections import Connections
     from workers.records.last_runs import last_runs
 
-    async def work(links: Connections) -> tuple[str, ...]:
-        return (await last_runs(links, fleet.keys(), host=host_name())).folders
+    async def work(connections: Connections) -> tuple[str, ...]:
+        return (await last_runs(connections, fleet.keys(), host=host_name())).folders
 
     places = fleet.directories()
     store, user = places.trust_file, config_file(places.config)

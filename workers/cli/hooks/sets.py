@@ -40,9 +40,9 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
 
     name, read = sound(fleet, file)
 
-    async def compare(links: Connections) -> tuple[int, HookFile]:
-        version = await current_version(links, fleet.keys())
-        return version, await load_version(links, fleet.keys(), version)
+    async def compare(connections: Connections) -> tuple[int, HookFile]:
+        version = await current_version(connections, fleet.keys())
+        return version, await load_version(connections, fleet.keys(), version)
 
     version, before = fleet.run(compare)
     changes = diff(before, read, (f"version {version}", name))
@@ -57,7 +57,9 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
         fleet.say("nothing was published")
         go_on = False
     now = (
-        fleet.run(lambda links: put(links, fleet.keys(), read, message=message, expected=version)) if go_on else version
+        fleet.run(lambda connections: put(connections, fleet.keys(), read, message=message, expected=version))
+        if go_on
+        else version
     )
     if go_on:
         report_set_change(fleet, "hooks apply", before, read, now)
@@ -96,13 +98,13 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
         raise click.UsageError(f"{second!r} is no version; see `fleethook hooks history`")
     name, read = ("", None) if numbered else sound(fleet, Path(first) if first else None)
 
-    async def compare(links: Connections) -> str:
-        other = int(second) if second else await current_version(links, fleet.keys())
-        there = await load_version(links, fleet.keys(), other)
+    async def compare(connections: Connections) -> str:
+        other = int(second) if second else await current_version(connections, fleet.keys())
+        there = await load_version(connections, fleet.keys(), other)
         if read is not None:
             return diff(there, read, (f"version {other}", name))
         mine = int(first or 0)
-        before = await load_version(links, fleet.keys(), mine)
+        before = await load_version(connections, fleet.keys(), mine)
         return diff(before, there, (f"version {mine}", f"version {other}"))
 
     changes = fleet.run(compare)
@@ -124,8 +126,8 @@ def history(fleet: Context, limit: int) -> None:
 
     from bus.hooksets.published import history as log
 
-    async def work(links: Connections) -> list[Change]:
-        return await log(links, fleet.keys(), limit)
+    async def work(connections: Connections) -> list[Change]:
+        return await log(connections, fleet.keys(), limit)
 
     changes = fleet.run(work)
     if fleet.json:
@@ -148,12 +150,12 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     from bus.hooksets.published import current_version, diff, load_version
     from bus.hooksets.published import rollback as put_back
 
-    async def compare(links: Connections) -> tuple[int, int, list[HookFile]]:
-        now = await current_version(links, fleet.keys())
+    async def compare(connections: Connections) -> tuple[int, int, list[HookFile]]:
+        now = await current_version(connections, fleet.keys())
         target = now - 1 if version is None else version
         if target < 1:
             raise NotFound(f"there is no version before {now} to roll back to")
-        sets = [await load_version(links, fleet.keys(), one) for one in (now, target)]
+        sets = [await load_version(connections, fleet.keys(), one) for one in (now, target)]
         return now, target, sets
 
     now, target, sets = fleet.run(compare)
@@ -164,7 +166,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     if not fleet.confirm(f"Put version {target} in force again?", yes):
         fleet.say("nothing was changed")
         return
-    made = fleet.run(lambda links: put_back(links, fleet.keys(), target))
+    made = fleet.run(lambda connections: put_back(connections, fleet.keys(), target))
     report_set_change(fleet, "hooks rollback", sets[0], sets[1], made)
     if fleet.json:
         fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
@@ -205,8 +207,8 @@ def in_force(
     from bus.errors import Unreachable
     from workers.admin.dry_run import hooks_here, with_plugins
 
-    async def work(links: Connections | None) -> HookSet:
-        return await hooks_here(links, fleet.keys(), fleet.directories(), cwd or Path.cwd())
+    async def work(connections: Connections | None) -> HookSet:
+        return await hooks_here(connections, fleet.keys(), fleet.directories(), cwd or Path.cwd())
 
     try:
         found = fleet.run(work)

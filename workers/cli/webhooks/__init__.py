@@ -60,9 +60,9 @@ def list_webhooks(fleet: Context) -> None:
     known = in_force(fleet).endpoints.values()
     targets = {one.id: endpoint_target(one, host_name()) for one in known}
 
-    async def work(links: Connections) -> tuple[list[Delivery], dict[str, Health]]:
-        found = await listed(links, fleet.keys(), target="endpoint:", most=_RECENT)
-        return found, await read_health(links, fleet.keys(), list(targets.values()))
+    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(connections, fleet.keys(), target="endpoint:", most=_RECENT)
+        return found, await read_health(connections, fleet.keys(), list(targets.values()))
 
     recent, health = fleet.run(work)
     states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
@@ -90,9 +90,9 @@ def show_webhook(fleet: Context, name: str) -> None:
     one = find_endpoint(in_force(fleet), name)
     target = endpoint_target(one, host_name())
 
-    async def work(links: Connections) -> tuple[list[Delivery], dict[str, Health]]:
-        found = await listed(links, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
-        return found, await read_health(links, fleet.keys(), [target])
+    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, Health]]:
+        found = await listed(connections, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
+        return found, await read_health(connections, fleet.keys(), [target])
 
     recent, health = fleet.run(work)
     record = _whole(one, health[target], Counter(d.state for d in recent if _is_for(d.target, name)))

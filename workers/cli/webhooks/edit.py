@@ -275,14 +275,14 @@ def _let_go(fleet: Context, name: str, published: bool) -> int:
 
     target = f"endpoint:{name}" if published else f"endpoint:{name}@{host_name()}"
     try:
-        state = state_of(fleet.run(lambda links: read_health(links, fleet.keys(), [target]))[target])
+        state = state_of(fleet.run(lambda connections: read_health(connections, fleet.keys(), [target]))[target])
         if state.healthy and not state.parked:
             return 0
         time.sleep(_IN_FORCE_SECONDS)
         others = in_force(fleet).endpoints.values()
         if any(endpoint_target(one, host_name()) == target for one in others):
             return 0  # another file in force has one of this name
-        fleet.run(lambda links: forget(links, fleet.keys(), target))
+        fleet.run(lambda connections: forget(connections, fleet.keys(), target))
     except Unreachable:
         return 0  # a file can be edited without a server
     return state.parked

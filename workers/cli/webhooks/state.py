@@ -33,7 +33,9 @@ def pause(fleet: Context, name: str, reason: str) -> None:
 
     target = _target(fleet, name)
     fleet.require_person("webhooks pause", published=True)
-    changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
+    changed = fleet.run(
+        lambda connections: halt(connections, fleet.keys(), target, reason=reason, by=getpass.getuser())
+    )
     _tell(fleet, name, "paused", changed, "its deliveries wait, and go on with `fleethook webhooks resume`")
 
 
@@ -46,7 +48,7 @@ def resume(fleet: Context, name: str) -> None:
     from workers.delivery.endpoint_state import resume as go_on
 
     target = _target(fleet, name)
-    fleet.run(lambda links: go_on(links, fleet.keys(), target))
+    fleet.run(lambda connections: go_on(connections, fleet.keys(), target))
     _tell(fleet, name, "active", True, "what waited is being sent")
 
 
@@ -65,7 +67,9 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
     if not fleet.confirm(f"Disable {name}? What waits for it becomes dead letters.", yes):
         fleet.say("nothing was changed")
         return
-    changed = fleet.run(lambda links: halt(links, fleet.keys(), target, reason=reason, by=getpass.getuser()))
+    changed = fleet.run(
+        lambda connections: halt(connections, fleet.keys(), target, reason=reason, by=getpass.getuser())
+    )
     if changed:
         report_losses(fleet, "webhooks disable", target, [f"{name}\ndisabled"])
     _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` takes it back")
@@ -82,8 +86,8 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
 
     target = _target(fleet, name)
 
-    async def work(links: Connections) -> Enabled:
-        return await begin(links, fleet.keys(), target, recover=recover)
+    async def work(connections: Connections) -> Enabled:
+        return await begin(connections, fleet.keys(), target, recover=recover)
 
     done = fleet.run(work)
     if fleet.json:
