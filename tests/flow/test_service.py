@@ -168,6 +168,28 @@ def test_an_agent_may_not_take_services_away(person: Path, monkeypatch: pytest.M
     assert calls(person) == before
 
 
+def test_lines_that_somebody_added_to_the_environment_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second install, in a shell without the URL, keeps the server too; what this shell has is new."""
+    role = ["--for", "systemd", "--role", "carrier", "--yes"]
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", URL)
+    assert fleethook("service", "install", *role).code == 0
+    environment = tmp_path / "home/config/service.env"
+    with environment.open("a", encoding="utf-8") as file:
+        file.write("# of the chat\nCHAT_SECRET='whsec_abc'\n")
+    monkeypatch.delenv("FLEETHOOK_REDIS_URL")
+    monkeypatch.setenv("FLEETHOOK_LOG_LEVEL", "debug")
+    assert fleethook("service", "install", *role).code == 0
+    lines = environment.read_text("utf-8").splitlines()
+    assert {
+        f"FLEETHOOK_REDIS_URL='{URL}'",
+        "# of the chat",
+        "CHAT_SECRET='whsec_abc'",
+        "FLEETHOOK_LOG_LEVEL='debug'",
+    } <= set(lines)
+    assert len({line.partition("=")[0] for line in lines}) == len(lines), "each once"
+    assert environment.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_somebody_else_wrote_stays(person: Path) -> None:
     unit = person / ".config/systemd/user/fleethook.service"
     unit.parent.mkdir(parents=True)

@@ -24,9 +24,13 @@ _NO_RETRY: Final = "2 4"
 _UNQUOTABLE: Final = re.compile(r"['\\\x00-\x1f\x7f]")
 
 
-def environment_text(variables: Mapping[str, str]) -> str:
-    """The environment file, which both systemd and a shell read; ConfigError for a value that they read differently."""
-    lines = [f"# {MARK}; its mode has to stay 0600."]
+def environment_text(variables: Mapping[str, str], before: str = "") -> str:
+    """The environment file, which both systemd and a shell read; ConfigError for a value that they read differently.
+
+    Lines of the file as it was `before` stay, unless they set one of the variables.
+    """
+    lines = before.splitlines() or [f"# {MARK}; its mode has to stay 0600."]
+    lines = [line for line in lines if line.partition("=")[0].strip() not in variables]
     for name, value in variables.items():
         if _UNQUOTABLE.search(value):
             raise ConfigError(

@@ -147,7 +147,8 @@ def plan_install(
 ) -> ServicePlan:
     """What an install would write and run."""
     command = (sys.executable, "-P", "-m", "workers.cli", "--no-color")
-    files = [_file(keeper.environment, environment_text(variables), 0o600)]
+    kept = _file(keeper.environment, None, 0o600)
+    files = [kept._replace(after=environment_text(variables, kept.before or ""))]
     for process in processes:
         words = (*command, "up") if process == "up" else (*command, "worker", process)
         text = (
@@ -184,6 +185,11 @@ def installed(keeper: Manager) -> list[str]:
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     """What of this shell's environment a service gets."""
     return {name: environ[name] for name in PASSED_ON if environ.get(name)}
+
+
+def names_server(keeper: Manager) -> bool:
+    """Whether the environment file of an earlier install names the fleet's server."""
+    return _is_ours(keeper.environment) and "\nFLEETHOOK_REDIS_URL=" in keeper.environment.read_text("utf-8", "replace")
 
 
 def preview(plan: ServicePlan) -> str:

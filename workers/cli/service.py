@@ -54,6 +54,7 @@ def install(
     """Write units, show them first, and start them; `fleethook up` for this user unless options say otherwise.
 
     FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
+    Other lines of that file stay as they are.
     """
     from bus.system.directories import directories, make_private
     from workers.admin import services
@@ -129,10 +130,11 @@ def _keeper(fleet: Context, *, whole: bool, kind: System | None) -> Manager:
 def _check(fleet: Context, keeper: Manager, processes: list[str]) -> None:
     """Refuse what could not run: two `up` on one machine, or services without a server that they can reach."""
     from bus.errors import ConfigError, ServerError
-    from workers.admin.services import installed
+    from workers.admin.services import installed, names_server
     from workers.supervisor import running
 
-    if not fleet.settings().redis_url and (keeper.whole or "up" not in processes):
+    known = fleet.settings().redis_url or names_server(keeper)
+    if not known and (keeper.whole or "up" not in processes):
         raise ConfigError(
             "these services need the fleet's server",
             hint="set FLEETHOOK_REDIS_URL in this shell, or redis_url in fleethook.yaml",
