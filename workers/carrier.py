@@ -106,9 +106,9 @@ class Carrier:
         gc.set_threshold(*SELDOM)
         settler = asyncio.create_task(self._settler.run())
         try:
-            async with ClientPool() as posters:
+            async with ClientPool() as clients:
                 try:
-                    await self._carry(stop, idle, posters)
+                    await self._carry(stop, idle, clients)
                     await drained(self._busy.tasks, self._drain, self._beat)
                 finally:  # before the connections go: an attempt that is broken off has no outcome
                     for task in self._busy.tasks:
@@ -122,7 +122,7 @@ class Carrier:
             await self._reading.close()
         return self.carried
 
-    async def _carry(self, stop: asyncio.Event, idle: float, posters: ClientPool) -> None:
+    async def _carry(self, stop: asyncio.Event, idle: float, clients: ClientPool) -> None:
         backoff = Backoff("carrier")
         last, prepared = time.monotonic(), False
         while not stop.is_set():
@@ -131,7 +131,7 @@ class Carrier:
                     await self._consumer.create()
                     await self._watcher.refresh(force=True)
                     prepared = True
-                if await self._turn(posters) or self._busy or self._settler:
+                if await self._turn(clients) or self._busy or self._settler:
                     last = time.monotonic()
                 elif time.monotonic() - last > idle:
                     return
@@ -143,7 +143,7 @@ class Carrier:
                 self._adopt_from = last + _OUTAGE_SECONDS
                 await backoff.wait(error)
 
-    async def _turn(self, posters: ClientPool) -> bool:
+    async def _turn(self, clients: ClientPool) -> bool:
         """Read what there is room for, and start it; whether there was anything."""
         await self._watcher.refresh()
         room = await self._busy.room()
@@ -166,7 +166,7 @@ class Carrier:
         self._read_at = time.monotonic() if rows else 0.0
         for taken in self._runs(rows, {(one.stream, one.id): one.delivered for one in entries}):
             self._held.add(taken.key)
-            task = asyncio.create_task(self._attempt(taken, posters, lapses))
+            task = asyncio.create_task(self._attempt(taken, clients, lapses))
             self._busy.add(task, command=taken.kind == "command")
         return bool(rows)
 
@@ -215,12 +215,12 @@ class Carrier:
                 read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
             )
 
-    async def _attempt(self, taken: ClaimedDelivery, posters: ClientPool, lapses: int) -> None:
+    async def _attempt(self, taken: ClaimedDelivery, clients: ClientPool, lapses: int) -> None:
         start = time.monotonic()
         try:
             if taken.entry.delivered > MOST_DELIVERIES:
                 raise GivenUp(f"handed out {taken.entry.delivered} times: whoever carries it dies")
-            result = await self._attempts.make(taken, posters, lambda: self._still_ours(taken, lapses))
+            result = await self._attempts.make(taken, clients, lambda: self._still_ours(taken, lapses))
         except Overtaken as error:
             log.warning("%s", error)
             self._held.discard(taken.key)

@@ -89,9 +89,9 @@ class Evaluator:
         self._slots, self._drain = Slots(slots), drain
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
-        self._posters = ClientPool()
+        self._clients = ClientPool()
         self._afterwords = Afterwords(connections, keys)
-        self._runners = Runners(watcher, self._posters, self._afterwords.keep)
+        self._runners = Runners(watcher, self._clients, self._afterwords.keep)
         self._checks = RuleChecks()
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices = Notices(connections, keys)
@@ -107,7 +107,7 @@ class Evaluator:
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         backoff = Backoff("evaluator")
-        async with self._posters, self._checks:
+        async with self._clients, self._checks:
             try:
                 while not stop.is_set():
                     try:

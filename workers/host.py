@@ -67,9 +67,9 @@ class HostWorker:
             role=role(self._host),
             about=f"host {self._host}",
         )
-        self._posters = ClientPool()
+        self._clients = ClientPool()
         self._notices = Notices(connections, keys)
-        self._runners = Runners(watcher, self._posters, Afterwords(connections, keys).keep)
+        self._runners = Runners(watcher, self._clients, Afterwords(connections, keys).keep)
         self._checks = RuleChecks()
         self._recorder = HostRecorder(connections, keys, watcher)
         self._clock = ServerClock(connections)
@@ -86,7 +86,7 @@ class HostWorker:
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         backoff = Backoff("host worker")
-        async with self._posters, self._checks:
+        async with self._clients, self._checks:
             try:
                 while not stop.is_set():
                     try:

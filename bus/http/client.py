@@ -22,7 +22,7 @@ from bus.errors import AnswerTooLong, FleethookError, ProxyFailed, TargetRefused
 from bus.http.address_policy import AddressPolicy, parse_target, vet
 from bus.http.proxies import NONE, Proxy, proxy_for
 from bus.http.resolver import Lookups
-from bus.http.timings import NO_PHASES, Phases, start_clock
+from bus.http.timings import NO_PHASES, Phases, start_timer
 
 if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
     import aiohttp
@@ -151,7 +151,7 @@ class WebhookClient:
         Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
         URL is sent in its canonical spelling.
         """
-        clock = start_clock()
+        timer = start_timer()
         status, found, got, reason, retry_after = 0, _NONE, b"", "", ""
         error, detail = _NO_FAILURE
         answer: Answer | None = None
@@ -173,7 +173,7 @@ class WebhookClient:
         finally:
             if answer is not None:
                 answer.close()  # drops the connection unless the body was read to its end
-        phases = clock.phases()
+        phases = timer.phases()
         return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
 
     def _way(self, url: str) -> tuple[PreparedTarget, aiohttp.ClientSession]:

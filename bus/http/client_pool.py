@@ -1,6 +1,6 @@
-"""One session for each address policy and proxy in force, so usually one a process.
+"""One WebhookClient for each address policy and proxy in force, so usually one a process.
 
-What was connected under another policy, before a change or for another layer's endpoints, is never used again.
+A connection that was made under another policy (before a change, or for another layer's endpoints) is never reused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bus.http.client import WebhookClient
 
 
 class ClientPool:
-    """The posters of one process, made at the first use of each policy and proxy; an async context manager."""
+    """The webhook clients of one process, made at the first use of each policy and proxy; an async context manager."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[tuple[str, ...], str], WebhookClient] = {}
@@ -24,13 +24,13 @@ class ClientPool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for poster in self._open.values():
-            await poster.close()
+        for client in self._open.values():
+            await client.close()
         self._open.clear()
 
-    def under(self, policy: AddressPolicy, proxy: str) -> WebhookClient:
-        """The poster that connects as `policy` allows, and through what `network.proxy` says."""
-        poster = self._open.get((policy.allow, proxy))
-        if poster is None:
-            poster = self._open[policy.allow, proxy] = WebhookClient(policy, proxy=proxy)
-        return poster
+    def get(self, policy: AddressPolicy, proxy: str) -> WebhookClient:
+        """The client that connects as `policy` allows, and through the proxy that `network.proxy` names."""
+        client = self._open.get((policy.allow, proxy))
+        if client is None:
+            client = self._open[policy.allow, proxy] = WebhookClient(policy, proxy=proxy)
+        return client

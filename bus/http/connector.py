@@ -17,7 +17,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from bus.errors import AnswerTooLong, FleethookError
 from bus.http.address_policy import AddressPolicy, Target, vet
-from bus.http.timings import CLOCK
+from bus.http.timings import TIMER
 
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
@@ -111,16 +111,16 @@ class VettedResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """The addresses of `host`, every one of them allowed; raises TargetRefused and what the look-up raises."""
-        clock = CLOCK.get()
-        if clock is not None:
-            clock.looks_up()
+        timer = TIMER.get()
+        if timer is not None:
+            timer.lookup_started()
         target = Target(url="", scheme="", host=host, port=port, literal=None)
         found = [
             ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
             for address in vet(target, await self._lookup(host, port), self._policy)
         ]
-        if clock is not None:
-            clock.found()
+        if timer is not None:
+            timer.lookup_ended()
         return found
 
     async def close(self) -> None:
@@ -158,17 +158,17 @@ class _TimedTls(ssl.SSLObject):
     """A TLS connection that says when its handshake begins."""
 
     def do_handshake(self) -> None:
-        clock = CLOCK.get()
-        if clock is not None:
-            clock.shakes()
+        timer = TIMER.get()
+        if timer is not None:
+            timer.tls_started()
         super().do_handshake()
 
 
 def _timed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket for an address that is about to be connected to."""
-    clock = CLOCK.get()
-    if clock is not None:
-        clock.dials()
+    timer = TIMER.get()
+    if timer is not None:
+        timer.connect_started()
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setblocking(False)

@@ -20,7 +20,7 @@ from aiohttp.streams import StreamReader
 from yarl import URL
 
 from bus.http.connector import BoundedProtocol, Pool
-from bus.http.timings import CLOCK
+from bus.http.timings import TIMER
 
 _BUFFER: Final = 64 * 1024
 
@@ -85,9 +85,9 @@ class PostRequest(aiohttp.ClientRequest):
 
     async def send(self, conn: Connection) -> Answer:
         """Write it all, once `before` has let it go; the answer's head is not there yet."""
-        post, line, clock = self.post, conn.protocol, CLOCK.get()
-        if clock is not None:
-            clock.connected()
+        post, line, timer = self.post, conn.protocol, TIMER.get()
+        if timer is not None:
+            timer.connection_ready()
         assert isinstance(line, BoundedProtocol)  # noqa: S101 - the pool makes no other
         line.begin(post.cap)
         answer = Answer(self, conn, line, self.loop.call_at(post.until, line.late))
@@ -121,9 +121,9 @@ class Answer(aiohttp.ClientResponse):
         message, payload = await self._line.read()
         while 100 <= message.code < 200 and message.code != 101:
             message, payload = await self._line.read()
-        clock = CLOCK.get()
-        if clock is not None:
-            clock.answered()
+        timer = TIMER.get()
+        if timer is not None:
+            timer.response_started()
         self.status, self.reason, self._headers = message.code, message.reason, message.headers
         self._payload = payload
         return self

@@ -1,7 +1,8 @@
-"""How long each part of one HTTP request took: a clock that whoever works for the request finds in its context.
+"""How long each part of one HTTP request took.
 
-The resolver, the socket's maker and the TLS object each say when their part begins; a request over a kept connection
-has none of these parts, and costs two looks at the time (aiohttp's own traces would cost eight awaits a request).
+A timer is found in the context of its request: the resolver, the socket factory, the TLS object and the connection each
+note on it when their part begins or ends. A request over a kept connection reads the time twice and no more; aiohttp's
+own traces would cost it eight awaits.
 """
 
 from __future__ import annotations
@@ -14,82 +15,86 @@ import msgspec
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Milliseconds; what a request over a kept connection did not need is 0, and so is what it did not come to."""
+    """Milliseconds of each part; 0 for a part that did not happen, such as `tls` over a kept connection."""
 
     dns: float = 0.0
     """Looking the name up."""
     connect: float = 0.0
     """The TCP connection, over all addresses that were tried."""
     tls: float = 0.0
-    """The handshake."""
+    """The TLS handshake."""
     first_byte: float = 0.0
-    """From sending the request until the head of the answer was there."""
+    """From sending the request until the response's head was there."""
     total: float = 0.0
-    """All of it, with the reading of the body."""
+    """The whole request, with reading the body."""
 
 
 NO_PHASES: Final = Phases()
 
 
 class RequestTimer:
-    """The clock of one request; a part that broke off has taken all the time that was left."""
+    """Notes when each part of one request begins; a part that never ended counts until `phases` is called."""
 
-    _looked = _found = _dialled = _shook = _ready = _head = 0.0
-    """Of the class: the usual request, over a kept connection, sets one of them."""
+    # Class attributes, since the usual request, over a kept connection, sets one of them.
+    _lookup_start = _lookup_end = _connect_start = _tls_start = _connection_ready = _response_start = 0.0
 
     def __init__(self) -> None:
-        self._began = time.perf_counter()
+        self._start = time.perf_counter()
 
-    def looks_up(self) -> None:
-        """The name is being looked up."""
-        self._looked = time.perf_counter()
+    def lookup_started(self) -> None:
+        """The resolver begins to look the name up."""
+        self._lookup_start = time.perf_counter()
 
-    def found(self) -> None:
+    def lookup_ended(self) -> None:
         """The name's addresses are there and vetted."""
-        self._found = time.perf_counter()
+        self._lookup_end = time.perf_counter()
 
-    def dials(self) -> None:
-        """A socket is made: connecting begins, unless another address is tried already."""
-        self._dialled = self._dialled or time.perf_counter()
+    def connect_started(self) -> None:
+        """A socket is made; only the first one counts, since several addresses may be tried."""
+        self._connect_start = self._connect_start or time.perf_counter()
 
-    def shakes(self) -> None:
-        """The TLS object is asked for a step of its handshake."""
-        self._shook = self._shook or time.perf_counter()
+    def tls_started(self) -> None:
+        """A step of the TLS handshake is taken; only the first one counts."""
+        self._tls_start = self._tls_start or time.perf_counter()
 
-    def connected(self) -> None:
-        """There is a connection; a kept one was there from the beginning."""
-        if self._dialled:
-            self._ready = time.perf_counter()
+    def connection_ready(self) -> None:
+        """The request has its connection; the time counts only where that was made for it."""
+        if self._connect_start:
+            self._connection_ready = time.perf_counter()
 
-    def answered(self) -> None:
-        """The head of the answer is there."""
-        self._head = time.perf_counter()
+    def response_started(self) -> None:
+        """The response's head is there."""
+        self._response_start = time.perf_counter()
 
     def phases(self) -> Phases:
-        """What each part took until now."""
+        """The milliseconds of each part until now."""
         end = time.perf_counter()
-        head = self._head or end
-        if not (self._dialled or self._looked):
-            return Phases(first_byte=_ms(head - self._began), total=_ms(end - self._began))
-        dns = (self._found or end) - self._looked if self._looked else 0.0
-        ready = self._ready or end
-        connect = (self._shook or ready) - self._dialled if self._dialled else 0.0
-        tls = ready - self._shook if self._shook else 0.0
-        first = head - ready if self._ready else 0.0
+        response = self._response_start or end
+        if not (self._connect_start or self._lookup_start):
+            return Phases(first_byte=_ms(response - self._start), total=_ms(end - self._start))
+        dns = (self._lookup_end or end) - self._lookup_start if self._lookup_start else 0.0
+        ready = self._connection_ready or end
+        connect = (self._tls_start or ready) - self._connect_start if self._connect_start else 0.0
+        tls = ready - self._tls_start if self._tls_start else 0.0
+        first_byte = response - ready if self._connection_ready else 0.0
         return Phases(
-            dns=_ms(dns), connect=_ms(connect), tls=_ms(tls), first_byte=_ms(first), total=_ms(end - self._began)
+            dns=_ms(dns),
+            connect=_ms(connect),
+            tls=_ms(tls),
+            first_byte=_ms(first_byte),
+            total=_ms(end - self._start),
         )
 
 
-CLOCK: Final[ContextVar[RequestTimer | None]] = ContextVar("fleethook-request-clock", default=None)
-"""The clock of the request that this context works for."""
+TIMER: Final[ContextVar[RequestTimer | None]] = ContextVar("fleethook-request-timer", default=None)
+"""The timer of the request that this context works for."""
 
 
-def start_clock() -> RequestTimer:
-    """A new clock, found by everything that this context starts from now on."""
-    clock = RequestTimer()
-    CLOCK.set(clock)
-    return clock
+def start_timer() -> RequestTimer:
+    """Start a timer; everything that this context starts from now on finds it in TIMER."""
+    timer = RequestTimer()
+    TIMER.set(timer)
+    return timer
 
 
 def _ms(seconds: float) -> float:

@@ -19,7 +19,7 @@ from bus.http.address_policy import AddressPolicy, Target
 from bus.http.connector import BoundedProtocol, Lookup, Pool, Unvetted, VettedResolver
 from bus.http.exchange import Answer, Before, PostRequest, PreparedTarget
 from bus.http.proxies import Proxy, authorization, is_named
-from bus.http.timings import CLOCK
+from bus.http.timings import TIMER
 
 _AUTHENTICATE: Final = 407
 
@@ -68,7 +68,7 @@ class ProxiedPool(Pool):
         """A connection for a request, whose name was looked up and vetted just now."""
         assert isinstance(req, PostRequest)  # noqa: S101 - the session makes no other
         door = req.post.door
-        assert isinstance(door, ProxiedTarget)  # noqa: S101 - the poster makes no other for this pool
+        assert isinstance(door, ProxiedTarget)  # noqa: S101 - the client makes no other for this pool
         vetted = False
         try:
             async with asyncio.timeout(timeout.connect):
@@ -96,9 +96,9 @@ class ProxiedPool(Pool):
             if not is_named(target, self._policy):
                 text = f"{error.strerror or error} (one that only the proxy can resolve has to stand in network.allow)"
                 raise socket.gaierror(error.errno, text) from None
-            clock = CLOCK.get()
-            if clock is not None:
-                clock.found()
+            timer = TIMER.get()
+            if timer is not None:
+                timer.lookup_ended()
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> BoundedProtocol:  # noqa: ASYNC109 - as aiohttp has it
         try:
@@ -134,7 +134,7 @@ class ProxiedPool(Pool):
             message, _ = await line.read()
             while 100 <= message.code < 200:
                 message, _ = await line.read()
-        except Exception as error:  # the poster says what it was: the proxy hung up, or speaks something else
+        except Exception as error:  # the client says what it was: the proxy hung up, or speaks something else
             raise ProxyFailed(self._through.name) from error
         line.end()
         if not 200 <= message.code < 300:

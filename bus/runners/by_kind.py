@@ -24,9 +24,9 @@ class Runners:
     """The runners of one process; http hooks go out under the address policy of the set in force."""
 
     def __init__(
-        self, watcher: Watcher, posters: ClientPool, later: Callable[[Event, str], Awaitable[None]] | None = None
+        self, watcher: Watcher, clients: ClientPool, later: Callable[[Event, str], Awaitable[None]] | None = None
     ) -> None:
-        self._watcher, self._posters = watcher, posters
+        self._watcher, self._clients = watcher, clients
         self.rules: Runner = RuleRunner()
         self._commands = CommandRunner(later)
 
@@ -44,7 +44,7 @@ class Runners:
         for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
             await self.rules.run(hook, _SAMPLE, 1.0)
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
-            self._posters.under(in_force.network, in_force.proxy).open()
+            self._clients.get(in_force.network, in_force.proxy).open()
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """Run one hook by its kind."""
@@ -53,4 +53,4 @@ class Runners:
         if hook.kind == "command":
             return await self._commands.run(hook, event, seconds)
         in_force = self._watcher.for_event(event)
-        return await HttpRunner(self._posters.under(in_force.network, in_force.proxy)).run(hook, event, seconds)
+        return await HttpRunner(self._clients.get(in_force.network, in_force.proxy)).run(hook, event, seconds)

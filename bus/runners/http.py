@@ -33,10 +33,10 @@ _UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (sig
 
 
 class HttpRunner:
-    """Runs hooks of kind `http` over a poster, which brings the address policy with it."""
+    """Runs hooks of kind `http` over a client, which brings the address policy with it."""
 
-    def __init__(self, poster: WebhookClient, secret: Callable[[str], str] = resolve_secret) -> None:
-        self._poster, self._secret = poster, secret
+    def __init__(self, client: WebhookClient, secret: Callable[[str], str] = resolve_secret) -> None:
+        self._client, self._secret = client, secret
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """What the receiver says; of a call about several files, file by file where the hook is another system's."""
@@ -63,7 +63,7 @@ class HttpRunner:
             return Outcome(failure=f"{name} was not sent: {error}")
         except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
             return Outcome(failure=f"{name} was not sent: the event cannot be written as JSON ({error})")
-        reply = await self._poster.post(hook.http.url, body, headers, seconds=seconds)
+        reply = await self._client.post(hook.http.url, body, headers, seconds=seconds)
         if reply.error == "refused":
             # Which rule refused says what the network behind us looks like: for the trace, not for the model.
             return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)

@@ -265,11 +265,11 @@ class Hosts:
 async def test_no_connection_to_a_private_address_is_even_attempted(many: int) -> None:
     hosts, outcomes = Hosts(seed=many), Counter[str]()
     with watching() as seen:
-        async with WebhookClient(policy([]), lookup=hosts.lookup) as poster:
+        async with WebhookClient(policy([]), lookup=hosts.lookup) as client:
             for _ in range(many):
                 url = hosts.url()
                 for _ in range(2):  # what a name answers changes after the first look
-                    reply = await poster.post(url, b"{}", {}, seconds=5)
+                    reply = await client.post(url, b"{}", {}, seconds=5)
                     outcomes[reply.error] += 1
                     assert reply.status == 0, url
     connected = [str(address[0]) for event, address in seen if event == "socket.connect"]

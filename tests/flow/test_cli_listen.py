@@ -45,8 +45,8 @@ def post(url: str, body: bytes = BODY, secret: str = SECRET, message: str = "msg
     """One signed webhook, and what was answered."""
 
     async def whole() -> Reply:
-        async with WebhookClient(policy(["localhost"])) as poster:
-            return await poster.post(url, body, headers([secret], message, int(time.time()), body), seconds=20)
+        async with WebhookClient(policy(["localhost"])) as client:
+            return await client.post(url, body, headers([secret], message, int(time.time()), body), seconds=20)
 
     return asyncio.run(whole())
 

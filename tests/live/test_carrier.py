@@ -215,8 +215,8 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
             await do(connections, *stopped._consumer.beat_commands()[0])
         from bus.http.client_pool import ClientPool
 
-        async with ClientPool() as posters:
-            await stopped._attempt(taken, posters, lapses)
+        async with ClientPool() as clients:
+            await stopped._attempt(taken, clients, lapses)
         assert receiver.ids == {f"{name}_one": 1}
         assert not stopped._settler
         await stopped._reading.close()

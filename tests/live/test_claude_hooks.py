@@ -246,13 +246,13 @@ async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: s
         seen.append(json.loads(request.partition(b"\r\n\r\n")[2]))
         await answer(body=bodies[len(seen) - 1])(request, reader, writer)
 
-    async with receiver(serve) as port, WebhookClient(policy(["127.0.0.1"])) as poster:
+    async with receiver(serve) as port, WebhookClient(policy(["127.0.0.1"])) as client:
         handler = {"type": "http", "url": f"http://127.0.0.1:{port}/h", "timeout": 20, "onFailure": "block"}
         path = project / "settings.json"
         path.write_text(json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}}))
         found, given = hooks(path), shell(agent, project, "ls")
         (hook,) = found.blocking(given)
-        verdicts = [await evaluate(given, [hook], HttpRunner(poster).run, seconds=PATIENCE) for _ in bodies]
+        verdicts = [await evaluate(given, [hook], HttpRunner(client).run, seconds=PATIENCE) for _ in bodies]
     assert [(one.decision, one.reason) for one in verdicts[:2]] == [("deny", "not from this fleet"), ("abstain", "")]
     assert verdicts[2].decision == "deny"
     assert "cannot be used" in verdicts[2].reason

@@ -29,10 +29,10 @@ LOCAL = policy(["127.0.0.1"])
 async def ask(
     serve: Serve, *, seconds: float = 20.0, headers: dict[str, str] | None = None, secret: str = ""
 ) -> Outcome:
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         call = HttpCall(url=f"http://127.0.0.1:{port}/ask", headers=headers or {}, secret=secret)
         hook = Hook(id="remote", on=("tool:*",), http=call, origin="fleethook.yaml:7")
-        return await HttpRunner(poster).run(hook, EVENT, seconds)
+        return await HttpRunner(client).run(hook, EVENT, seconds)
 
 
 @pytest.mark.req("F-06", "F-11", "G-08")
@@ -86,9 +86,9 @@ async def asked_with(payload: Literal["full", "raw"], said: bytes) -> tuple[Outc
     event = msgspec.structs.replace(
         EVENT, input={"command": "PGPASSWORD=hunter2 psql"}, raw={"tool_input": {"command": "PGPASSWORD=hunter2 psql"}}
     )
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         call = HttpCall(url=f"http://127.0.0.1:{port}/ask", payload=payload)
-        got = await HttpRunner(poster).run(Hook(id="remote", on=("tool:*",), http=call), event, 20.0)
+        got = await HttpRunner(client).run(Hook(id="remote", on=("tool:*",), http=call), event, 20.0)
     return got, seen[0].decode()
 
 
@@ -143,9 +143,9 @@ async def test_while_a_secret_is_rotated_both_sign(tmp_path: Path) -> None:
         seen.append(request)
         await answer()(request, reader, writer)
 
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         call = msgspec.structs.replace(call, url=f"http://127.0.0.1:{port}/")
-        got = await HttpRunner(poster).run(Hook(id="remote", on=("*",), http=call), EVENT, 20)
+        got = await HttpRunner(client).run(Hook(id="remote", on=("*",), http=call), EVENT, 20)
     assert got.failure == ""
     head, _, body = seen[0].partition(b"\r\n\r\n")
     headers = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
@@ -215,10 +215,10 @@ async def test_late_unreachable_and_refused_are_failures() -> None:
     async with receiver(answer()) as port:
         pass
     hook = Hook(id="remote", on=("*",), http=HttpCall(url=f"http://127.0.0.1:{port}/"))
-    async with WebhookClient(LOCAL) as poster:
-        assert "got no answer (connect)" in (await HttpRunner(poster).run(hook, EVENT, 20)).failure
-    async with WebhookClient(policy([])) as poster:
-        refused = await HttpRunner(poster).run(hook, EVENT, 20)
+    async with WebhookClient(LOCAL) as client:
+        assert "got no answer (connect)" in (await HttpRunner(client).run(hook, EVENT, 20)).failure
+    async with WebhookClient(policy([])) as client:
+        refused = await HttpRunner(client).run(hook, EVENT, 20)
     assert refused.failure == "hook 'remote' was not sent: the address policy refuses its target"
     assert "127.0.0.1 (loopback)" in refused.output
 

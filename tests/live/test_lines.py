@@ -31,13 +31,13 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
             assert await reader.read() == b"", "it hangs up and asks nothing more"
             said.clear()
 
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         url = f"http://127.0.0.1:{port}/"
-        assert (await poster.post(url, b"", {}, seconds=20)).status == 200
+        assert (await client.post(url, b"", {}, seconds=20)).status == 200
         said.set()
         while said.is_set():
             await asyncio.sleep(0.001)
-        reply = await poster.post(url, b"", {}, seconds=20)
+        reply = await client.post(url, b"", {}, seconds=20)
     assert (reply.status, reply.body) == (200, b"ok")
     assert len(set(peers)) == 2
 
@@ -46,9 +46,9 @@ async def test_a_receiver_that_takes_nothing_holds_no_connection_beyond_the_dead
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with WebhookClient(LOCAL) as poster:
+        async with WebhookClient(LOCAL) as client:
             url = f"http://127.0.0.1:{door.getsockname()[1]}/"
-            sending = asyncio.create_task(poster.post(url, MUCH, {}, seconds=0.3))
+            sending = asyncio.create_task(client.post(url, MUCH, {}, seconds=0.3))
             taken, _ = await loop.sock_accept(door)
             with taken:
                 assert (await sending).error == "timeout"
@@ -62,9 +62,9 @@ async def test_an_answer_before_the_request_was_taken_is_one_but_the_connection_
     with socket.create_server(("127.0.0.1", 0)) as door:
         door.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with WebhookClient(LOCAL) as poster:
+        async with WebhookClient(LOCAL) as client:
             url = f"http://127.0.0.1:{door.getsockname()[1]}/"
-            sending = asyncio.create_task(poster.post(url, MUCH, {}, seconds=20))
+            sending = asyncio.create_task(client.post(url, MUCH, {}, seconds=20))
             taken, _ = await loop.sock_accept(door)
             with taken:
                 await loop.sock_recv(taken, 1_000)
@@ -92,8 +92,8 @@ async def test_a_gigabyte_costs_the_receiver_more_than_us() -> None:
         finally:
             ended.set()
 
-    async with receiver(pour) as port, WebhookClient(LOCAL) as poster:
-        reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20)
+    async with receiver(pour) as port, WebhookClient(LOCAL) as client:
+        reply = await client.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20)
         await asyncio.wait_for(ended.wait(), 10)
     assert (reply.status, reply.error, len(reply.body)) == (200, "", 65_536)
     assert left < 1 << 20
@@ -104,8 +104,8 @@ async def test_many_small_headers_are_no_way_around_the_cap() -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 10_000 + OK)
         await reader.read()
 
-    async with receiver(pour) as port, WebhookClient(LOCAL) as poster:
-        reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20, cap=1024)
+    async with receiver(pour) as port, WebhookClient(LOCAL) as client:
+        reply = await client.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20, cap=1024)
     assert (reply.status, reply.error) == (0, "protocol")
     assert reply.detail == "the answer is without end: 65 KiB came, and the answer was not whole"
 
@@ -125,15 +125,15 @@ async def test_their_headers_replace_ours_but_never_say_where_the_body_ends() ->
         "Transfer-Encoding": "chunked",
         "Expect": "no",
     }
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         url = f"http://127.0.0.1:{port}/a?b=%2F"
         for headers in ({}, theirs, {"Host": "other.test"}):
-            assert (await poster.post(url, b"{}", headers, seconds=20)).status == 200
+            assert (await client.post(url, b"{}", headers, seconds=20)).status == 200
         for name in ("X:Y", "X Y", "", "X\n", "ä"):
-            reply = await poster.post(url, b"{}", {name: "x"}, seconds=20)
+            reply = await client.post(url, b"{}", {name: "x"}, seconds=20)
             assert (reply.status, reply.error) == (0, "protocol")
         for value in ("a\nb", "a\r\nB: c", "a\x00"):
-            reply = await poster.post(url, b"{}", {"X-Name": value, "X-Other": "x"}, seconds=20)
+            reply = await client.post(url, b"{}", {"X-Name": value, "X-Other": "x"}, seconds=20)
             assert reply.detail == "ValueError: a header holds a control character"
     host = b"Host: 127.0.0.1:%d\r\n" % port
     ours = b"Accept: */*\r\nAccept-Encoding: identity\r\n"

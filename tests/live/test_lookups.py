@@ -37,10 +37,10 @@ async def test_names_that_hang_hold_up_no_other_name_however_often_they_are_aske
     resolver = Hanging()
     lookups = Lookups(resolver)
     closing = answer(headers=["Connection: close"])
-    async with receiver(closing) as port, WebhookClient(policy(["127.0.0.1"]), lookup=lookups) as poster:
+    async with receiver(closing) as port, WebhookClient(policy(["127.0.0.1"]), lookup=lookups) as client:
 
         async def post(name: str, seconds: float) -> Reply:
-            return await poster.post(f"http://{name}:{port}/", b"", {}, seconds=seconds)
+            return await client.post(f"http://{name}:{port}/", b"", {}, seconds=seconds)
 
         hung = [asyncio.create_task(post(f"{n % 9}.silent.test", 20)) for n in range(9 * 40)]
         early = [await post("0.silent.test", 0.05) for _ in range(3)]

@@ -21,8 +21,8 @@ JSON = {"content-type": "application/json"}
 
 
 async def post(port: int, *, seconds: float = 20.0, path: str = "/hook", host: str = "127.0.0.1") -> Reply:
-    async with WebhookClient(LOCAL) as poster:
-        return await poster.post(f"http://{host}:{port}{path}", b"{}", JSON, seconds=seconds)
+    async with WebhookClient(LOCAL) as client:
+        return await client.post(f"http://{host}:{port}{path}", b"{}", JSON, seconds=seconds)
 
 
 @pytest.mark.req("G-06")
@@ -36,8 +36,8 @@ async def test_all_receivers_are_posted_to_through_one_session(monkeypatch: pyte
     monkeypatch.setattr("bus.http.exchange.open_session", opened)
     moved = answer("307 Elsewhere", headers=["Location: /other", "Set-Cookie: a=b"])
     async with receiver(answer()) as one, receiver(moved) as other:
-        async with WebhookClient(LOCAL) as poster:
-            said = await asyncio.gather(*(send(poster, port) for port in (one, other) for _ in range(5)))
+        async with WebhookClient(LOCAL) as client:
+            said = await asyncio.gather(*(send(client, port) for port in (one, other) for _ in range(5)))
             (session,) = made
             closed = [session.closed]
         closed.append(session.closed)
@@ -46,8 +46,8 @@ async def test_all_receivers_are_posted_to_through_one_session(monkeypatch: pyte
     assert list(session.cookie_jar) == []
 
 
-async def send(poster: WebhookClient, port: int) -> Reply:
-    return await poster.post(f"http://127.0.0.1:{port}/hook", b"{}", JSON, seconds=20)
+async def send(client: WebhookClient, port: int) -> Reply:
+    return await client.post(f"http://127.0.0.1:{port}/hook", b"{}", JSON, seconds=20)
 
 
 @pytest.mark.req("G-20")
@@ -58,9 +58,9 @@ async def test_an_answer_comes_back_whole_and_the_connection_is_kept() -> None:
         seen.append((request, writer.get_extra_info("peername")))
         await answer("503 Busy", b"later", ["Retry-After: 7", "Set-Cookie: a=b"])(request, reader, writer)
 
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         for _ in range(3):
-            reply = await poster.post(f"http://127.0.0.1:{port}/hook?a=%2F", b'{"x":1}', JSON, seconds=20)
+            reply = await client.post(f"http://127.0.0.1:{port}/hook?a=%2F", b'{"x":1}', JSON, seconds=20)
             assert (reply.status, reply.body, reply.retry_after, reply.error) == (503, b"later", "7", "")
     assert len({peer for _, peer in seen}) == 1
     request = seen[-1][0]
@@ -94,8 +94,8 @@ async def test_a_slow_look_up_meets_the_deadline_too() -> None:
         await asyncio.Event().wait()
         return []
 
-    async with WebhookClient(LOCAL, lookup=never) as poster:
-        reply = await poster.post("http://hooks.test/", b"", {}, seconds=0.1)
+    async with WebhookClient(LOCAL, lookup=never) as client:
+        reply = await client.post("http://hooks.test/", b"", {}, seconds=0.1)
     assert reply.error == "timeout"
     assert reply.phases.dns > 50, "the look-up was under way when the time was over"
     assert reply.phases.connect == reply.phases.first_byte == 0
@@ -113,8 +113,8 @@ async def test_an_endless_body_is_read_to_the_cap_and_the_connection_dropped() -
         finally:
             dropped.set()
 
-    async with receiver(endless) as port, WebhookClient(LOCAL) as poster:
-        reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20, cap=10_000)
+    async with receiver(endless) as port, WebhookClient(LOCAL) as client:
+        reply = await client.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20, cap=10_000)
         assert (reply.status, reply.body, reply.error) == (200, b"x" * 10_000, "")
         await asyncio.wait_for(dropped.wait(), 10)
 
@@ -156,12 +156,12 @@ async def test_loopback_is_refused_where_it_is_not_listed() -> None:
     async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         hit.set()
 
-    async with receiver(serve) as port, WebhookClient(policy([])) as poster:
+    async with receiver(serve) as port, WebhookClient(policy([])) as client:
         for host in ("127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "localhost"):
-            reply = await poster.post(f"http://{host}:{port}/", b"", {}, seconds=20)
+            reply = await client.post(f"http://{host}:{port}/", b"", {}, seconds=20)
             assert reply.error == "refused", reply
             assert "allow list" in reply.detail
-        refused = await poster.post("http://user@example.com/", b"", {}, seconds=20)
+        refused = await client.post("http://user@example.com/", b"", {}, seconds=20)
     assert refused.error == "refused"
     assert not hit.is_set()
 
@@ -173,9 +173,9 @@ async def test_a_name_is_vetted_at_every_connection_and_by_all_its_addresses() -
         return answers.pop(0)
 
     closing = answer(headers=["Connection: close"])
-    async with receiver(closing) as port, WebhookClient(LOCAL, lookup=rebinding) as poster:
-        first = await poster.post(f"http://hooks.test:{port}/", b"", {}, seconds=20)
-        second = await poster.post(f"http://hooks.test:{port}/", b"", {}, seconds=20)
+    async with receiver(closing) as port, WebhookClient(LOCAL, lookup=rebinding) as client:
+        first = await client.post(f"http://hooks.test:{port}/", b"", {}, seconds=20)
+        second = await client.post(f"http://hooks.test:{port}/", b"", {}, seconds=20)
     assert (first.status, first.error) == (200, "")
     assert second.error == "refused"
     assert "169.254.169.254" in second.detail
@@ -185,9 +185,9 @@ async def test_a_pooled_connection_serves_no_other_name() -> None:
     async def by_name(host: str, port: int) -> list[str]:
         return ["127.0.0.1"] if host == "good.test" else ["10.0.0.1"]
 
-    async with receiver(answer()) as port, WebhookClient(LOCAL, lookup=by_name) as poster:
-        assert (await poster.post(f"http://good.test:{port}/", b"", {}, seconds=20)).status == 200
-        assert (await poster.post(f"http://evil.test:{port}/", b"", {}, seconds=20)).error == "refused"
+    async with receiver(answer()) as port, WebhookClient(LOCAL, lookup=by_name) as client:
+        assert (await client.post(f"http://good.test:{port}/", b"", {}, seconds=20)).status == 200
+        assert (await client.post(f"http://evil.test:{port}/", b"", {}, seconds=20)).error == "refused"
 
 
 async def test_nobody_listens_and_no_such_name() -> None:
@@ -216,12 +216,12 @@ async def test_tls_is_verified_by_name_while_the_vetted_address_is_used() -> Non
     trusting = ssl.create_default_context(cafile=str(PEM))
     async with receiver(serve, served) as port:
         url = f"https://hooks.test:{port}/"
-        async with WebhookClient(LOCAL, tls=trusting, lookup=here) as poster:
-            reply, again = [await poster.post(url, b"", {}, seconds=20) for _ in range(2)]
+        async with WebhookClient(LOCAL, tls=trusting, lookup=here) as client:
+            reply, again = [await client.post(url, b"", {}, seconds=20) for _ in range(2)]
             assert (reply.status, reply.reason) == (200, "OK")
-            other = await poster.post(f"https://other.test:{port}/", b"", {}, seconds=20)
-        async with WebhookClient(LOCAL, lookup=here) as poster:
-            untrusted = await poster.post(url, b"", {}, seconds=20)
+            other = await client.post(f"https://other.test:{port}/", b"", {}, seconds=20)
+        async with WebhookClient(LOCAL, lookup=here) as client:
+            untrusted = await client.post(url, b"", {}, seconds=20)
     assert f"Host: hooks.test:{port}".encode() in requests[0]
     assert names[0] == "hooks.test"
     assert other.error == untrusted.error == "tls"
@@ -241,9 +241,9 @@ async def test_plain_http_behind_an_https_url() -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
-    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server, WebhookClient(LOCAL) as poster:
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server, WebhookClient(LOCAL) as client:
         port = server.sockets[0].getsockname()[1]
-        assert (await poster.post(f"https://127.0.0.1:{port}/", b"", {}, seconds=20)).error == "tls"
+        assert (await client.post(f"https://127.0.0.1:{port}/", b"", {}, seconds=20)).error == "tls"
 
 
 async def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +254,8 @@ async def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_a_header_that_would_split_the_request_is_not_sent() -> None:
-    async with receiver(answer()) as port, WebhookClient(LOCAL) as poster:
-        reply = await poster.post(f"http://127.0.0.1:{port}/", b"", {"x": "a\r\nEvil: 1"}, seconds=20)
+    async with receiver(answer()) as port, WebhookClient(LOCAL) as client:
+        reply = await client.post(f"http://127.0.0.1:{port}/", b"", {"x": "a\r\nEvil: 1"}, seconds=20)
     assert (reply.status, reply.error) == (0, "protocol")
 
 
@@ -280,10 +280,10 @@ async def test_whoever_sends_is_asked_on_the_open_connection_and_may_still_refus
 
     door = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}/"
-    async with WebhookClient(LOCAL) as poster:
+    async with WebhookClient(LOCAL) as client:
         with pytest.raises(Unreachable, match="not any more"):
-            await poster.post(url, b"{}", JSON, seconds=20, before=refuse)
-        assert (await poster.post(url, b"{}", JSON, seconds=20, before=fail)).error == "protocol", "a fault of ours"
+            await client.post(url, b"{}", JSON, seconds=20, before=refuse)
+        assert (await client.post(url, b"{}", JSON, seconds=20, before=fail)).error == "protocol", "a fault of ours"
         for _ in range(2):
             await asyncio.wait_for(ended.acquire(), 20)
     door.close()
@@ -299,8 +299,8 @@ async def test_cancelled_it_leaves_no_connection_behind() -> None:
         await reader.read()
         closed.set()
 
-    async with receiver(serve) as port, WebhookClient(LOCAL) as poster:
-        task = asyncio.create_task(poster.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20))
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
+        task = asyncio.create_task(client.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20))
         await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

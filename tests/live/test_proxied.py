@@ -42,8 +42,8 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return theirs, ssl.create_default_context(cafile=str(PEM))
 
 
-async def send(poster: WebhookClient, url: str, seconds: float = 20.0) -> Reply:
-    return await poster.post(url, b"{}", {"content-type": "application/json"}, seconds=seconds)
+async def send(client: WebhookClient, url: str, seconds: float = 20.0) -> Reply:
+    return await client.post(url, b"{}", {"content-type": "application/json"}, seconds=seconds)
 
 
 class Kept:
@@ -66,11 +66,11 @@ async def test_http_goes_in_absolute_form_and_the_password_only_to_the_proxy(mon
     async with receiver(kept.serve) as port, forwarding() as proxy:
         proxy.login = f"agent:{PASSWORD}"
         url = f"http://hooks.test:{port}/a?b=%2F"
-        async with through(proxy.url("agent:${PROXY_PASSWORD}")) as poster:
-            replies = [await send(poster, url) for _ in range(2)]
+        async with through(proxy.url("agent:${PROXY_PASSWORD}")) as client:
+            replies = [await send(client, url) for _ in range(2)]
             monkeypatch.setenv("PROXY_PASSWORD", "another")
             proxy.login = "agent:another"
-            replies.append(await send(poster, url))
+            replies.append(await send(client, url))
     assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
     assert proxy.asked == [f"POST {url} HTTP/1.1"] * 3
     assert proxy.connections == 1, "a connection to the proxy is kept"
@@ -85,8 +85,8 @@ async def test_https_goes_through_a_tunnel_that_is_kept_and_holds_no_login(monke
     async with receiver(kept.serve, theirs) as port, forwarding() as proxy:
         proxy.login = f"agent:{PASSWORD}"
         url = f"https://hooks.test:{port}/a"
-        async with through(proxy.url("agent:${PROXY_PASSWORD}"), tls=ours) as poster:
-            replies = [await send(poster, url) for _ in range(3)]
+        async with through(proxy.url("agent:${PROXY_PASSWORD}"), tls=ours) as client:
+            replies = [await send(client, url) for _ in range(3)]
     assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
     assert proxy.asked == [f"CONNECT hooks.test:{port} HTTP/1.1"]
     assert len(set(kept.peers)) == 1
@@ -100,10 +100,10 @@ async def test_a_certificate_is_the_receivers_and_not_the_proxys_matter() -> Non
     theirs, ours = contexts()
     async with receiver(answer(), theirs) as port, forwarding() as proxy:
         KNOWN["other.test"] = [PUBLIC]
-        async with through(proxy.url(), tls=ours) as poster:
-            other = await send(poster, f"https://other.test:{port}/")
-        async with through(proxy.url()) as poster:
-            unknown = await send(poster, f"https://hooks.test:{port}/")
+        async with through(proxy.url(), tls=ours) as client:
+            other = await send(client, f"https://other.test:{port}/")
+        async with through(proxy.url()) as client:
+            unknown = await send(client, f"https://hooks.test:{port}/")
     for reply in (other, unknown):
         assert (reply.error, "certificate" in reply.detail) == ("tls", True), reply
 
@@ -123,44 +123,44 @@ async def test_what_the_policy_refuses_the_proxy_never_hears_of() -> None:
     )
     async with forwarding() as proxy:
         for said in (proxy.url(), "environment"):
-            async with through(said, ("metadata.test",)) as poster:
+            async with through(said, ("metadata.test",)) as client:
                 for url in refused:
-                    reply = await send(poster, url)
+                    reply = await send(client, url)
                     assert reply.error in ("refused", "dns"), (url, reply)
                     assert reply.error == "refused" or "metadata" in url
     assert (proxy.connections, proxy.asked) == (0, [])
 
 
 async def test_a_name_is_looked_at_for_every_attempt_also_over_a_kept_connection() -> None:
-    async with receiver(answer()) as port, forwarding() as proxy, through(proxy.url()) as poster:
+    async with receiver(answer()) as port, forwarding() as proxy, through(proxy.url()) as client:
         KNOWN["moving.test"] = [PUBLIC]
         url = f"http://moving.test:{port}/"
-        assert (await send(poster, url)).status == 200
+        assert (await send(client, url)).status == 200
         KNOWN["moving.test"] = ["10.0.0.7"]
-        assert (await send(poster, url)).error == "refused"
+        assert (await send(client, url)).error == "refused"
         assert len(proxy.asked) == 1
 
 
 async def test_a_name_that_only_the_proxy_knows_has_to_be_listed() -> None:
     async with receiver(answer()) as port, forwarding() as proxy:
         url = f"http://hooks.corp:{port}/"
-        async with through(proxy.url()) as poster:
-            reply = await send(poster, url)
+        async with through(proxy.url()) as client:
+            reply = await send(client, url)
         assert (reply.error, proxy.connections) == ("dns", 0)
         assert "network.allow" in reply.detail
-        async with through(proxy.url(), (f"hooks.corp:{port}",)) as poster:
-            assert (await send(poster, url)).status == 200
-        async with through(proxy.url(), (f"hooks.corp:{port + 1}", "10.0.0.0/8")) as poster:
-            assert (await send(poster, url)).error == "dns"
+        async with through(proxy.url(), (f"hooks.corp:{port}",)) as client:
+            assert (await send(client, url)).status == 200
+        async with through(proxy.url(), (f"hooks.corp:{port + 1}", "10.0.0.0/8")) as client:
+            assert (await send(client, url)).error == "dns"
     assert len(proxy.asked) == 1
 
 
 async def test_this_machine_is_never_reached_through_a_proxy() -> None:
     async with receiver(answer()) as port, forwarding() as proxy:
-        poster = WebhookClient(policy(["localhost"]), proxy=proxy.url())
+        client = WebhookClient(policy(["localhost"]), proxy=proxy.url())
         for host in ("127.0.0.1", "localhost"):
-            assert (await send(poster, f"http://{host}:{port}/")).status == 200
-        await poster.close()
+            assert (await send(client, f"http://{host}:{port}/")).status == 200
+        await client.close()
     assert proxy.connections == 0
 
 
@@ -180,18 +180,18 @@ async def test_the_environment_counts_only_where_the_configuration_says_so(monke
         monkeypatch.setenv("HTTPS_PROXY", two.place)
         KNOWN["near.test"] = ["127.0.0.1"]
         urls = [f"http://near.test:{plain}/", f"https://hooks.test:{secure}/"]
-        async with through("environment", ("127.0.0.1",), ours) as poster:
-            assert [(await send(poster, url)).status for url in urls] == [200, 200]
+        async with through("environment", ("127.0.0.1",), ours) as client:
+            assert [(await send(client, url)).status for url in urls] == [200, 200]
             assert (one.asked, two.asked) == (
                 [f"POST {urls[0]} HTTP/1.1"],
                 [f"CONNECT hooks.test:{secure} HTTP/1.1"],
             )
             monkeypatch.setenv("NO_PROXY", "example.com, .test")
-            assert (await send(poster, urls[0])).status == 200, "directly"
+            assert (await send(client, urls[0])).status == 200, "directly"
         monkeypatch.delenv("NO_PROXY")
         for said in ("", "none"):
-            async with through(said, ("127.0.0.1",)) as poster:
-                assert (await send(poster, urls[0])).status == 200, "directly"
+            async with through(said, ("127.0.0.1",)) as client:
+                assert (await send(client, urls[0])).status == 200, "directly"
     assert (len(one.asked), len(two.asked)) == (1, 1)
     assert (one.connections, two.connections) == (1, 1)
 
@@ -204,10 +204,10 @@ async def test_direct_and_proxied_connections_to_one_place_are_never_mixed(monke
         monkeypatch.delenv("http_proxy", raising=False)
         KNOWN["here.test"] = ["127.0.0.1"]
         url = f"http://here.test:{port}/"
-        async with through("environment", ("127.0.0.1",)) as poster:
+        async with through("environment", ("127.0.0.1",)) as client:
             for excepted in ("", "here.test", "", f"here.test:{port}", f"here.test:{port + 1}"):
                 monkeypatch.setenv("NO_PROXY", excepted)
-                assert (await send(poster, url)).status == 200
+                assert (await send(client, url)).status == 200
     assert len(proxy.asked) == 3
     assert [one.startswith(b"POST / ") for one in kept.got] == [True] * 5
 
@@ -248,9 +248,9 @@ async def test_what_a_proxy_refuses_is_tried_again(
     scheme: str, set_up: Callable[[ForwardProxy], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROXY_PASSWORD", PASSWORD)
-    async with forwarding() as proxy, through(proxy.url("agent:${PROXY_PASSWORD}")) as poster:
+    async with forwarding() as proxy, through(proxy.url("agent:${PROXY_PASSWORD}")) as client:
         set_up(proxy)
-        reply = await send(poster, f"{scheme}://hooks.test/secret-path")
+        reply = await send(client, f"{scheme}://hooks.test/secret-path")
     assert (reply.status, reply.error) == (0, "proxy"), reply
     assert reply.detail.startswith(f"{proxy.place}: {why}"), reply.detail
     assert row_of(reply).means == "retry"
@@ -271,8 +271,8 @@ async def test_a_proxy_that_is_not_there_or_says_nothing_costs_the_deadline_at_m
             (f"127.0.0.1:{silent.getsockname()[1]}", "https://hooks.test/", "no connection through it within 0.3 s"),
             ("agent:${NOT_SET}@127.0.0.1:1", "https://hooks.test/", "127.0.0.1:1: the variable NOT_SET is not set"),
         ):
-            async with through(f"http://{place}") as poster:
-                reply = await send(poster, url, 0.3)
+            async with through(f"http://{place}") as client:
+                reply = await send(client, url, 0.3)
             assert (reply.error, why in reply.detail) == ("proxy", True), reply
             assert reply.ms < 1500
 
@@ -282,7 +282,7 @@ async def test_one_deadline_covers_the_tunnel_and_the_answer() -> None:
         await reader.read()
 
     theirs, ours = contexts()
-    async with receiver(silent, theirs) as port, forwarding() as proxy, through(proxy.url(), tls=ours) as poster:
-        reply = await send(poster, f"https://hooks.test:{port}/", 0.4)
+    async with receiver(silent, theirs) as port, forwarding() as proxy, through(proxy.url(), tls=ours) as client:
+        reply = await send(client, f"https://hooks.test:{port}/", 0.4)
     assert (reply.error, reply.detail) == ("timeout", "no complete answer within 0.4 s")
     assert reply.ms < 1500

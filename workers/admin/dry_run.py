@@ -161,8 +161,8 @@ async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
 ) -> tuple[list[Hook], Verdict]:
     """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
-    async with ClientPool() as posters, RuleChecks() as checks:
-        own = RequestHooks(hooks, _runner(posters, hooks, effects=effects))
+    async with ClientPool() as clients, RuleChecks() as checks:
+        own = RequestHooks(hooks, _runner(clients, hooks, effects=effects))
         own.wait_for(checks, seconds)
         fitting = await own.fitting(event)
         verdict = await evaluate(
@@ -179,7 +179,7 @@ async def try_event(
     return fitting, verdict
 
 
-def _runner(posters: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
+def _runner(clients: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
     commands = CommandRunner()
 
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
@@ -187,7 +187,7 @@ def _runner(posters: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
             return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
         if hook.kind == "command":
             return await commands.run(hook, event, seconds)
-        return await HttpRunner(posters.under(hooks.network, hooks.proxy)).run(hook, event, seconds)
+        return await HttpRunner(clients.get(hooks.network, hooks.proxy)).run(hook, event, seconds)
 
     return run
 

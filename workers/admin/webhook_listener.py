@@ -76,7 +76,7 @@ class Listener:
         self.arrived = self.failed = 0
         self.done = asyncio.Event()
         self._ids: set[str] = set()
-        self._poster = WebhookClient(policy([_place(wanted.forward)])) if wanted.forward else None
+        self._client = WebhookClient(policy([_place(wanted.forward)])) if wanted.forward else None
         self._runner: web.AppRunner | None = None
 
     @property
@@ -109,8 +109,8 @@ class Listener:
         """Finish the answers that are being given, and listen no more."""
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._poster is not None:
-            await self._poster.close()
+        if self._client is not None:
+            await self._client.close()
 
     async def _take(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -128,8 +128,8 @@ class Listener:
         response = web.Response(status=self.wanted.status)
         if verified is False:
             response = web.Response(status=401, text=f"{reason}\n")
-        elif self._poster is not None:
-            reply = await self._poster.post(
+        elif self._client is not None:
+            reply = await self._client.post(
                 _joined(self.wanted.forward, request.path_qs), body, _handed_on(headers), seconds=_FORWARD_SECONDS
             )
             response, reason = _answer(reply)

@@ -238,8 +238,8 @@ async def _be_carrier(url: str, namespace: str) -> None:
     keys, connections = Keys(namespace), Connections(url)
     watcher = Watcher(connections, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
     await watcher.refresh(force=True)
-    async with WebhookClient(policy([])) as poster:
-        poster.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
+    async with WebhookClient(policy([])) as client:
+        client.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
     redact_text(resolve_secret(seal(generate_secret())))  # nor what the first one loads for secrets (50 ms)
     spare_the_collector()  # as the process does that runs it
     before = _cpu()

@@ -130,7 +130,7 @@ class Attempts:
         self._told: OrderedDict[str, DecodedEvent] = OrderedDict()
         self._told_bytes = 0
 
-    async def make(self, taken: ClaimedDelivery, posters: ClientPool, before: Before) -> Result:
+    async def make(self, taken: ClaimedDelivery, clients: ClientPool, before: Before) -> Result:
         """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away.
 
         `before` is awaited at the last moment before something happens outside, and what it raises is raised.
@@ -160,7 +160,7 @@ class Attempts:
                 dialect=hook.dialect,
                 own=hook.own,
             )
-        poster = posters.under(in_force.network, in_force.proxy)
+        client = clients.get(in_force.network, in_force.proxy)
         if taken.members is not None:
             if endpoint.format not in BATCHED:
                 raise GivenUp(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
@@ -169,11 +169,11 @@ class Attempts:
             full = [one.webhook(endpoint) for one in every]
             body = batch_body(endpoint.format, full, lambda: [one.webhook(thin) for one in every])
             name = batch_id([taken.id, *(one.id for one in taken.members)])
-            reply = await post(poster, endpoint, name, body, int(time.time()), before, batch=True)
+            reply = await post(client, endpoint, name, body, int(time.time()), before, batch=True)
             return _judged(endpoint, body, reply, schedule)
         body = told.webhook(endpoint)
         of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
-        reply = await post(poster, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
+        reply = await post(client, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
         return _judged(endpoint, body, reply, schedule)
 
     async def _find(

@@ -127,7 +127,7 @@ def _secret(reference: str) -> str:
 
 
 async def post(
-    poster: WebhookClient,
+    client: WebhookClient,
     endpoint: Endpoint,
     delivery: str,
     body: bytes,
@@ -142,7 +142,7 @@ async def post(
     `before` is awaited right before the first byte is sent, and what it raises is raised.
     """
     headers = request_headers(endpoint, delivery, body, now, replay_of, batch=batch)
-    return await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout, before=before)
+    return await client.post(endpoint.url, body, headers, seconds=endpoint.timeout, before=before)
 
 
 def judge(reply: Reply, name: Format = "fleethook") -> AttemptFailed | GivenUp | None:

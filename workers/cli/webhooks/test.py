@@ -75,21 +75,21 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
         host=host_name(),
         data={"test": True, "message": _MESSAGE},
     )
-    async with WebhookClient(hooks.network, proxy=hooks.proxy) as poster:
-        poster.open()  # 300 ms of imports that are none of the receiver's time
+    async with WebhookClient(hooks.network, proxy=hooks.proxy) as client:
+        client.open()  # 300 ms of imports that are none of the receiver's time
         if endpoint.format != "pagerduty":
-            return [await _post(poster, endpoint, event)]
+            return [await _post(client, endpoint, event)]
         # An incident of its own, whatever ends those of real events: it must touch none of them.
         endpoint = msgspec.structs.replace(endpoint, resolve="session")
         event = msgspec.structs.replace(event, session=f"test-{name}")
-        sent = [await _post(poster, endpoint, event)]
+        sent = [await _post(client, endpoint, event)]
         if not sent[0][1]:
             end = msgspec.structs.replace(event, type=EventType.SESSION_END.value, id=event_id())
-            sent.append(await _post(poster, endpoint, end))
+            sent.append(await _post(client, endpoint, end))
         return sent
 
 
-async def _post(poster: WebhookClient, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
+async def _post(client: WebhookClient, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
     from bus.http.client import Reply
     from bus.ids import delivery_id
     from workers.delivery.batches import batch_body, batch_id
@@ -101,7 +101,7 @@ async def _post(poster: WebhookClient, endpoint: Endpoint, event: Event) -> tupl
         if endpoint.batch is not None:
             body, name = batch_body(endpoint.format, [body], list), batch_id([name])
         headers = request_headers(endpoint, name, body, int(time.time()), batch=endpoint.batch is not None)
-        reply = await poster.post(endpoint.url, body, headers, seconds=endpoint.timeout)
+        reply = await client.post(endpoint.url, body, headers, seconds=endpoint.timeout)
     except GivenUp as error:  # a secret or a variable that is missing here
         return Reply(), error.reason
     wrong = judge(reply, endpoint.format)
