@@ -14,6 +14,7 @@
     ├── TargetRefused          the address policy refuses to connect there
     ├── SignatureError         a webhook whose id, time or signature does not hold
     ├── NotFound               an id, a version, a hook or an endpoint that does not exist
+    ├── AmbiguousId            the beginning of more than one id
     └── Denied                 what a hook blocked (raised by the Python agents' own face)
 
 Data stands in attributes, the text is for people: what, where, and what to do.
@@ -116,6 +117,10 @@ class SignatureError(FleethookError):
 
 class NotFound(FleethookError):
     """An id, a version, a hook or an endpoint that does not exist."""
+
+
+class AmbiguousId(FleethookError):
+    """The beginning of more than one id; the text names some of them."""
 
 
 class Denied(FleethookError):

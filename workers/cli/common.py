@@ -27,6 +27,7 @@ from bus.errors import (
 from workers.cli.output import (
     Colour,
     ReaderGone,
+    Styler,
     colours,
     interactive,
     printable,
@@ -199,6 +200,11 @@ class Context:
     def style(self, text: str, colour: Colour, *, err: bool = False) -> str:
         """The text in a colour, where the stream (stdout, or stderr with `err`) takes one."""
         return styler(colours(sys.stderr if err else sys.stdout, self.colour))(text, colour)
+
+    @property
+    def plain_style(self) -> Styler:
+        """`style` as a function alone, for stdout."""
+        return styler(colours(sys.stdout, self.colour))
 
     def data(self, value: object) -> None:
         """The result on stdout: a text as it is, anything else as one JSON object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
-from workers.cli.formatting import DURATION, about, event_line, event_lines, outcome, trace_lines, verdict_lines, when
+from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
+from workers.cli.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -24,7 +26,7 @@ _SAY_EVERY: Final = 20_000
 
 
 def filter_options(function: F) -> F:
-    """`--type`, `--session`, `--tool`, `--source` and `--decision`, in the words of hooks."""
+    """`--type`, `--session`, `--tool`, `--source`, `--where` and `--decision`, in the words of hooks."""
     options = (
         click.option(
             "--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."
@@ -32,6 +34,9 @@ def filter_options(function: F) -> F:
         click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
         click.option("--source", default="", metavar="AGENT", help="The agent: claude, codex, …"),
+        click.option(
+            "--where", default="", metavar="CEL", help="A condition, as `when:` has it: event.tool == 'bash'."
+        ),
         click.option("--decision", type=click.Choice(_DECISIONS), help="What was decided."),
     )
     for option in reversed(options):
@@ -177,9 +182,10 @@ def events() -> None:
 @filter_options
 @click.option("--since", type=DURATION, metavar="TIME", help="No older than this: 90s, 1h, 7d.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any) -> None:
+def list_events(fleet: Context, /, since: float | None, limit: int, whole: bool, **given: Any) -> None:
     """List events, newest first; what is shown is redacted."""
     from workers.records.events import recent, record
 
@@ -196,19 +202,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, **given: Any
     if not found:
         fleet.say(f"no events{f' with {filters.words()}' if filters.words() else ''}")
         return
-    rows = [
-        (
-            when(seen.ms),
-            seen.id,
-            seen.event.source,
-            seen.event.type,
-            seen.event.tool,
-            about(seen.event, 60),
-            outcome(seen),
-        )
-        for seen in found
-    ]
-    fleet.table(("TIME", "ID", "SOURCE", "TYPE", "TOOL", "ABOUT", "VERDICT"), rows)
+    show_events(fleet, found, whole=whole)
     if len(found) == limit:
         fleet.say(f"the newest {limit}; --limit shows more")
 
@@ -221,8 +215,13 @@ def show(fleet: Context, name: str) -> None:
     """Show one event whole: its input, the agent's own payload and its verdict, redacted."""
     from workers.cli.output import to_json
     from workers.records.events import find_event, record
+    from workers.records.ids import whole_event_id
 
-    seen = fleet.run(lambda connections: find_event(connections, fleet.keys(), name, say=_progress(fleet)))
+    async def work(connections: Connections) -> Seen:
+        whole = await whole_event_id(connections, fleet.keys(), name, say=_progress(fleet))
+        return await find_event(connections, fleet.keys(), whole, say=_progress(fleet))
+
+    seen = fleet.run(work)
     whole = record(seen, raw=True)
     if fleet.json:
         fleet.data(whole)
@@ -293,6 +292,9 @@ def tail(fleet: Context, /, **given: Any) -> None:
     if filters.words():
         fleet.say(fleet.style(f"filters are active, other events are not shown: {filters.words()}", "yellow", err=True))
 
+    if not fleet.json and sys.stdout.isatty():
+        fleet.data(tail_line(fleet, None))
+
     async def work(connections: Connections) -> None:
         async for entry in follow(connections, fleet.keys()):
             seen = read_seen(entry, fleet.keys())
@@ -301,7 +303,7 @@ def tail(fleet: Context, /, **given: Any) -> None:
             if fleet.json:
                 fleet.stream(record(seen))
             else:
-                fleet.data(event_line(fleet, seen))
+                fleet.data(tail_line(fleet, seen))
 
     try:
         fleet.run(work)
@@ -315,10 +317,15 @@ def tail(fleet: Context, /, **given: Any) -> None:
 @pass_fleet
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
+    from workers.records.ids import whole_event_id
+    from workers.records.trace import Trace, trace_record
     from workers.records.trace import trace as gather
-    from workers.records.trace import trace_record
 
-    found = fleet.run(lambda connections: gather(connections, fleet.keys(), name, say=_progress(fleet)))
+    async def work(connections: Connections) -> Trace:
+        whole = await whole_event_id(connections, fleet.keys(), name, say=_progress(fleet))
+        return await gather(connections, fleet.keys(), whole, say=_progress(fleet))
+
+    found = fleet.run(work)
     fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
 
 

@@ -67,12 +67,12 @@ DURATION: Final = Duration()
 
 def when(ms: int) -> str:
     """A time as this machine's clock shows it, with its date."""
-    return _local(ms).strftime("%Y-%m-%d %H:%M:%S")
+    return local_time(ms).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock(ms: int) -> str:
     """A time of today, to the millisecond."""
-    return _local(ms).strftime("%H:%M:%S.%f")[:-3]
+    return local_time(ms).strftime("%H:%M:%S.%f")[:-3]
 
 
 def short(text: str, most: int = SHOWN) -> str:
@@ -108,15 +108,6 @@ def outcome(seen: Seen) -> str:
     elif seen.verdict is not None and seen.verdict.reason:
         words.append(short(seen.verdict.reason, 160))
     return " · ".join(words) if words else ("waiting for its verdict" if seen.pending else "")
-
-
-def event_line(fleet: Context, seen: Seen) -> str:
-    """One event on one line: time, source, type and tool, what it is about, what was decided."""
-    event = seen.event
-    said = plain(outcome(seen))
-    colour = COLOURS.get("fallback" if seen.fell_back else seen.decision, "bright_black")
-    head = f"{clock(seen.ms)}  {plain(event.source):<8}  {plain(event.type):<18}  {plain(event.tool) or '-':<8}"
-    return f"{fleet.style(head, 'bright_black')}  {fleet.style(about(event), 'cyan')}  {fleet.style(said, colour)}"
 
 
 def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
@@ -277,7 +268,8 @@ def _relative(fleet: Context, one: Relative) -> str:
     return f"{one.id}  {clock(one.ms)}  {plain(one.source)}  {plain(one.type)}  {plain(one.tool)}  {word}".rstrip()
 
 
-def _local(ms: int) -> datetime:
+def local_time(ms: int) -> datetime:
+    """A time (ms since 1970) by this machine's clock."""
     return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
 
 

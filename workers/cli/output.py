@@ -15,12 +15,23 @@ import click
 
 from bus.errors import FleethookError
 
-Colour = Literal["green", "yellow", "red", "cyan", "bright_black"]
+Colour = Literal[
+    "green",
+    "yellow",
+    "red",
+    "cyan",
+    "blue",
+    "magenta",
+    "bright_black",
+    "bright_cyan",
+    "bright_blue",
+    "bright_magenta",
+]
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """What an event's data could steer a terminal with, or show a text in another order; line break and tab stay."""
 
-_COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|90)m|" + _CONTROL.pattern)
+_COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)
 """The same, or a colour of ours: of all sequences these can neither hide a text nor move it."""
 
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")

@@ -12,9 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from bus.agents import find
-from bus.errors import DecodeError, NotFound, Unreachable
+from bus.errors import ConditionError, DecodeError, NotFound, OverBudget, Unreachable
 from bus.events import Event, EventType, native_type, source_name
 from bus.hooks import Hook
+from bus.matching.conditions import Condition, compile_condition
+from bus.matching.findings import holds
 from bus.matching.patterns import Index, parse_tool
 from bus.requests import MOST_BUDGET_MS, read_event, read_request
 from bus.secrets.redaction import redact, redact_text
@@ -33,7 +35,7 @@ BLOCK_SECONDS: Final = 1.0
 
 _MOST_PAGE: Final = 1_000
 _PAGE_BYTES: Final = 1024 * 1024
-_CLOCK_MS: Final = 2_000
+CLOCK_MS: Final = 2_000
 """So far behind the server's an agent's clock may be before its events are looked for everywhere."""
 _ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
 _KINDS: Final = frozenset(kind.value for kind in EventType)
@@ -85,6 +87,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     decision: str = ""
     """A decision, or `fallback` for every answer that no hook gave."""
+    where: str = ""
+    """A CEL condition over `event` and `verdict`; an event for which it has no answer is left out."""
     since: int = 0
     """Milliseconds since 1970."""
 
@@ -96,14 +100,16 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
             "tool": self.tool,
             "source": self.source,
             "decision": self.decision,
+            "where": self.where,
         }
         return "; ".join(f"{name} {value}" for name, value in named.items() if value)
 
 
 def matching(filters: Filters) -> Callable[[Seen], bool]:
-    """A test for `filters`; types and tool are read as a hook's `on` and `tool`; raises PatternError."""
+    """A test for `filters`; types, tool and where are read as a hook's `on`, `tool` and `when`; raises PatternError."""
     index = Index([(Hook(id="filter", on=filters.types), filters.types)]) if filters.types else None
     tool, source = parse_tool(filters.tool), source_name(filters.source) if filters.source else ""
+    condition = compile_condition(filters.where) if filters.where else None
 
     def fits(seen: Seen) -> bool:
         event = seen.event
@@ -117,9 +123,21 @@ def matching(filters: Filters) -> Callable[[Seen], bool]:
             return False
         if index is not None and not index.find(event):
             return False
-        return seen.ms >= filters.since and (tool.matches_all or tool(tool_names(event.tool, event.native_tool)))
+        if seen.ms < filters.since or not (tool.matches_all or tool(tool_names(event.tool, event.native_tool))):
+            return False
+        return condition is None or _holds(condition, seen)
 
     return fits
+
+
+def _holds(condition: Condition, seen: Seen) -> bool:
+    """Whether the condition holds; one that asks for a field that the event does not have does not."""
+    verdict = seen.verdict
+    facts = {"decision": seen.decision, "reason": verdict.reason if verdict is not None else ""}
+    try:
+        return holds(condition, seen.event, facts)
+    except (ConditionError, OverBudget):
+        return False
 
 
 async def pages(
@@ -211,7 +229,7 @@ async def _near_its_time(connections: Connections, keys: Keys, name: str) -> See
     if match is None:
         return None
     made = int(match[1], 16)
-    around = events_pages(connections, keys, start=str(max(0, made - _CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
+    around = events_pages(connections, keys, start=str(max(0, made - CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
     async for entries in around:
         for entry in entries:
             if _named(entry, b"id") == name:

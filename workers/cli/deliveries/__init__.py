@@ -9,7 +9,8 @@ import click
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.deliveries.filters import delivery_filters, wanted, words
-from workers.cli.formatting import delivery_lines, payload_lines, short, when
+from workers.cli.formatting import delivery_lines, payload_lines, short
+from workers.cli.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -28,9 +29,10 @@ def deliveries() -> None:
 @deliveries.command("list")
 @delivery_filters
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:
+def list_deliveries(fleet: Context, /, limit: int, whole: bool, **given: Any) -> None:
     """List deliveries, newest first."""
     from workers.delivery.deliveries import deliveries as listed
     from workers.records.selection import fits
@@ -47,8 +49,7 @@ def list_deliveries(fleet: Context, /, limit: int, **given: Any) -> None:
         for one in found:
             fleet.stream(one)
     elif found:
-        rows = [(when(one.created), one.id, one.target, one.state, one.attempts, _next(one)) for one in found]
-        fleet.table(("TIME", "ID", "TARGET", "STATE", "ATTEMPTS", "NOTE"), rows)
+        show_deliveries(fleet, found, whole=whole)
         if len(found) == limit:
             fleet.say(f"the newest {limit}; --limit shows more")
     else:
@@ -68,9 +69,10 @@ def show_delivery(fleet: Context, name: str) -> None:
 
     from workers.delivery.deliveries import delivery
     from workers.records.events import payload
+    from workers.records.ids import whole_delivery_id
 
     async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-        one = await delivery(connections, fleet.keys(), name)
+        one = await delivery(connections, fleet.keys(), await whole_delivery_id(connections, fleet.keys(), name))
         return one, await payload(connections, fleet.keys(), one.event)
 
     one, found = fleet.run(work)
@@ -105,9 +107,12 @@ def retry(
 
     One that is delivered is not sent again by this: `fleethook replay` sends its event again.
     """
+    from workers.records.ids import whole_delivery_ids
+
     chosen = wanted(given)
     if bool(ids) == (everything or not chosen.empty()):
         raise click.UsageError("say ids, or --all, or filters such as --endpoint and --state")
+    ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), ids)) if ids else ids
     if ids and not dry_run:
         found, sorts = (
             list(ids),
@@ -129,12 +134,6 @@ async def _waiting(fleet: Context, connections: Connections, chosen: Wanted) -> 
     from workers.records.selection import chosen_deliveries
 
     return [one async for one in chosen_deliveries(connections, fleet.keys(), chosen) if one.state in _RETRIED]
-
-
-def _next(one: Delivery) -> str:
-    if one.state == "due":
-        return f"next {when(one.due)}: {short(one.reason, 80)}"
-    return short(one.reason, 80) if one.state == "dead" else ""
 
 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:

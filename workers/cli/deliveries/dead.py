@@ -12,6 +12,7 @@ from workers.cli.common import Context, Findings, LazyGroup, common_options, pas
 from workers.cli.deliveries.bulk import MANY, Sort, as_job, do_now, go_on, tell
 from workers.cli.deliveries.filters import letter_filters, wanted
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
+from workers.cli.rows import no_trunc_option, show_dead_letters
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -40,9 +41,10 @@ def dead() -> None:
     help="Count them by reason.",
 )
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None:
+def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **given: Any) -> None:
     """List dead letters, newest first, or count them by reason."""
     chosen = wanted(given)
     found = _letters(fleet, chosen) if grouped else _newest(fleet, chosen, limit)
@@ -68,8 +70,7 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, **given: Any) -> None
         for letter in found:
             fleet.stream(letter)
     elif found:
-        rows = [(when(one.ms), one.id, one.target or one.stream, one.attempts, short(one.reason, 160)) for one in found]
-        fleet.table(("TIME", "ID", "TARGET", "ATTEMPTS", "REASON"), rows)
+        show_dead_letters(fleet, found, whole=whole)
     if not found:
         fleet.say("no dead letters")
 
@@ -86,6 +87,7 @@ def show_dead(fleet: Context, name: str) -> None:
     from workers.delivery.deliveries import delivery
     from workers.records.events import payload
 
+    (name,) = _whole(fleet, (name,))
     found = _letters(fleet, wanted({}, (name,)))
     if not found:
         raise NotFound(f"no dead letter is called {name!r}; see `fleethook dead list`")
@@ -130,9 +132,9 @@ def retry(
     **given: Any,
 ) -> None:
     """Try dead deliveries again, with their own id; entries that nobody could read cannot be tried again."""
-    chosen = _chosen(given, ids, everything)
+    chosen = _chosen(fleet, given, ids, everything)
     letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
-    if ids and not any(map(_is_delivery, ids)):
+    if ids and not any(map(_is_delivery, chosen.ids)):
         raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
     _do(
         fleet,
@@ -167,7 +169,7 @@ def drop_dead(
     **given: Any,
 ) -> None:
     """Forget dead letters for good, with what they keep of their events."""
-    chosen = _chosen(given, ids, everything)
+    chosen = _chosen(fleet, given, ids, everything)
     letters = _meant(fleet, chosen, dry_run)
     _do(
         fleet,
@@ -203,7 +205,7 @@ def export(
     from workers.cli.output import to_json
     from workers.records.export import exported
 
-    chosen = wanted(given, ids)
+    chosen = wanted(given, _whole(fleet, ids) if ids else ())
     if dry_run:
         go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
         return
@@ -261,12 +263,19 @@ def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
         yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
 
 
-def _chosen(given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Wanted:
+def _chosen(fleet: Context, given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Wanted:
     """What is meant; a usage error unless ids are given, or it is described."""
     chosen = wanted(given)
     if bool(ids) == (everything or not chosen.empty()):
         raise click.UsageError("say ids, or --all, or filters such as --reason and --endpoint")
-    return wanted({}, ids) if ids else chosen
+    return wanted({}, _whole(fleet, ids)) if ids else chosen
+
+
+def _whole(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids of the dead letters that begin so."""
+    from workers.records.ids import whole_dead_ids
+
+    return fleet.run(lambda connections: whole_dead_ids(connections, fleet.keys(), beginnings))
 
 
 def _is_delivery(name: str) -> bool:

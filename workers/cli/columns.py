@@ -1,0 +1,166 @@
+"""Lists on a terminal: one line a row at every width; columns are cut, then dropped, in a declared order."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from workers.cli.output import Colour, Styler, printable
+
+ID_CHARACTERS: Final = 10
+"""A list shows so much of an id, and more only where another id in the list begins alike."""
+
+LIVE_ID_CHARACTERS: Final = 14
+"""The same for `tail`, which does not know the next ids: the first 13 are the event's millisecond."""
+
+ENDLESS: Final = 10_000
+GAP: Final = 2
+
+SIGNS: Final[Mapping[str, str]] = {
+    "deny": "✗",
+    "ask": "?",
+    "allow": "✓",
+    "abstain": "·",
+    "fallback": "!",
+    "waiting": "…",
+    "delivered": "✓",
+    "dead": "✗",
+    "due": "↻",
+    "retry": "↻",
+    "parked": "…",
+    "ready": "…",
+    "running": "→",
+}
+"""A word is told apart by its sign, too: without colours, and by people who do not see them."""
+
+_SESSION_COLOURS: Final[tuple[Colour, ...]] = (
+    "cyan",
+    "magenta",
+    "blue",
+    "bright_cyan",
+    "bright_magenta",
+    "bright_blue",
+)
+
+
+class Column(NamedTuple):
+    """One column of a list."""
+
+    name: str
+    least: int
+    """Its narrowest width in cells. Where even that does not fit, whole columns are dropped."""
+    most: int = ENDLESS
+    """Its widest width in cells."""
+    rank: int = 0
+    """The highest rank is dropped first and gets spare room last; 0 is never dropped and never cut."""
+
+
+class Cell(NamedTuple):
+    """A text and its colour; None for the terminal's own."""
+
+    text: str
+    colour: Colour | None = None
+
+
+Layout = tuple[tuple[int, int], ...]
+"""Which columns are shown, by index, and how wide in cells."""
+
+
+def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout:
+    """The columns and their widths that fit into `width` cells; `natural` are the widths of their widest cells.
+
+    Columns of rank 0 stay whole: only they can make a line longer than `width`.
+    """
+    wanted = [
+        max(size, column.least) if column.rank == 0 else min(size, column.most)
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    least = [
+        size if column.rank == 0 else min(size, column.least) for column, size in zip(columns, wanted, strict=True)
+    ]
+    kept = [index for index, size in enumerate(wanted) if size]
+    by_rank = sorted(kept, key=lambda index: columns[index].rank)
+
+    def taken() -> int:
+        return sum(least[index] for index in kept) + GAP * (len(kept) - 1)
+
+    while taken() > width and by_rank and columns[by_rank[-1]].rank:
+        kept.remove(by_rank.pop())
+    spare = max(0, width - taken())
+    for index in by_rank:
+        more = min(spare, wanted[index] - least[index])
+        least[index] += more
+        spare -= more
+    return tuple((index, least[index]) for index in kept)
+
+
+def line(cells: Sequence[Cell], layout: Layout, style: Styler) -> str:
+    """One row as one line, in colours where `style` gives them."""
+    from rich.cells import cell_len
+
+    parts, open_cells = [], 0
+    for index, width in layout:
+        text = cut(printable(" ".join(cells[index].text.split())), width)
+        colour = cells[index].colour
+        parts.append(" " * open_cells + (style(text, colour) if colour and text else text))
+        open_cells = width - cell_len(text) + GAP
+    return "".join(parts).rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning of a text in `width` cells of a terminal; Chinese letters take two, combining marks none."""
+    from rich.cells import cell_len, set_cell_size
+
+    if len(text) <= width and text.isascii():
+        return text
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def measure(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[int]:
+    """The width of the widest cell of each column, its name included."""
+    from rich.cells import cell_len
+
+    sizes = [0] * len(columns)
+    for row in rows:
+        for index, cell in enumerate(row):
+            sizes[index] = max(sizes[index], cell_len(printable(" ".join(cell.text.split()))))
+    return [max(size, len(column.name)) if size else 0 for column, size in zip(columns, sizes, strict=True)]
+
+
+def list_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Styler, width: int) -> Iterable[str]:
+    """A list with the names of its columns, one line a row; columns that are empty in every row are left out."""
+    layout = fit(columns, measure(columns, rows), width)
+    yield line([Cell(column.name, "bright_black") for column in columns], layout, style)
+    yield from (line(row, layout, style) for row in rows)
+
+
+def terminal_width() -> int:
+    """The cells of a line on stdout; endless where it is no terminal, since programs read it there."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
+
+
+def id_length(ids: Iterable[str], least: int = ID_CHARACTERS) -> int:
+    """How many characters tell these ids apart: `least`, or more where two of them begin alike."""
+    length = least
+    ordered = sorted(set(ids))
+    for before, after in pairwise(ordered):
+        if before[:length] == after[:length]:
+            same = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+            length = max(length, same + 1)
+    return length
+
+
+def sign(word: str) -> str:
+    """A word with its sign before it; a dash for no word."""
+    return f"{SIGNS.get(word, ' ')} {word}" if word else "-"
+
+
+def session_colour(session: str) -> Colour:
+    """The colour of a session, the same wherever it is shown."""
+    return _SESSION_COLOURS[zlib.crc32(session.encode("utf-8", "replace")) % len(_SESSION_COLOURS)]

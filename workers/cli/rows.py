@@ -1,0 +1,204 @@
+"""Events, deliveries and dead letters as rows of a list: which columns there are, and in which order they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from workers.cli.columns import (
+    ENDLESS,
+    LIVE_ID_CHARACTERS,
+    Cell,
+    Column,
+    fit,
+    id_length,
+    line,
+    list_lines,
+    session_colour,
+    sign,
+    terminal_width,
+)
+from workers.cli.common import Context
+from workers.cli.formatting import COLOURS, about, local_time, outcome, short, when
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from workers.delivery.dead_letters import DeadLetter
+    from workers.delivery.deliveries import Delivery
+    from workers.records.events import Seen
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EVENT_COLUMNS: Final = (
+    Column("TIME", 8),
+    Column("DECISION", 10),
+    Column("AGENT", 6, 8, rank=3),
+    Column("SESSION", 6, 8, rank=4),
+    Column("TOOL", 6, 12, rank=2),
+    Column("WHAT", 16, 64, rank=1),
+    Column("TYPE", 16, 20, rank=5),
+    Column("WHY", 24, rank=6),
+    Column("ID", 10),
+)
+"""A narrow terminal loses the reason first, then the type, the session and the agent."""
+
+TAIL_COLUMNS: Final = tuple(
+    column._replace(most=ENDLESS) if column.name == "WHAT" else column
+    for column in EVENT_COLUMNS
+    if column.name not in {"TYPE", "WHY"}
+)
+_TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL": 8, "ID": LIVE_ID_CHARACTERS}
+
+DELIVERY_COLUMNS: Final = (
+    Column("TIME", 8),
+    Column("STATE", 11),
+    Column("TARGET", 12, 32, rank=1),
+    Column("TRIES", 5, 5, rank=2),
+    Column("TYPE", 16, 20, rank=4),
+    Column("NOTE", 16, rank=3),
+    Column("ID", 10),
+)
+
+DEAD_COLUMNS: Final = (
+    Column("TIME", 8),
+    Column("TARGET", 12, 32, rank=1),
+    Column("TRIES", 5, 5, rank=3),
+    Column("TYPE", 16, 20, rank=4),
+    Column("REASON", 16, rank=2),
+    Column("ID", 10),
+)
+
+
+def no_trunc_option(function: F) -> F:
+    """`--no-trunc` for a list."""
+    return click.option("--no-trunc", "whole", is_flag=True, help="Show whole ids.")(function)
+
+
+def show_list(fleet: Context, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+    """A list on stdout, as wide as its terminal."""
+    fleet.data("\n".join(list_lines(columns, rows, fleet.plain_style, terminal_width())))
+
+
+def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
+    """Events as a list."""
+    length = _length([seen.id for seen in found], whole)
+    times = list_times([seen.ms for seen in found])
+    rows = [
+        [Cell(time, "bright_black"), *event_cells(seen), Cell(seen.id[:length], "bright_black")]
+        for time, seen in zip(times, found, strict=True)
+    ]
+    show_list(fleet, EVENT_COLUMNS, rows)
+
+
+def event_cells(seen: Seen) -> list[Cell]:
+    """An event's cells from DECISION to WHY."""
+    event = seen.event
+    return [
+        decision_cell(seen),
+        Cell(event.source),
+        Cell(event.session[:8], session_colour(event.session)),
+        Cell(event.tool),
+        Cell(_what(seen), "cyan"),
+        Cell(event.type, "bright_black"),
+        Cell(_why(seen), decision_cell(seen).colour),
+    ]
+
+
+def tail_line(fleet: Context, seen: Seen | None) -> str:
+    """One event as a line of `tail`, whose columns stay where they are; the names of the columns for None."""
+    natural = [_TAIL_WIDTHS.get(column.name, ENDLESS) for column in TAIL_COLUMNS]
+    layout = fit(TAIL_COLUMNS, natural, terminal_width())
+    if layout[-1][1] and terminal_width() == ENDLESS:  # nobody wants ten thousand blanks before the id
+        layout = tuple((index, 64 if TAIL_COLUMNS[index].name == "WHAT" else size) for index, size in layout)
+    if seen is None:
+        return line([Cell(column.name, "bright_black") for column in TAIL_COLUMNS], layout, fleet.plain_style)
+    time = Cell(local_time(seen.ms).strftime("%H:%M:%S"), "bright_black")
+    name = seen.id if terminal_width() == ENDLESS else seen.id[:LIVE_ID_CHARACTERS]
+    cells = [time, *event_cells(seen)[:5], Cell(name, "bright_black")]
+    if seen.fell_back or seen.decision in {"deny", "ask"}:
+        cells[5] = Cell(f"{_what(seen)}  {_why(seen)}", cells[1].colour)
+    if terminal_width() == ENDLESS:
+        layout = (*layout[:-1], (layout[-1][0], len(name)))
+    return line(cells, layout, fleet.plain_style)
+
+
+def decision_cell(seen: Seen) -> Cell:
+    """What was decided as sign and word; an answer that no hook gave has the sign of a fallback."""
+    if seen.pending:
+        return Cell(sign("waiting"), "yellow")
+    if seen.fell_back and not seen.of:
+        return Cell(f"! {seen.decision}", "yellow")
+    return Cell(sign(seen.decision), COLOURS.get(seen.decision, "bright_black"))
+
+
+def _what(seen: Seen) -> str:
+    """What an event is about; its type, too, where there is no tool that says what happened."""
+    said = about(seen.event, 400)
+    return said if seen.event.tool and said else f"{seen.event.type} {said}".rstrip()
+
+
+def _why(seen: Seen) -> str:
+    return outcome(seen).removeprefix(seen.decision).removeprefix(" · ")
+
+
+def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -> None:
+    """Deliveries as a list."""
+    length = _length([one.event for one in found], whole)
+    rows = [
+        [
+            Cell(time, "bright_black"),
+            Cell(sign(one.state), COLOURS.get(one.state, "bright_black")),
+            Cell(one.target),
+            Cell(str(one.attempts)),
+            Cell(one.type, "bright_black"),
+            Cell(_note(one), "yellow" if one.state == "due" else "red"),
+            Cell(short_delivery_id(one.id, length), "bright_black"),
+        ]
+        for time, one in zip(list_times([one.created for one in found]), found, strict=True)
+    ]
+    show_list(fleet, DELIVERY_COLUMNS, rows)
+
+
+def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: bool) -> None:
+    """Dead letters as a list."""
+    length = _length([one.id.partition(".")[0] for one in found], whole)
+    rows = [
+        [
+            Cell(time, "bright_black"),
+            Cell(one.target or one.stream),
+            Cell(str(one.attempts)),
+            Cell(one.type, "bright_black"),
+            Cell(short(one.reason, 400), "red"),
+            Cell(short_delivery_id(one.id, length), "bright_black"),
+        ]
+        for time, one in zip(list_times([one.ms for one in found]), found, strict=True)
+    ]
+    show_list(fleet, DEAD_COLUMNS, rows)
+
+
+def short_delivery_id(name: str, length: int) -> str:
+    """The beginning of a delivery's event id, and its hook: commands take this for the delivery."""
+    event, dot, hook = name.partition(".")
+    return f"{event[:length]}{dot}{hook}"
+
+
+def _note(one: Delivery) -> str:
+    if one.state == "due":
+        return f"next {local_time(one.due).strftime('%H:%M:%S')}: {short(one.reason, 400)}"
+    return short(one.reason, 400) if one.state == "dead" else ""
+
+
+def _length(ids: Sequence[str], whole: bool) -> int:
+    return ENDLESS if whole or terminal_width() == ENDLESS else id_length(ids)
+
+
+def list_times(moments: Sequence[int]) -> list[str]:
+    """Times for a list: with the date where a program reads them, and where one of them is not of today."""
+    from datetime import datetime
+
+    if terminal_width() == ENDLESS:
+        return [when(ms) for ms in moments]
+    today = datetime.now().astimezone().date()
+    same = all(local_time(ms).date() == today for ms in moments)
+    return [local_time(ms).strftime("%H:%M:%S" if same else "%m-%d %H:%M") for ms in moments]
