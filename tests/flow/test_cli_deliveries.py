@@ -101,11 +101,14 @@ def test_lists_as_a_person_reads_them(server: Server, keys: Keys, home: Path, re
         name = f"{publish('session:end')}.gone"  # its receiver answers 410
         wait_until(lambda: state_of(name) == "dead", "it is given up")
     head, row = fleethook("deliveries", "list", "--state", "dead").out.splitlines()
-    assert head.split() == ["TIME", "ID", "TARGET", "STATE", "ATTEMPTS", "NOTE"]
-    assert row.split()[2:6] == [name, "endpoint:gone", "dead", "1"]
+    assert head.split() == ["TIME", "STATE", "TARGET", "TRIES", "TYPE", "NOTE", "ID"]
+    assert row.split()[2:6] == ["✗", "dead", "endpoint:gone", "1"]
+    assert row.endswith(f"  {name}")
     head, row = fleethook("dead", "list").out.splitlines()
-    assert head.split() == ["TIME", "ID", "TARGET", "ATTEMPTS", "REASON"]
-    assert row.split()[2:5] == [name, "endpoint:gone", "1"]
+    assert head.split() == ["TIME", "TARGET", "TRIES", "TYPE", "REASON", "ID"]
+    assert row.split()[2:4] == ["endpoint:gone", "1"]
+    assert fleethook("deliveries", "show", f"{name[:12]}.gone", "--json").json["id"] == name
+    assert fleethook("dead", "show", name[:12], "--json").json["id"] == name
     head, row = fleethook("dead", "list", "--group").out.splitlines()
     assert head.split() == ["COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"]
     assert (row.split()[0], "410" in row) == ("1", True)

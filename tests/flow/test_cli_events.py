@@ -129,10 +129,15 @@ def test_lists_as_a_person_reads_them(home: Path) -> None:
     (name,) = fleethook("publish", stdin=event("git status", session="s1")).out.split()
     listed = fleethook("events", "list", "--limit", "1")
     head, row = listed.out.splitlines()
-    assert head.split() == ["TIME", "ID", "SOURCE", "TYPE", "TOOL", "ABOUT", "VERDICT"]
+    assert head.split() == ["TIME", "DECISION", "AGENT", "SESSION", "TOOL", "WHAT", "TYPE", "ID"]
     assert name in row
     assert "git status" in row
     assert "the newest 1; --limit shows more" in listed.err
+    assert (
+        fleethook("events", "list", "--where", "event.input.command.contains('push')").err.strip().startswith("no ev")
+    )
+    assert name in fleethook("events", "list", "--where", "event.input.command.contains('status')").out
+    assert fleethook("events", "list", "--where", "event.tool ==").code == 4
     shown = fleethook("events", "show", name).out.splitlines()
     assert shown[0].startswith(f"event    {name}")
     assert '    "command": "git status"' in shown
@@ -217,3 +222,16 @@ def test_tail_follows_until_it_is_interrupted(home: Path, server: Server, keys: 
     finally:
         tail.kill()
         tail.communicate()
+
+
+def test_commands_take_the_beginning_of_an_id(home: Path) -> None:
+    """Any beginning that only one event has; else the ids that begin so are named (issue 11, ids)."""
+    first, second = "e0000000000011111111111111111aaaa", "e0000000000011111111111111111bbbb"
+    for name in (first, second, "plan-7"):
+        fleethook("publish", stdin=event(id=name))
+    assert fleethook("events", "show", first[:-3], "--json").json["id"] == first
+    assert fleethook("trace", "plan", "--json").json["event"]["id"] == "plan-7"
+    both = fleethook("trace", first[:12])
+    assert both.code == 1
+    assert f"{first}, {second}" in both.err
+    assert "no event is called 'e77'" in fleethook("events", "show", "e77").err

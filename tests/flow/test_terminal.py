@@ -140,3 +140,23 @@ def test_what_changes_while_it_is_read_is_not_trusted(typed: Typed, tmp_path: Pa
     code, screen = typed("hooks", "trust", answer="y\n")
     assert (code, "is trusted: 1 hook from now on" in screen) == (0, True)
     assert fleethook("hooks", "trust", "--list").out.splitlines()[1].split()[1] == "trusted"
+
+
+@pytest.mark.parametrize("columns", [80, 110, 170])
+def test_an_event_has_one_line_at_every_width(typed: Typed, columns: int) -> None:
+    """The sign and word of the decision follow the time; the short id at the end is one that `trace` takes."""
+    ids = []
+    for number in range(3):
+        body = {"type": "tool:pre_execute", "tool": "bash", "source": "claude", "session": "4f2c8b1a-33cd"}
+        text = json.dumps({**body, "input": {"command": f"echo {number} " + "long " * 50}})
+        ids.append(fleethook("publish", stdin=text).out.strip())
+    code, screen = typed("events", "list", columns=columns)
+    assert code == 0
+    head, *lines = re.sub(r"\x1b\[[0-9;]*m", "", screen).splitlines()
+    assert head.startswith("TIME      DECISION")
+    assert max(map(len, (head, *lines))) <= columns
+    shown = [line.split()[-1] for line in lines]
+    assert [name for short, name in zip(shown, reversed(ids), strict=True) if not name.startswith(short)] == []
+    assert json.loads(fleethook("trace", shown[0], "--json").out)["event"]["id"] == ids[-1]
+    code, screen = typed("events", "list", "--no-trunc", columns=columns)
+    assert all(name in screen for name in ids)

@@ -91,7 +91,7 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout
     while taken() > width and by_rank and columns[by_rank[-1]].rank:
         kept.remove(by_rank.pop())
     spare = max(0, width - taken())
-    for index in by_rank:
+    for index in sorted(by_rank, key=lambda index: columns[index].most == ENDLESS):  # these take what is left
         more = min(spare, wanted[index] - least[index])
         least[index] += more
         spare -= more

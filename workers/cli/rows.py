@@ -34,7 +34,7 @@ EVENT_COLUMNS: Final = (
     Column("TIME", 8),
     Column("DECISION", 10),
     Column("AGENT", 6, 8, rank=3),
-    Column("SESSION", 6, 8, rank=4),
+    Column("SESSION", 7, 8, rank=4),
     Column("TOOL", 6, 12, rank=2),
     Column("WHAT", 16, 64, rank=1),
     Column("TYPE", 16, 20, rank=5),

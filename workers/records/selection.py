@@ -33,6 +33,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     target: str = ""
     """What the target contains."""
     event: str = ""
+    """The event's id, or how it begins."""
     types: tuple[str, ...] = ()
     """Patterns of event types, as a hook's `on` has them."""
     session: str = ""
@@ -61,7 +62,7 @@ def fits(wanted: Wanted) -> Callable[[Delivery], bool]:
             (not ids or one.id in ids)
             and wanted.endpoint in {"", one.hook}
             and wanted.target in one.target
-            and wanted.event in {"", one.event}
+            and one.event.startswith(wanted.event)
             and about(one)
             and (not states or one.state in states)
             and (not reason or reason in one.reason.lower())
@@ -81,7 +82,7 @@ def letter_fits(wanted: Wanted) -> Callable[[DeadLetter], bool]:
             (not ids or one.id in ids)
             and wanted.endpoint in {"", one.hook}
             and wanted.target in one.target
-            and wanted.event in {"", one.event}
+            and one.event.startswith(wanted.event)
             and about(one)
             and (not reason or reason in one.reason.lower())
         )

@@ -107,7 +107,7 @@ def _common(done: str) -> tuple[Callable[[F], F], ...]:
         click.option(
             "--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."
         ),
-        click.option("--event", default="", metavar="ID", help="Of one event."),
+        click.option("--event", default="", metavar="ID", help="Of this event, or of those that begin so."),
         click.option(
             "--type",
             "types",

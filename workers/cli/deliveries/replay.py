@@ -109,10 +109,12 @@ def list_jobs(fleet: Context) -> None:
 @pass_fleet
 def show_job(fleet: Context, name: str, follow: bool) -> None:
     """Show one job; exit 5 where it was stopped or failed."""
-    from workers.records.bulk_jobs import job
+    from workers.records.bulk_jobs import job, jobs
+    from workers.records.ids import whole_id
 
     async def work(connections: Connections) -> Job:
-        return await follow_job(fleet, connections, name) if follow else await job(connections, fleet.keys(), name)
+        found = whole_id(name, [one.id for one in await jobs(connections, fleet.keys())], "jobs")
+        return await follow_job(fleet, connections, found) if follow else await job(connections, fleet.keys(), found)
 
     one = fleet.run(work)
     if fleet.json:
@@ -135,18 +137,22 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
 @pass_fleet
 def stop(fleet: Context, names: tuple[str, ...]) -> None:
     """Stop jobs; what they have done stays done, and deliveries that they made are still carried."""
-    from workers.records.bulk_jobs import stop_job
+    from workers.records.bulk_jobs import jobs, stop_job
+    from workers.records.ids import whole_id
 
     async def work(connections: Connections) -> list[str]:
-        return [name for name in names if await stop_job(connections, fleet.keys(), name)]
+        ids = [one.id for one in await jobs(connections, fleet.keys())]
+        meant.update(whole_id(name, ids, "jobs") for name in names)
+        return [name for name in sorted(meant) if await stop_job(connections, fleet.keys(), name)]
 
+    meant: set[str] = set()
     stopped = fleet.run(work)
     if fleet.json:
         fleet.data({"stopped": stopped})
     else:
         fleet.data(f"{len(stopped)} stopped")
-    if len(stopped) < len(names):
-        raise Findings("was over already: " + ", ".join(sorted({*names} - {*stopped})))
+    if len(stopped) < len(meant):
+        raise Findings("was over already: " + ", ".join(sorted(meant - {*stopped})))
 
 
 async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:

@@ -1,0 +1,101 @@
+"""Lists on a terminal (issue 11, section 3): no line is longer than the terminal, no id is cut or wrapped."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from bus.events import Event
+from bus.verdicts import Verdict
+from workers.cli import rows
+from workers.cli.columns import Cell, Column, cut, id_length, list_lines, sign
+from workers.cli.common import Context
+from workers.cli.output import styler
+from workers.cli.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
+from workers.records.events import Seen
+
+PLAIN = styler(False)
+TEXT = st.text(max_size=60)
+EVENT = Event(type="tool:pre_execute", source="claude", tool="bash", session="s-1", input={"command": "rm -rf /"})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    columns=st.sampled_from([EVENT_COLUMNS, DELIVERY_COLUMNS, DEAD_COLUMNS]),
+    texts=st.lists(st.lists(TEXT, min_size=9, max_size=9), min_size=1, max_size=6),
+    width=st.integers(60, 200),
+)
+def test_no_line_is_longer_than_the_terminal(columns: tuple[Column, ...], texts: list[list[str]], width: int) -> None:
+    """Whatever the cells hold: wide letters, line breaks, control characters. The id is the last word of its line."""
+    shown = [[Cell(text) for text in row[: len(columns)]] for row in texts]
+    for number, row in enumerate(shown):
+        row[0], row[-1] = Cell("12:00:00"), Cell(f"e{number:012}")
+        if columns[1].rank == 0:
+            row[1] = Cell("✗ deny")
+    head, *lines = list_lines(columns, shown, PLAIN, width)
+    assert len(lines) == len(shown)
+    assert all(cell_len(line) <= width for line in (head, *lines))
+    assert all(line.endswith(f"  e{number:012}") for number, line in enumerate(lines))
+    if columns[1].rank == 0:
+        assert all(line.startswith("12:00:00  ✗ deny") for line in lines)
+
+
+@given(ids=st.lists(st.text("abc", min_size=1, max_size=14), max_size=8))
+def test_short_ids_tell_apart(ids: list[str]) -> None:
+    """Ten characters, and as many more as it takes."""
+    length = id_length(ids)
+    assert length >= 10
+    assert len({name[:length] for name in ids}) == len(set(ids))
+    assert length == 10 or any(one[: length - 1] == other[: length - 1] for one, other in pairwise(sorted(set(ids))))
+
+
+@given(text=TEXT, width=st.integers(1, 30))
+def test_a_cut_text_fits(text: str, width: int) -> None:
+    assert cell_len(cut(text, width)) <= width
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (Seen(id="e1", entry="1-0", ms=0, event=EVENT), "-"),
+        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(decision="deny")), "✗ deny"),
+        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(fallback="no evaluator")), "! abstain"),
+        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, of="e0", fallback="away"), "! fallback"),
+        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, pending=True), "… waiting"),
+    ],
+)
+def test_a_decision_is_a_sign_and_a_word(one: Seen, said: str) -> None:
+    assert event_cells(one)[0].text == said
+    assert sign("") == "-"
+
+
+@pytest.mark.parametrize("width", [80, 110, 170])
+@settings(max_examples=25, deadline=None)
+@given(command=TEXT, session=TEXT, tool=TEXT)
+def test_a_line_of_tail_keeps_its_columns(width: int, command: str, session: str, tool: str) -> None:
+    """Time, decision, agent, session, tool, what, id: each begins where the line before it has it."""
+    event = msgspec.structs.replace(EVENT, input={"command": command}, session=session, tool=tool)
+    one = Seen(id="e0123456789abcdef", entry="1-0", ms=0, event=event, verdict=Verdict(decision="deny", reason=command))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "terminal_width", lambda: width)
+        head, line = tail_line(Context(colour=False), None), tail_line(Context(colour=False), one)
+    assert head.split() == ["TIME", "DECISION", "AGENT", "SESSION", "TOOL", "WHAT", "ID"]
+    assert cell_len(head) <= width
+    assert cell_len(line) == width
+    assert line.endswith("  e0123456789abc")
+    assert line[10:16] == "✗ deny"
+
+
+def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs read whole ids and uncut texts."""
+    long: Any = "x" * 300
+    event = msgspec.structs.replace(EVENT, input={"command": long})
+    line = tail_line(Context(colour=False), Seen(id="e" * 33, entry="1-0", ms=0, event=event))
+    assert "e" * 33 in line
+    assert "x" * 60 in line
