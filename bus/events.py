@@ -79,7 +79,7 @@ GATES = PRE_TOOL | {
     EventType.PERMISSION_REQUEST.value,
     EventType.PERMISSION_CHECK.value,
 }
-"""Where `--fail-closed` means deny: before a tool, at a prompt, at a permission question (design, section 4)."""
+"""Where `--fail-closed` means deny: before a tool, at a prompt, at a permission question (docs/architecture.md, "Verdicts")."""
 
 STOPS = frozenset(
     {
@@ -123,7 +123,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: dict[str, Any] | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The fields that a `when:` condition may read as `event.…` (design, section 5)."""
+        """The fields that a `when:` condition may read as `event.…` (docs/architecture.md, "Hooks and layers")."""
         return {
             "type": self.type,
             "tool": self.tool,

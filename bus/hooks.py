@@ -122,7 +122,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Layer, then priority, then position (design, section 4)."""
+        """Layer, then priority, then position (docs/architecture.md, "Verdicts")."""
         return (LAYERS.index(self.layer), self.priority, self.position)
 
 

@@ -1,4 +1,4 @@
-"""The evaluator: requests -> chain -> verdict -> reply (design, section 3)."""
+"""The evaluator: requests -> chain -> verdict -> reply (docs/architecture.md, "A blocking hook")."""
 
 from __future__ import annotations
 

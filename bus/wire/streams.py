@@ -25,7 +25,7 @@ LATEST_MS: Final = 253_402_300_799_000
 """The last second that a date can have: ids can name later ones."""
 
 MOST_DELIVERIES: Final = 3
-"""An entry that was handed out more often is a poison entry (design, section 3)."""
+"""An entry that was handed out more often is a poison entry (docs/architecture.md, "Time and failure")."""
 
 
 _PENDING: Final = 10_000
@@ -129,7 +129,7 @@ def _says(reply: object, word: str) -> bool:
 class Consumer:
     """One member of a group over some streams: reads new entries, beats, and adopts those of members that died.
 
-    The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead (design, section 3).
+    The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead (docs/architecture.md, "Time and failure").
     """
 
     def __init__(

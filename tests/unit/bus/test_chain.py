@@ -1,4 +1,4 @@
-"""The verdict rules (design, section 4): one event, its hooks in order, one verdict."""
+"""The verdict rules (docs/architecture.md, "Verdicts"): one event, its hooks in order, one verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lower layer can add strictness and never take it away: over random stacks of layers (design, section 5)."""
+"""A lower layer can add strictness and never take it away: over random stacks of layers (docs/architecture.md, "Hooks and layers")."""
 
 from __future__ import annotations
 

@@ -1,0 +1,131 @@
+"""A reader of the pages: a fresh home, a terminal, and a running fleet, as the README's first lines start it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.docs.blocks import ROOT, Block, Command, commands
+from tests.docs.terminal import Terminal
+from tests.support.waiting import wait_until
+
+UP = "fleethook up"
+GUARDED = ("README.md", "docs/guards.md", "docs/python.md")
+"""Pages whose reader has the guards that the first `up` switches on; on the others each command is a second faster."""
+
+_SECONDS = 30.0
+_USER_FILE = ".config/fleethook/fleethook.yaml"
+
+
+class Reader:
+    """Somebody who does what the pages say, page after page, beside one fleet that runs all the time."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        scripts = Path(sys.executable).parent
+        self.env = {"HOME": str(home), "PATH": f"{scripts}:{os.environ['PATH']}", "LANG": "C.UTF-8",
+                    "FLEETHOOK_TEST_CONFIRMS": "1"}  # fmt: skip
+        self._up = Terminal(self.env, home)
+        self._up.start(UP, "Ready in ", _SECONDS)
+        self._user_file = (home / _USER_FILE).read_text(encoding="utf-8")
+
+    def read(self, page: str, blocks: list[Block]) -> None:
+        """Do what a page says, from its first block to its last, in a new folder that has the repository's examples."""
+        folder = self._fresh(page)
+        terminal = Terminal(self.env, folder)
+        others: list[tuple[Block, Terminal]] = []
+        try:
+            for block in blocks:
+                if block.file:
+                    self._save(block, folder)
+                if block.not_run or block.language not in {"console", "python"}:
+                    continue
+                if block.language == "python":
+                    if not block.file:
+                        self._python(block, folder)
+                    continue
+                typed = commands(block)
+                for command in typed:
+                    last = command is typed[-1]
+                    if block.keeps_running and last:
+                        if command.line.partition(" #")[0].strip() != UP:
+                            others.append((block, Terminal(self.env, folder)))
+                            others[-1][1].start(command.line, command.shown[0].partition("…")[0] if command.shown else "", _SECONDS)
+                        continue
+                    code, out = terminal.run(command.line, _SECONDS)
+                    _compare(block, command, out)
+                    wanted = block.exit_code if last else 0
+                    assert code == wanted, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
+            for block, other in others:
+                code, out = other.interrupt(_SECONDS)
+                assert "Traceback" not in out, f"{block.place}:\n{out}"
+        finally:
+            terminal.close()
+            for _, other in others:
+                other.close()
+
+    def end(self) -> None:
+        """Ctrl-C in the first terminal: everything that `fleethook up` started ends."""
+        code, out = self._up.interrupt(_SECONDS)
+        self._up.close()
+        assert code == 0, out
+
+    def _fresh(self, page: str) -> Path:
+        """Take away what the page before left, but for what the running fleet has of its own."""
+        for path in self.home.iterdir():
+            if path.name not in {".config", ".local"}:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        text = self._user_file if page in GUARDED else "version: 1\n"
+        (self.home / _USER_FILE).write_text(text, encoding="utf-8")
+        folder = self.home / Path(page).stem.lower()
+        folder.mkdir()
+        for name in ("examples", "docker"):  # copies: what a page imports from them belongs to this folder's project
+            shutil.copytree(ROOT / name, folder / name)
+        subprocess.run(["git", "init", "--quiet", folder], check=True)
+        return folder
+
+    def _save(self, block: Block, folder: Path) -> None:
+        path = self.home / block.file[2:] if block.file.startswith("~/") else folder / block.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, encoding="utf-8")
+        if block.text.startswith("#!"):
+            path.chmod(0o755)
+
+    def _python(self, block: Block, folder: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", block.text], cwd=folder, env=self.env, capture_output=True, text=True,
+            timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        assert done.returncode == block.exit_code, f"{block.place}:\n{done.stdout}{done.stderr}"
+
+
+def _compare(block: Block, command: Command, out: str) -> None:
+    """See that the lines that the page shows came, in their order; `…` stands for anything."""
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    at = 0
+    for shown in command.shown:
+        wanted = re.compile(".*".join(re.escape(part) for part in " ".join(shown.split()).split("…")))
+        while at < len(lines) and not wanted.fullmatch(lines[at]):
+            at += 1
+        assert at < len(lines), f"{block.place}: `{command.line}` does not write {shown!r}, but:\n{out}"
+        at += 1
+
+
+@contextmanager
+def reader() -> Iterator[Reader]:
+    """A reader with a fleet; both are gone afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="fleethook-docs-"))
+    try:
+        one = Reader(home)
+        yield one
+        one.end()
+        wait_until(lambda: not list(home.glob(".local/state/fleethook/*.pid")), "the fleet has ended")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
