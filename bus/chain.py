@@ -169,7 +169,7 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
-        # Stop-like events never fail closed: there a block makes the agent go on (docs/architecture.md, "Time and failure").
+        # A block of a stop makes the agent go on, so such events never fail closed (docs/architecture.md, "Time and failure").
         own = "allow" if event.type in STOPS else hook.on_failure or find_hooks(hook.dialect).policy or policy
         decision = fallback_decision(own)
         reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""

@@ -79,7 +79,10 @@ GATES = PRE_TOOL | {
     EventType.PERMISSION_REQUEST.value,
     EventType.PERMISSION_CHECK.value,
 }
-"""Where `--fail-closed` means deny: before a tool, at a prompt, at a permission question (docs/architecture.md, "Verdicts")."""
+"""Where `--fail-closed` means deny: before a tool, at a prompt and at a permission question.
+
+Source: docs/architecture.md, "Verdicts".
+"""
 
 STOPS = frozenset(
     {

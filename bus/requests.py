@@ -34,7 +34,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     reply: str
     deadline: int
-    """Milliseconds by the server's clock: the time of its entry id plus its budget (docs/architecture.md, "Time and failure")."""
+    """Milliseconds by the server's clock: the time of its entry id plus its budget.
+
+    Source: docs/architecture.md, "Time and failure".
+    """
     latest: int
     """Until when who asked waits for a hook that declares more than the budget; the deadline where it does not."""
     source: str

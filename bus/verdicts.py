@@ -1,4 +1,7 @@
-"""What the hooks said: decisions, one hook's part, the verdict, and the order of strictness (docs/architecture.md, "Verdicts")."""
+"""What the hooks said: decisions, one hook's part, the verdict, and the order of strictness.
+
+Source: docs/architecture.md, "Verdicts".
+"""
 
 from __future__ import annotations
 
@@ -104,7 +107,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def failed(policy: Policy, why: str, *, event: str = "", version: str = "") -> Verdict:
-    """The verdict that a failure policy gives when no hook could answer; loud by its `fallback` (docs/architecture.md, "Verdicts")."""
+    """The verdict that a failure policy gives when no hook could answer; its `fallback` says why.
+
+    Source: docs/architecture.md, "Verdicts".
+    """
     decision = fallback_decision(policy)
     reason = (
         f"fleethook could not get a verdict ({why}); its failure policy is {policy}" if decision != "abstain" else ""

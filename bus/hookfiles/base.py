@@ -19,7 +19,10 @@ class HookDialect(Protocol):
 
     name: str
     policy: Policy | None
-    """The failure policy where neither the hook nor its layer has one (docs/architecture.md, "Verdicts"); None leaves it to the bus."""
+    """The failure policy where neither the hook nor its layer has one; None leaves it to the bus.
+
+    Source: docs/architecture.md, "Verdicts".
+    """
 
     one_stream: bool
     """A command's stdout and stderr are one text, in the order written; it is in `Finished.stdout`."""

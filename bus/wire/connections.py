@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # redis costs 60 to 150 ms: `import bus` must stay cheap, so 
 
 START_HINT: Final = "; is it running? `fleethook up` starts one"
 CONNECT_SECONDS: Final = 0.25
-"""Longest a hook waits for a connection ; it is part of the budget (docs/architecture.md, "Time and failure")."""
+"""Longest wait of a hook for a connection, in seconds; part of the budget (docs/architecture.md, "Time and failure")."""
 
 COMMAND_SECONDS: Final = 5.0
 """Longest wait for the reply to a command that does not block."""

@@ -129,7 +129,8 @@ def _says(reply: object, word: str) -> bool:
 class Consumer:
     """One member of a group over some streams: reads new entries, beats, and adopts those of members that died.
 
-    The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead (docs/architecture.md, "Time and failure").
+    The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead.
+    Source: docs/architecture.md, "Time and failure".
     """
 
     def __init__(

@@ -40,36 +40,28 @@ class Reader:
         """Do what a page says, from its first block to its last, in a new folder that has the repository's examples."""
         folder = self._fresh(page)
         terminal = Terminal(self.env, folder)
-        others: list[tuple[Block, Terminal]] = []
+        others: dict[str, Terminal] = {}
         try:
             for block in blocks:
                 if block.file:
                     self._save(block, folder)
-                if block.not_run or block.language not in {"console", "python"}:
-                    continue
-                if block.language == "python":
-                    if not block.file:
-                        self._python(block, folder)
-                    continue
-                typed = commands(block)
-                for command in typed:
-                    last = command is typed[-1]
-                    if block.keeps_running and last:
-                        if command.line.partition(" #")[0].strip() != UP:
-                            others.append((block, Terminal(self.env, folder)))
-                            others[-1][1].start(command.line, command.shown[0].partition("…")[0] if command.shown else "", _SECONDS)
-                        continue
-                    code, out = terminal.run(command.line, _SECONDS)
-                    _compare(block, command, out)
-                    wanted = block.exit_code if last else 0
-                    assert code == wanted, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
-            for block, other in others:
-                code, out = other.interrupt(_SECONDS)
-                assert "Traceback" not in out, f"{block.place}:\n{out}"
+                if block.language == "python" and not (block.file or block.not_run):
+                    self._python(block, folder)
+                if block.language == "console" and not block.not_run:
+                    *typed, last = commands(block)
+                    for command in typed:
+                        _run(terminal, block, command, 0)
+                    if not block.keeps_running:
+                        _run(terminal, block, last, block.exit_code)
+                    elif last.line != UP:
+                        others[block.place] = Terminal(self.env, folder)
+                        others[block.place].start(last.line, "".join(last.shown[:1]).partition("…")[0], _SECONDS)
+            for place, other in others.items():
+                _, out = other.interrupt(_SECONDS)
+                assert "Traceback" not in out, f"{place}:\n{out}"
         finally:
-            terminal.close()
-            for _, other in others:
-                other.close()
+            for one in (terminal, *others.values()):
+                one.close()
 
     def end(self) -> None:
         """Ctrl-C in the first terminal: everything that `fleethook up` started ends."""
@@ -104,6 +96,12 @@ class Reader:
             timeout=_SECONDS, check=False,
         )  # fmt: skip
         assert done.returncode == block.exit_code, f"{block.place}:\n{done.stdout}{done.stderr}"
+
+
+def _run(terminal: Terminal, block: Block, command: Command, exit_code: int) -> None:
+    code, out = terminal.run(command.line, _SECONDS)
+    _compare(block, command, out)
+    assert code == exit_code, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
 
 
 def _compare(block: Block, command: Command, out: str) -> None:

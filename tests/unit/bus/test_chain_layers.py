@@ -1,4 +1,7 @@
-"""A lower layer can add strictness and never take it away: over random stacks of layers (docs/architecture.md, "Hooks and layers")."""
+"""A lower layer can add strictness and never take it away: over random stacks of layers.
+
+Source: docs/architecture.md, "Hooks and layers".
+"""
 
 from __future__ import annotations
 
