@@ -7,13 +7,11 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from bus.config.validation import END
 from bus.hooks import Format, HttpCall, OldSecret, Payload, Resolve, Schedule
 from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
 from bus.verdicts import Policy
-
-END: Final = r"(?![\s\S])"
-"""The end of the text for Python and for JSON Schema; Python's `$` would let a line break pass."""
 
 ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}" + END
 ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,127}" + END

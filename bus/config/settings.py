@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from bus.config.documents import Document, PathParts, Plain
-from bus.config.file_types import END
-from bus.config.validation import explain, is_extra, suggestion
+from bus.config.validation import END, explain, is_extra, suggestion
 from bus.errors import ConfigError
 from bus.verdicts import Policy
 

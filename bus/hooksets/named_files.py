@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bus.hooks import Hook
+if TYPE_CHECKING:  # it brings the reader of shell lines (100 ms), and whoever reads settings needs none of that
+    from bus.hooks import Hook
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"(?:\$(?:\w+|\{\w+[^}]*\}))?/")

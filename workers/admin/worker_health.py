@@ -12,7 +12,7 @@ from bus.ids import host_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import flat
-from workers.records.status import registered_workers
+from workers.records.registrations import registered_workers
 
 SECONDS: Final = 4.0
 """The longest that a probe takes, in seconds."""

@@ -16,7 +16,7 @@ from bus.hooksets.guarded import missing_guard
 from bus.hooksets.host_hooks import KnownHost, known_hosts
 from bus.hooksets.published import current_version
 from bus.host_requests import GROUP as HOSTS
-from bus.ids import connection_name, host_name
+from bus.ids import host_name
 from bus.secrets.redaction import redact_url
 from bus.shim.spool import spool_status, spools
 from bus.system.directories import Directories
@@ -24,6 +24,7 @@ from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
+from workers.records.registrations import registered_workers
 from workers.runtime.kept_events import KeptEvents, kept_events
 from workers.runtime.stream_repair import Repair, read_repairs
 from workers.runtime.wording import counted
@@ -37,9 +38,6 @@ SCAN_COUNT: Final = 5_000
 
 _ANY_WAITING: Final = "[pbl][ai][rtn]*"
 """`parked:*`, `batch:*` and `line:*` in one look through all keys."""
-
-STALE_SECONDS: Final = 120.0
-"""RQ's workers write every 45 s that they live; one that has not for so long is not counted."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,51 +246,6 @@ async def _beating(connections: Connections, keys: Keys, stream: str, group: str
         names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
         beats = await connection.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
     return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
-
-
-async def registered_workers(rq: Connections, settings: Settings, kind: str) -> tuple[str, ...] | None:
-    """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
-    try:
-        with rq.lease() as connection:
-            (members,) = await connection.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
-            if isinstance(members, Exception):
-                return None
-            names = sorted(name.decode("utf-8", "replace") for name in members)
-            beats = await connection.exchange([("HGET", name, "last_heartbeat") for name in names]) if names else []
-            (clients,) = await connection.exchange([("CLIENT", "LIST")]) if names else [None]
-    except Unreachable:
-        return None
-    connected = _connected(clients)
-    alive = [
-        name.removeprefix("rq:worker:")
-        for name, beat in zip(names, beats, strict=True)
-        if isinstance(beat, bytes) and _age(beat) < STALE_SECONDS
-    ]
-    return tuple(name for name in alive if connected is None or connection_name(name) in connected)
-
-
-def _connected(clients: object) -> frozenset[str] | None:
-    """The names of the connections that the server has; None where we may not ask.
-
-    A process that was killed has none, long before its heartbeat is missed.
-    """
-    if isinstance(clients, bytes | str):
-        text = clients if isinstance(clients, str) else clients.decode("utf-8", "replace")
-        return frozenset(word[5:] for line in text.splitlines() for word in line.split() if word.startswith("name="))
-    if isinstance(clients, list):  # redis-py may have read it already
-        return frozenset(str(one.get("name", "")) for one in clients if isinstance(one, dict))
-    return None
-
-
-def _age(stamp: bytes) -> float:
-    """Seconds since a time as RQ writes it."""
-    from datetime import UTC, datetime
-
-    try:
-        moment = datetime.fromisoformat(stamp.decode("ascii"))
-    except ValueError:
-        return STALE_SECONDS
-    return (datetime.now(UTC) - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))).total_seconds()
 
 
 async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
