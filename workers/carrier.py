@@ -138,7 +138,7 @@ class Carrier:
                 backoff.back()
             except (Unreachable, FleethookError) as error:
                 last, prepared = time.monotonic(), False
-                self._consumer.doubtful = True
+                self._consumer.must_recheck_pending = True
                 # After an outage nobody's heartbeat is left; who lives gets the time to beat again.
                 self._adopt_from = last + _OUTAGE_SECONDS
                 await backoff.wait(error)
@@ -151,13 +151,13 @@ class Carrier:
             with self._connections.lease() as connection:
                 await connection.exchange(self._consumer.beat_commands())
             return True
-        lapses = self._consumer.lapses
-        entries = await self._consumer.strays(self._held)
+        missed_heartbeats = self._consumer.missed_heartbeats
+        entries = await self._consumer.own_pending(self._held)
         if time.monotonic() >= self._adopt_from:
-            entries += await self._consumer.adopt(room)
+            entries += await self._consumer.claim_from_dead(room)
         rows = await self._take(entries) if entries else []
         if self._read_at:  # there is more, probably: what we have done is written down on the way
-            await gather(self._read_at)
+            await let_entries_accumulate(self._read_at)
             (reply,) = await self._settler.flush(self._take_call((), room))
             rows += checked(reply, "taking deliveries")
         if not rows:
@@ -166,7 +166,7 @@ class Carrier:
         self._read_at = time.monotonic() if rows else 0.0
         for taken in self._runs(rows, {(one.stream, one.id): one.delivered for one in entries}):
             self._held.add(taken.key)
-            task = asyncio.create_task(self._attempt(taken, clients, lapses))
+            task = asyncio.create_task(self._attempt(taken, clients, missed_heartbeats))
             self._busy.add(task, command=taken.kind == "command")
         return bool(rows)
 
@@ -200,7 +200,7 @@ class Carrier:
         bodies: dict[bytes, bytes] = {}
         for word, *row in rows:
             if word == b"later":
-                self._consumer.doubtful = True  # it is ours and pending; so it is found again, soon
+                self._consumer.must_recheck_pending = True  # the entry is pending for us, and is soon found again
             elif word == b"parked" and row:  # its target's breaker is open
                 self._failures.forget(row[0].decode("utf-8", "replace"))
             if word != b"run":
@@ -215,12 +215,12 @@ class Carrier:
                 read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
             )
 
-    async def _attempt(self, taken: ClaimedDelivery, clients: ClientPool, lapses: int) -> None:
+    async def _attempt(self, taken: ClaimedDelivery, clients: ClientPool, missed_heartbeats: int) -> None:
         start = time.monotonic()
         try:
             if taken.entry.delivered > MOST_DELIVERIES:
                 raise GivenUp(f"handed out {taken.entry.delivered} times: whoever carries it dies")
-            result = await self._attempts.make(taken, clients, lambda: self._still_ours(taken, lapses))
+            result = await self._attempts.make(taken, clients, lambda: self._still_ours(taken, missed_heartbeats))
         except Overtaken as error:
             log.warning("%s", error)
             self._held.discard(taken.key)
@@ -233,7 +233,7 @@ class Carrier:
         except Unreachable as error:
             log.warning("delivery %s: %s; it is taken up again", taken.id, error)
             self._held.discard(taken.key)
-            self._consumer.doubtful = True
+            self._consumer.must_recheck_pending = True
             return
         except Exception as error:  # an error of ours or a library's must not keep the delivery pending for ever
             log.exception("delivery %s", taken.id)
@@ -241,12 +241,13 @@ class Carrier:
         self.carried += 1
         self._settle(taken, result, (time.monotonic() - start) * 1000)
 
-    async def _still_ours(self, taken: ClaimedDelivery, lapses: int) -> None:
-        """After our heartbeat had ended (we were stopped): raises Overtaken where another has the delivery meanwhile.
+    async def _still_ours(self, taken: ClaimedDelivery, missed_heartbeats: int) -> None:
+        """Raises Overtaken if our heartbeat expired since the delivery was claimed (we were stopped) and another has it now.
 
-        We beat first, so from then on nobody takes over anything of ours. `lapses` had been counted when it was taken.
+        Writes the heartbeat first, so that nobody claims anything of ours from here on. `missed_heartbeats` is the count
+        at the time of the claim.
         """
-        if self._consumer.fresh and self._consumer.lapses == lapses:
+        if self._consumer.fresh and self._consumer.missed_heartbeats == missed_heartbeats:
             return
         with self._connections.lease() as connection:
             await connection.exchange(self._consumer.beat_commands())
@@ -318,8 +319,8 @@ class Carrier:
             log.warning("redis is away while %d deliveries end", len(self._busy))
 
 
-async def gather(last: float, seconds: float = TURN_SECONDS) -> None:
-    """Let entries come together where the last ones were read, at `last` by the monotonic clock, only just now."""
-    left = last + seconds - time.monotonic()
+async def let_entries_accumulate(last_read: float, seconds: float = TURN_SECONDS) -> None:
+    """Wait until `seconds` after the last read (at `last_read` by the monotonic clock), so that entries accumulate."""
+    left = last_read + seconds - time.monotonic()
     if left > 0:
         await asyncio.sleep(left)

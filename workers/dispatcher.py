@@ -27,7 +27,7 @@ from bus.wire.connections import Command, Connections
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
-from workers.carrier import TURN_SECONDS, gather
+from workers.carrier import TURN_SECONDS, let_entries_accumulate
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.records.bounds import Relief
@@ -146,7 +146,7 @@ class Dispatcher:
                     await _pause(stop, STANDBY_SECONDS)
                 backoff.back()
             except (Unreachable, FleethookError) as error:
-                self._consumer.doubtful = True
+                self._consumer.must_recheck_pending = True
                 await backoff.wait(error)
 
     async def _holds_lease(self) -> bool:
@@ -177,14 +177,14 @@ class Dispatcher:
         await self._watcher.refresh()
         await self._repairs.keep()
         woken = time.monotonic() >= self._wake_at and await self._wake()
-        entries = await self._consumer.strays()
-        entries += await self._consumer.adopt()
+        entries = await self._consumer.own_pending()
+        entries += await self._consumer.claim_from_dead()
         longest = _SEEN_SECONDS if self._owed else WAKE_SECONDS
         wait = 0 if entries else max(0.001, min(longest, self._next_due - time.monotonic()))
         if self._behind and await self._is_behind():
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
-            await gather(self._read_at, TURN_SECONDS if self._pays else _IDLE_TURN_SECONDS)
+            await let_entries_accumulate(self._read_at, TURN_SECONDS if self._pays else _IDLE_TURN_SECONDS)
             with self._reading.lease() as connection:
                 entries += await self._consumer.read(connection, self._count, wait)
         self._read_at = time.monotonic() if entries else 0.0
@@ -250,7 +250,7 @@ class Dispatcher:
             self._pays = self._pays or (made.name != "pass" and added > 0)
             # Another has it, or it has another id since a repair: then it is ours still, and in nobody's hands.
             if added < (len(made.args) - 1 if made.name == "pass" else 0):
-                self._consumer.doubtful = True
+                self._consumer.must_recheck_pending = True
 
     async def _call(self, entry: Entry) -> Call | None:
         """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""

@@ -114,7 +114,7 @@ class Evaluator:
                         await self._turn()
                         backoff.back()
                     except FleethookError as error:
-                        self._reconnect = self._consumer.doubtful = True
+                        self._reconnect = self._consumer.must_recheck_pending = True
                         await backoff.wait(error)
                 await self._finish()
             finally:
@@ -183,7 +183,7 @@ class Evaluator:
         await self._recorder.keep()
         await self._counters.send()
         held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
-        return await self._consumer.strays(held) + await self._consumer.adopt()
+        return await self._consumer.own_pending(held) + await self._consumer.claim_from_dead()
 
     async def _handle(self, entry: Entry) -> list[Call]:
         """The calls that rules can make at once, for one write together with the next read; a slot for the rest.
@@ -252,7 +252,7 @@ class Evaluator:
                 verdict = await self._evaluate(request, event, hooks, own, own.run)
                 answers = [self._replies.answer(request, event, verdict)]
         except FleethookError as error:
-            self._consumer.doubtful = True
+            self._consumer.must_recheck_pending = True
             log.error("request %s: %s; it is carried on", request.id, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
@@ -286,8 +286,8 @@ class Evaluator:
                 verdict = await self._evaluate(request, event, hooks, own, run, again=again, early=early)
                 answers = [self._replies.answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
-            # Redis went away before a hook ran: it is still pending, and `strays` finds it when Redis is back.
-            self._consumer.doubtful = True
+            # Redis went away before a hook ran: it is still pending, and `own_pending` finds it when Redis is back.
+            self._consumer.must_recheck_pending = True
             log.error("request %s: %s; it is carried on", request.id, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
@@ -312,7 +312,7 @@ class Evaluator:
         if claim.known is not None:
             return None, [self._replies.answer(request, event, claim.known)]
         if claim.word == "lost":  # another has it, or it has another id since a repair
-            self._consumer.doubtful = True
+            self._consumer.must_recheck_pending = True
         return (claim.word == "again", []) if claim.word in {"run", "again"} else (None, [])
 
     async def _evaluate(
@@ -360,7 +360,7 @@ class Evaluator:
         """
         replies = await call_all(self._connections, calls) if calls else []
         if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
-            self._consumer.doubtful = True
+            self._consumer.must_recheck_pending = True
             return False
         return True
 

@@ -93,7 +93,7 @@ class HostWorker:
                         await self._turn()
                         backoff.back()
                     except FleethookError as error:
-                        self._consumer.doubtful = True
+                        self._consumer.must_recheck_pending = True
                         await backoff.wait(error)
                 await drained_in_turn((self._slots.tasks, self._runners.background), self._drain, self._beat)
                 await self._consumer.leave()
@@ -115,7 +115,7 @@ class HostWorker:
         await self._notices.report(self._watcher.guards)
         await self._recorder.keep()
         requests, events = self._consumer.streams
-        entries = await self._consumer.strays(self._slots.held) + await self._consumer.adopt()
+        entries = await self._consumer.own_pending(self._slots.held) + await self._consumer.claim_from_dead()
         free = self._slots.free
         with self._reading.lease() as connection:
             entries += await self._consumer.read(

@@ -1,4 +1,4 @@
-"""The Redis verbs of both sides: scripts, reading as one of a group, heartbeats, taking over from the dead."""
+"""The Redis verbs of both sides: scripts, reading as one of a group, heartbeats, claiming from the dead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("fleethook.streams")
 BEAT_SECONDS: Final = 0.5
 """How often a reading loop writes its heartbeat (TTL 2 s)."""
 
-ADOPT_SECONDS: Final = 0.5
+CLAIM_SECONDS: Final = 0.5
 """How often a reading loop looks for consumers whose heartbeat is gone."""
 
 LATEST_MS: Final = 253_402_300_799_000
@@ -127,7 +127,7 @@ def _says(reply: object, word: str) -> bool:
 
 
 class Consumer:
-    """One member of a group over some streams: reads new entries, beats, and adopts those of members that died.
+    """One member of a group over some streams: reads new entries, writes its heartbeat, claims entries of dead members.
 
     The heartbeat is written by the reading loop itself, so a loop that is stuck counts as dead.
     Source: docs/architecture.md, "Time and failure".
@@ -150,10 +150,10 @@ class Consumer:
         self._beaten = 0.0
         self._looked = 0.0
         self._searched = 0.0
-        self.lapses = 0
-        """How often we beat when our heartbeat had ended: what was ours before may be another's since then."""
-        self.doubtful = False
-        """A reply was lost, or a script refused: entries may be ours of which we know nothing (see `strays`)."""
+        self.missed_heartbeats = 0
+        """How often our heartbeat had expired when it was written: others may have claimed our entries meanwhile."""
+        self.must_recheck_pending = False
+        """A reply was lost or a script refused, so Redis may hold entries for us that we never saw: see `own_pending`."""
 
     @property
     def fresh(self) -> bool:
@@ -163,7 +163,7 @@ class Consumer:
     def beat_commands(self) -> list[Command]:
         """The heartbeat: ours, and that of the role for whoever asks whether anybody is there."""
         if self._beaten and not self.fresh:
-            self.lapses += 1
+            self.missed_heartbeats += 1
         self._beaten = time.monotonic()
         return [
             Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
@@ -197,7 +197,7 @@ class Consumer:
         reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
         *replies, reply = await self._exchange(connection, calls, [reading], block + MARGIN_SECONDS)
         if any(isinstance(one, Exception) or one == 0 for one in replies):  # 0: another has it, or it has a new id
-            self.doubtful = True
+            self.must_recheck_pending = True
         if _says(reply, "UNBLOCKED"):  # a repair has put another stream in its place
             return []
         if _says(reply, "NOGROUP"):
@@ -222,20 +222,21 @@ class Consumer:
             replies = await connection.exchange([*commands, *beats, *more], seconds=seconds)
             await _mend(self.connections, calls, replies)
         except BaseException:
-            self.doubtful, self._beaten = True, beaten  # it may have been handed to us, and may not have beaten
+            self.must_recheck_pending = True  # entries may have been handed to us
+            self._beaten = beaten  # the heartbeat may not have been written
             raise
         if due:
             del replies[len(calls) : len(calls) + len(beats)]
         return replies
 
-    async def strays(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
-        """Entries that Redis handed to us and that are in nobody's hands, since the reply was lost on the wire.
+    async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
+        """Our own pending entries that we never saw, because the reply that handed them to us was lost.
 
-        `held` are those under way, as (stream, entry id). Looks only where there is doubt, since while we live nobody
-        else adopts them; at most every half second.
+        `held` are those under way, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
+        half second. While we live nobody else claims them.
         """
         now = time.monotonic()
-        if not self.doubtful or now - self._searched < ADOPT_SECONDS:
+        if not self.must_recheck_pending or now - self._searched < CLAIM_SECONDS:
             return []
         self._searched = now
         found: list[Entry] = []
@@ -254,7 +255,7 @@ class Consumer:
                         found.append(Entry(stream, name, flat(entries[0][1]), counts[name]))
                     else:  # trimmed or deleted: nothing is left to carry on
                         await connection.exchange([("XACK", stream, self.group, name)])
-        self.doubtful = False
+        self.must_recheck_pending = False
         if found:
             log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
         return found
@@ -269,10 +270,10 @@ class Consumer:
         old = {new: was for was, new in flat(checked(reply, "looking for moved entries")).items()}
         return [one for one in ids if (stream, old.get(one.encode(), b"").decode()) not in held]
 
-    async def adopt(self, most: int = 64) -> list[Entry]:
-        """Entries of members whose heartbeat is gone, now ours; at most every half second, else nothing."""
+    async def claim_from_dead(self, most: int = 64) -> list[Entry]:
+        """Claims up to `most` entries per stream of each member whose heartbeat is gone; looks at most every half second."""
         now = time.monotonic()
-        if now - self._looked < ADOPT_SECONDS:
+        if now - self._looked < CLAIM_SECONDS:
             return []
         self._looked = now
         taken: list[Entry] = []
@@ -285,7 +286,7 @@ class Consumer:
                     if rows:
                         log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
         except BaseException:
-            self.doubtful = True
+            self.must_recheck_pending = True
             raise
         return taken
 
@@ -328,7 +329,7 @@ class Consumer:
                 if done:
                     await connection.exchange([("XGROUP", "DELCONSUMER", s, self.group, self.name) for s in done])
         except Unreachable:
-            log.warning("could not say good-bye: redis is away; others adopt what is pending in 2 s")
+            log.warning("could not say good-bye: redis is away; others claim what is pending in 2 s")
 
 
 def _entries(reply: Any) -> list[Entry]:

@@ -109,7 +109,7 @@ async def test_the_same_hook_call_is_marked_and_its_verdict_kept(place: Place) -
     assert 0 < int(await do(place.connections, "PTTL", name)) <= 60_000
 
 
-# --- claim, defer, adopt
+# --- claim, defer, claim from the dead
 
 
 @pytest.mark.req("B-02", "B-05")
@@ -147,10 +147,10 @@ async def test_only_the_entries_of_the_dead_are_taken_over(place: Place) -> None
     assert await place.claim(request, "one") == ["run"], "who asks twice since our word was lost has begun nothing"
     assert await place.claim(request, "two") == ["lost"], "not his entry"
     await place.read("two")
-    assert await place.member("two").adopt() == [], "one that lives may be slow"
+    assert await place.member("two").claim_from_dead() == [], "one that lives may be slow"
     await place.die("one")
     place.member("two")._looked = 0.0
-    (taken,) = await place.member("two").adopt()
+    (taken,) = await place.member("two").claim_from_dead()
     assert (taken.id, taken.delivered, taken.fields[b"id"]) == (request.entry.id, 2, request.id.encode())
     adopted = read_request(taken, place.keys)
     assert await place.claim(adopted, "two") == ["again"], "a dead evaluator had begun"
@@ -168,12 +168,12 @@ async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Plac
     taken: list[Entry] = []
     for left in (2, 1, 0):
         place.member("two")._looked = 0.0
-        taken += await place.member("two").adopt(most=1)
+        taken += await place.member("two").claim_from_dead(most=1)
         pending = await do(place.connections, "XPENDING", place.keys("requests"), GROUP, "-", "+", 9, "one")
         assert len(pending) == left
     assert [entry.id for entry in taken] == [one.entry.id for one in entries[1:]]
     place.member("two")._looked = 0.0
-    await place.member("two").adopt(most=1)
+    await place.member("two").claim_from_dead(most=1)
     rows = await do(place.connections, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
     assert [row[1] for row in rows] == [b"two"]
 
@@ -183,7 +183,7 @@ async def test_what_is_put_aside_keeps_its_deadline_its_count_and_its_claim(plac
     request = await place.one("one", parent="e7")
     await place.claim(request, "one")
     await place.die("one")
-    (taken,) = await place.member("two").adopt()
+    (taken,) = await place.member("two").claim_from_dead()
     adopted = read_request(taken, place.keys)
     assert await place.run(*[defer_call(adopted, place.keys, GROUP)] * 2) == [1, 0]
     assert await place.lengths() == [0, 1, 0, 0, 0]
@@ -279,7 +279,8 @@ async def test_answers_go_out_with_the_next_read_even_where_the_server_forgot_th
     (second,) = await place.read("one", 10, place.answer(first), place.answer(first))
     assert await place.replies(first) == [b"said"]
     assert second.id != first.id
-    assert place.member().doubtful, "one of them counted for nothing: its entry may have another id since a repair"
+    why = "one of them counted for nothing: its entry may have another id since a repair"
+    assert place.member().must_recheck_pending, why
     assert (await place.lengths())[2] == 1
 
 
@@ -289,15 +290,15 @@ async def test_what_was_handed_out_unseen_is_found_again(place: Place) -> None:
         await put(place.connections, place.keys, bash())
     requests = await place.read()
     member = place.member()
-    assert await member.strays() == [], "without doubt nobody looks"
-    member.doubtful = True
+    assert await member.own_pending() == [], "without doubt nobody looks"
+    member.must_recheck_pending = True
     held = {(place.keys("requests"), requests[1].entry.id)}
     await do(place.connections, "XDEL", place.keys("requests"), requests[2].entry.id)
-    found = await member.strays(held)
+    found = await member.own_pending(held)
     assert [entry.id for entry in found] == [requests[0].entry.id, requests[3].entry.id]
     assert found[0].fields == requests[0].entry.fields
     assert found[0].delivered == 1, "looking is not handing out"
-    assert not member.doubtful
+    assert not member.must_recheck_pending
     pending = await do(place.connections, "XPENDING", place.keys("requests"), GROUP)
     assert int(pending[0]) == 3, "what is gone from the stream is let go of"
 
@@ -307,7 +308,7 @@ async def test_a_refused_answer_is_doubted(place: Place) -> None:
     request = await place.one()
     await do(place.connections, "SET", request.reply, "no list")
     await place.read("one", 10, place.answer(request))
-    assert place.member().doubtful
+    assert place.member().must_recheck_pending
     await do(place.connections, "DEL", request.reply)
 
 
@@ -321,7 +322,7 @@ async def test_the_last_one_takes_the_roles_heartbeat_along(place: Place) -> Non
     await place.member("one").leave()
     assert int(await do(place.connections, "EXISTS", alive, beat)) == 0
     rows = await do(place.connections, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
-    assert [row[1] for row in rows] == [b"one"], "it has an entry, which somebody must adopt"
+    assert [row[1] for row in rows] == [b"one"], "it has an entry, which somebody must claim"
 
 
 async def test_a_script_fails_as_an_error_of_ours(place: Place) -> None:

@@ -203,7 +203,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         stopped = Carrier(server.url, keys, connections, watcher_of(connections, keys))
         await stopped._consumer.create()
         name = await owe(connections, keys, turn_end())
-        lapses = stopped._consumer.lapses
+        missed = stopped._consumer.missed_heartbeats
         with stopped._reading.lease() as connection:
             rows = await stopped._take(await stopped._consumer.read(connection, 1, 0.1))
         (taken,) = stopped._runs(rows, {})
@@ -216,7 +216,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         from bus.http.client_pool import ClientPool
 
         async with ClientPool() as clients:
-            await stopped._attempt(taken, clients, lapses)
+            await stopped._attempt(taken, clients, missed)
         assert receiver.ids == {f"{name}_one": 1}
         assert not stopped._settler
         await stopped._reading.close()
@@ -459,7 +459,7 @@ async def test_large_bodies_come_a_few_at_a_time(
     server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.carrier.MOST_TAKEN", 1)
-    monkeypatch.setattr("bus.wire.streams.ADOPT_SECONDS", 0.05)
+    monkeypatch.setattr("bus.wire.streams.CLAIM_SECONDS", 0.05)
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
         names = [await owe(connections, keys, turn_end()) for _ in range(4)]

@@ -144,7 +144,7 @@ async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
         _, reply = await put(connections, keys, bash())  # what honest agents add meanwhile has such an id too
         await until_true(lambda: lines(ran), "the hook runs")
         await until(lambda: sane(connections, keys), "the stream is repaired")
-        evaluator._consumer.doubtful, evaluator._consumer._searched = True, 0.0
+        evaluator._consumer.must_recheck_pending, evaluator._consumer._searched = True, 0.0
         go.touch()
         said = await verdict(connections, reply)
         assert (said.decision, said.repeated) == ("deny", False)
@@ -264,7 +264,7 @@ async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
     assert await do(connections, "EXISTS", keys("delivery", f"{owed.id}.a")) == 0, (
         "by that id there is nothing any more"
     )
-    await dispatcher._dispatch(await dispatcher._consumer.strays())
+    await dispatcher._dispatch(await dispatcher._consumer.own_pending())
     await settled(connections, keys, owed.id, "ready")
     assert (await do(connections, "XPENDING", keys("events"), "dispatchers"))[0] == 0
     await dispatcher._leave()
@@ -283,8 +283,8 @@ async def test_a_request_that_is_put_aside_meanwhile_is_answered(
         aside = [defer_call(read_request(entry, keys), keys, GROUP) for entry in entries]
         with connections.lease() as connection:
             await one.read(connection, 10, 0.01, calls=aside)
-        assert one.doubtful
-        assert len(await one.strays()) == 2
+        assert one.must_recheck_pending
+        assert len(await one.own_pending()) == 2
         await do(connections, "DEL", keys("beat", "one"))
     async with evaluating(server.url, keys):
         assert (await verdict(connections, reply)).decision == "deny"

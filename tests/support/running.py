@@ -103,7 +103,7 @@ async def take_and_die(connections: Connections, keys: Keys, name: str, count: i
     """Be a member that takes what there is, also from the dead, and dies of it."""
     made = member(connections, keys, name)
     await made.create()
-    taken = await made.adopt()
+    taken = await made.claim_from_dead()
     with connections.lease() as connection:
         taken += await made.read(connection, count, 0.01)
         await connection.exchange([("DEL", keys("beat", name), keys("alive", "evaluator"))])
