@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from bus.errors import ConfigError, DecodeError, FleethookError
+from bus.errors import DecodeError, FleethookError
 from bus.events import Event
 from bus.hookfiles import find_http
 from bus.hookfiles.command_results import log_failure
 from bus.hookfiles.json_replies import read_reply
 from bus.hooks import NATIVE, Hook, HttpCall
-from bus.http import signing
 from bus.http.client import Reply, WebhookClient
+from bus.http.webhook_headers import webhook_headers
 from bus.ids import delivery_id, webhook_id
 from bus.outcomes import Outcome
 from bus.runners.per_file import one_by_one
 from bus.secrets.redaction import redact_event, redact_text
-from bus.secrets.references import fill, resolve_secret
 from bus.wire.codec import write_json
 
 SHOWN: Final = 4096
@@ -35,8 +32,8 @@ _UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (sig
 class HttpRunner:
     """Runs hooks of kind `http` over a client, which brings the address policy with it."""
 
-    def __init__(self, client: WebhookClient, secret: Callable[[str], str] = resolve_secret) -> None:
-        self._client, self._secret = client, secret
+    def __init__(self, client: WebhookClient) -> None:
+        self._client = client
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """What the receiver says; of a call about several files, file by file where the hook is another system's."""
@@ -58,7 +55,7 @@ class HttpRunner:
         try:
             sent = event if hook.http.payload == "raw" else redact_event(event)
             body = theirs.http_body(sent, None, hook) if theirs is not None else _body(sent)
-            headers = self._headers(hook, hook.http, event, body)
+            headers = _headers(hook, hook.http, event, body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
         except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
@@ -87,28 +84,12 @@ class HttpRunner:
         except DecodeError as error:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 
-    def _headers(self, hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
-        own = fill(call.headers)
-        # As a delivery of this event would have it: what was asked in vain may come again as one.
-        message = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
-        now = int(time.time())
-        ours = {"Content-Type": "application/json"}
-        if call.secret:
-            ours |= signing.headers(self._secrets(call, now), message, now, body)
-        elif hook.dialect == NATIVE:
-            ours |= {"webhook-id": message, "webhook-timestamp": str(now)}
-        # HTTP knows no case: a header of theirs beside ours of the same name would be two.
-        names = {name.lower() for name in ours}
-        return {name: value for name, value in own.items() if name.lower() not in names} | ours
 
-    def _secrets(self, call: HttpCall, now: float) -> list[str]:
-        """Every secret that signs at `now`; an old one that is gone already costs no question."""
-        found = [self._secret(call.secret)]
-        for old in call.old_secrets:
-            if old.until.timestamp() > now:
-                with contextlib.suppress(ConfigError):
-                    found.append(self._secret(old.secret))
-        return found
+def _headers(hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
+    # The id that a delivery of this event has: a request that failed may be sent again as one.
+    message_id = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
+    ours = {"Content-Type": "application/json"}
+    return webhook_headers(call, message_id, int(time.time()), body, ours, with_id=hook.dialect == NATIVE)
 
 
 def _holds_redaction(value: object) -> bool:

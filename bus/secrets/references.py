@@ -1,9 +1,10 @@
-"""References in configuration to what may not stand in it: secrets, and variables in header values."""
+"""References in configuration to secrets, which no file should hold, and to variables in header values."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,7 +14,12 @@ from bus.secrets import sealing
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_LIMIT: Final = 4096  # bytes of a secret's file; a larger one is another file
+_MOST_BYTES: Final = 4096
+"""Of a secret's file; a larger one is some other file."""
+_RECENT_SECONDS: Final = 1.0
+_MOST_RECENT: Final = 4096
+_recent: dict[str, tuple[float, str]] = {}
+"""Secrets by reference, each with the monotonic time until which it counts."""
 
 
 def resolve_secret(reference: str) -> str:
@@ -31,7 +37,7 @@ def resolve_secret(reference: str) -> str:
     if kind == "file":
         try:
             with open(os.path.expanduser(name), "rb") as file:
-                secret = file.read(_LIMIT).decode("ascii").strip()
+                secret = file.read(_MOST_BYTES).decode("ascii").strip()
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise ConfigError(f"the secret file:{name} cannot be read: {why}") from error
@@ -40,6 +46,17 @@ def resolve_secret(reference: str) -> str:
         return secret
     # The text is not shown: it may be a secret that was pasted without its prefix.
     raise ConfigError("the secret is no reference", hint="write env:NAME, file:PATH or whsec_<base64>")
+
+
+def recent_secret(reference: str) -> str:
+    """As `resolve_secret`, but looked up once a second at most: a file may be replaced, and unsealing costs."""
+    now = time.monotonic()
+    known = _recent.get(reference)
+    if known is None or known[0] < now:
+        if len(_recent) >= _MOST_RECENT:
+            _recent.clear()
+        known = _recent[reference] = (now + _RECENT_SECONDS, resolve_secret(reference))
+    return known[1]
 
 
 def fill(values: Mapping[str, str]) -> dict[str, str]:

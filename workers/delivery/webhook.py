@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -16,10 +14,10 @@ from bus.hookfiles import find_http
 from bus.hookfiles.base import HttpDialect
 from bus.hooks import Endpoint, Format
 from bus.http.client import Before, Reply, WebhookClient
-from bus.http.signing import headers as signed_headers
+from bus.http.webhook_headers import webhook_headers
 from bus.ids import webhook_id
 from bus.secrets.redaction import redact_event, redact_texts
-from bus.secrets.references import fill, resolve_secret
+from bus.secrets.references import recent_secret
 from bus.secrets.sealing import MissingKey
 from bus.verdicts import Verdict
 from workers.delivery.formats import MOST_BODY, content_type, render
@@ -34,10 +32,6 @@ MOST_RETRY_AFTER: Final = 86_400.0
 REPLAY_HEADER: Final = "fleethook-replay-of"
 """Says of a replay which event it sends again; the `webhook-id` is its own, the event's id in the body is not."""
 
-_SECRET_SECONDS: Final = 1.0
-_MOST_SECRETS: Final = 4096
-_secrets: dict[str, tuple[float, str]] = {}
-
 
 def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
     """The body that an endpoint gets, secrets redacted: its dialect's own, else as its `format` has it.
@@ -48,7 +42,7 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
     try:
         if theirs is not None:
             return _foreign(event, verdict, theirs)
-        key = _secret(endpoint.routing_key) if endpoint.routing_key else ""
+        key = recent_secret(endpoint.routing_key) if endpoint.routing_key else ""
         return render(event, verdict, endpoint, key)
     except MissingKey:  # it may come: the delivery waits for it
         raise
@@ -82,48 +76,15 @@ def request_headers(
     Raises GivenUp where a `${VAR}` or secret that it names does not exist: no later attempt would find it; MissingKey where
     a secret is sealed with a key that this machine does not have yet.
     """
+    ours = {"Content-Type": content_type(endpoint.format, batch=batch)}
+    if replay_of:
+        ours[REPLAY_HEADER] = replay_of
     try:
-        own = fill(endpoint.headers) if endpoint.headers else {}
-        if endpoint.secret:
-            ours = signed_headers(secrets_of(endpoint, now), webhook_id(delivery), now, body)
-        else:
-            ours = {"webhook-id": webhook_id(delivery), "webhook-timestamp": str(now)}
+        return webhook_headers(endpoint, webhook_id(delivery), now, body, ours)
     except MissingKey:  # it may come: the delivery waits for it
         raise
     except ConfigError as error:
         raise GivenUp(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
-    ours["Content-Type"] = content_type(endpoint.format, batch=batch)
-    if replay_of:
-        ours[REPLAY_HEADER] = replay_of
-    if not own:
-        return ours
-    # HTTP knows no case: a header of theirs beside ours of the same name would be two, and receivers differ on which counts.
-    names = {name.lower() for name in ours}
-    return {name: value for name, value in own.items() if name.lower() not in names} | ours
-
-
-def secrets_of(endpoint: Endpoint, now: float) -> list[str]:
-    """Every secret that signs at `now`: its own, and those that it replaced and whose time is not over.
-
-    ConfigError where its own is not there. An old one that is gone already costs no delivery: the new one is enough.
-    """
-    found = [_secret(endpoint.secret)]
-    for old in endpoint.old_secrets:
-        if old.until.timestamp() > now:
-            with contextlib.suppress(ConfigError):
-                found.append(_secret(old.secret))
-    return found
-
-
-def _secret(reference: str) -> str:
-    """The secret behind a reference, looked up at most once a second: a file may be replaced, and unsealing costs."""
-    now = time.monotonic()
-    known = _secrets.get(reference)
-    if known is None or known[0] < now:
-        if len(_secrets) >= _MOST_SECRETS:
-            _secrets.clear()
-        known = _secrets[reference] = (now + _SECRET_SECONDS, resolve_secret(reference))
-    return known[1]
 
 
 async def post(

@@ -141,7 +141,7 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
     import time
 
     from bus.errors import ConfigError, NotFound
-    from workers.delivery.webhook import secrets_of
+    from bus.http.webhook_headers import signing_secrets
 
     endpoint = in_force(fleet, needed=False).endpoints.get(name)
     if endpoint is None:
@@ -150,7 +150,7 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
         raise ConfigError(
             f"endpoint {name!r} is unsigned", hint=f"`fleethook webhooks rotate {name}` makes it a secret"
         )
-    return secrets_of(endpoint, time.time())
+    return signing_secrets(endpoint, time.time())
 
 
 def _read(message: Path | None) -> bytes:

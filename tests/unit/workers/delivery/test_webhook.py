@@ -211,7 +211,7 @@ def test_what_is_not_configured_is_said_with_its_place(endpoint: Endpoint) -> No
 
 def test_a_secret_in_a_file_may_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("workers.delivery.webhook.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bus.secrets.references.time.monotonic", lambda: clock[0])
     file = tmp_path / "secret"
     endpoint = Endpoint(id="a", url="https://x.example", secret=f"file:{file}")
     signatures = []
