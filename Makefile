@@ -5,10 +5,11 @@ BIN    := $(VENV)/bin
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-agents guards check format chaos bench coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format chaos bench coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes"
+	@echo "make test-wheel  the newcomer's tests with the built wheel in a clean environment"
 	@echo "make test-agents  real agent programs (npm) against a scripted model"
 	@echo "make guards    how well the guard packs judge the corpora, by group"
 	@echo "make check     ruff and mypy --strict"
@@ -35,6 +36,18 @@ demo: $(VENV)/.run
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
+
+# The wheel with its server, as a user installs it. Only the tests are copied beside it, so `bus` and `workers` are the
+# installed ones; the first line of Python says so.
+test-wheel:
+	@set -eu; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder/venv"; \
+	"$$folder/venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$folder" .; \
+	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+	  "$$(echo "$$folder"/fleethook-*.whl)[server]" pytest pytest-asyncio pytest-timeout hypothesis; \
+	cp -r tests examples pyproject.toml "$$folder"; cd "$$folder"; \
+	venv/bin/python -c 'import bus, sys, workers; assert bus.__file__.startswith(sys.prefix) and workers.__file__.startswith(sys.prefix)'; \
+	venv/bin/python -m pytest tests/fundamentals
 
 # Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
 test-agents: $(VENV)/.dev
