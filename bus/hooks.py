@@ -1,4 +1,4 @@
-"""What a hook is: the one canonical value that every dialect's files are read into."""
+"""Hooks and endpoints: the canonical values that the hook files of every dialect are read into."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
@@ -17,117 +18,151 @@ Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "t
 Payload = Literal["full", "thin", "raw"]
 Resolve = Literal["never", "retry", "session"]
 Schedule = Literal["default", "gobby", "fast", "once"]
-"""Names of retry schedules; their waits stand in `workers/delivery/retries.py`."""
+"""Names of retry schedules; `workers/delivery/retries.py` has their delays."""
 
 LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
-"""From the highest to the lowest; a lower layer can add strictness and never take it away."""
+"""From the highest to the lowest. A lower layer can make a decision stricter, and never less strict."""
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds a hook may take when it says nothing (F-03)."""
+"""Seconds that a hook may take where its file does not set `timeout` (F-03)."""
 
 NATIVE: Final = "fleethook"
 """The dialect of hooks written in fleethook.yaml."""
 
 HOOK_DIALECTS: Final[tuple[str, ...]] = (NATIVE, "pigo", "forge", "gobby", "claude", "ion")
-"""Whose hook files are read, and run as their authors meant."""
+"""The systems whose hook files are read and run as those systems would."""
 
 
 class OldSecret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A secret that was replaced, and signs beside its successor until its time is over."""
+    """A replaced secret, which signs beside its successor until `until`."""
 
-    secret: str
-    """As `env:NAME`, `file:PATH` or `whsec_…`."""
-    until: Annotated[datetime, msgspec.Meta(tz=True, description="With its time zone: `2026-11-23T08:00:00Z`.")]
+    secret: Annotated[
+        str, Meta(description="The old secret, as `env:NAME`, `file:PATH` or `whsec_…`.", examples=["env:OLD_SECRET"])
+    ]
+    until: Annotated[
+        datetime,
+        Meta(
+            tz=True,
+            description="When the old secret stops signing, with a time zone.",
+            examples=["2026-11-23T08:00:00Z"],
+        ),
+    ]
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where a blocking `http` hook asks: it posts the event and reads `{"decision", "reason", …}` (G-08)."""
+    """What a blocking `http` hook asks: it posts the event and reads `{"decision", "reason", …}` (G-08)."""
 
-    url: str
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
-    """Values may hold `${VAR}` and `${file:PATH}`, replaced where the worker runs when the request is made."""
-    secret: str = ""
-    """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
-    old_secrets: tuple[OldSecret, ...] = ()
-    """What `secret` replaced; each signs as well until its time is over."""
-    payload: Literal["full", "raw"] = "full"
-    """`full` posts the event with its secrets redacted; `raw` posts it as the agent sent it, secrets included."""
+    url: Annotated[
+        str, Meta(description="The URL that the event is posted to.", examples=["https://policy.example/decide"])
+    ]
+    headers: Annotated[
+        dict[str, str],
+        Meta(
+            description="Request headers. Values may contain `${VAR}` and `${file:PATH}`, which the worker replaces when it "
+            "makes the request.",
+            examples=[{"Authorization": "Bearer ${POLICY_TOKEN}"}],
+        ),
+    ] = msgspec.field(default_factory=dict)
+    secret: Annotated[
+        str,
+        Meta(
+            description="Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; without it, requests are not "
+            "signed.",
+            examples=["env:POLICY_SECRET"],
+        ),
+    ] = ""
+    old_secrets: Annotated[
+        tuple[OldSecret, ...],
+        Meta(
+            description="Secrets that `secret` replaced; each also signs until its `until`.",
+            examples=[[{"secret": "env:OLD_SECRET", "until": "2026-11-23T08:00:00Z"}]],
+        ),
+    ] = ()
+    payload: Annotated[
+        Literal["full", "raw"],
+        Meta(
+            description="`full` posts the event with its secrets redacted; `raw` posts it as the agent sent it, secrets "
+            "included.",
+            examples=["raw"],
+        ),
+    ] = "full"
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http` or `rule`), and how.
 
-    The fields below `layer` are set by whoever loads the hook, never by the file.
+    The loader sets `layer` and the fields below it; a file cannot.
     """
 
     id: str
     on: tuple[str, ...]
     tool: str = ""
-    """A matcher over tool names: names with `|`, or a regular expression; empty matches every event of the type."""
+    """Tool names separated by `|`, or a regular expression; empty matches every event of the type."""
     when: str = ""
-    """A CEL condition over `event.…` (and `verdict.…` for deliveries)."""
+    """A CEL condition over `event.…`."""
     command: str = ""
     http: HttpCall | None = None
     rule: Rule | None = None
     blocking: bool = True
     priority: int = 50
-    """Lower runs earlier, within its layer."""
+    """Within a layer, hooks with a lower priority run first."""
     timeout: float = DEFAULT_TIMEOUT
     on_failure: Policy | None = None
-    """What a failure of this hook amounts to; None leaves it to its layer, then its dialect."""
+    """The decision when this hook fails; None: its dialect's policy, else the bus's."""
     enabled: bool = True
     description: str = ""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     env_pass: tuple[str, ...] = ()
-    """Names of the worker's environment that the command may see, beyond the safe list."""
+    """Variables of the worker's environment that the command gets, in addition to the safe list."""
     working_dir: str = ""
-    """Where the command runs; empty means the event's own directory."""
+    """The directory that the command runs in; empty: the event's own."""
     retry: tuple[float, ...] = ()
-    """Seconds before each next attempt of a non-blocking hook that failed; empty means one attempt only."""
+    """Seconds before each further attempt of a non-blocking hook that failed; empty: no further attempt."""
     place: Literal["", "host"] = ""
-    """`host` runs it on the event's own machine only; empty anywhere, but for what other systems' files name (X-02)."""
+    """`host`: run only on the event's own machine. Empty: on any worker, except commands of other systems' hook files,
+    which always run on the event's machine (X-02)."""
     observe: bool = False
-    """Say what it would have decided, and decide nothing."""
+    """Record what it would have decided, and decide nothing."""
     dialect: str = NATIVE
     plugin: str = ""
-    """The plugin that it belongs to, where its system has plugins."""
+    """The plugin that it belongs to; empty where its system has no plugins."""
     args: tuple[str, ...] = ()
-    """Arguments of `command`, which is then a program and no text for a shell."""
+    """Arguments of `command`, which is then a program that is started without a shell."""
     shell: str = ""
-    """The shell that reads `command`; empty for /bin/sh."""
+    """The shell that runs `command`; empty: /bin/sh."""
     stop_on_failure: bool = False
-    """Whether a failure ends the chain; it denies nothing by itself (F-11)."""
+    """Whether a failure of this hook skips the hooks after it; the failure itself denies nothing (F-11)."""
     own: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What its dialect keeps of its file to run it as its author meant; plain data, published with the hook."""
+    """What its dialect needs from the original file to run it; plain data, published with the hook."""
 
     layer: Layer = "fleet"
     position: int = 0
-    """Its place in its file, from 0; ties of priority are broken by it."""
+    """Its index in its file; of two hooks with the same priority, the lower index runs first."""
     origin: str = ""
-    """`file:line` where it stands."""
+    """`file:line` of its definition."""
     version: str = ""
-    """The version of the set that it came with."""
+    """The version of the hook set that it belongs to."""
     pins: dict[str, str] = msgspec.field(default_factory=dict)
-    """By absolute path: SHA-256 (hex) of each file that a trusted project's command names; empty where there was none."""
+    """SHA-256 (hex) by absolute path, for each file that a trusted project's command names; "" for a missing file."""
 
     @property
     def kind(self) -> Kind:
-        """What runs it."""
+        """Which of `command`, `http` and `rule` it has."""
         return "command" if self.command else "http" if self.http is not None else "rule"
 
     @property
     def on_host(self) -> bool:
-        """Whether it runs on the event's own machine only: its file lies there, or names programs that do."""
+        """Whether it runs only on the event's own machine, because its file or its programs are on that machine."""
         return self.layer != "fleet" or self.place == "host" or (self.dialect != NATIVE and bool(self.command))
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Layer, then priority, then position (docs/architecture.md, "Verdicts")."""
+        """Sort key: layer, then priority, then position (docs/architecture.md, "Verdicts")."""
         return (LAYERS.index(self.layer), self.priority, self.position)
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a webhook goes, for which events, and how it is tried again."""
+    """Where webhooks are sent, for which events, and how failed deliveries are retried."""
 
     id: str
     url: str
@@ -135,47 +170,47 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     when: str = ""
     secret: str = ""
-    """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty sends unsigned."""
+    """Standard Webhooks secret, as `env:NAME`, `file:PATH` or `whsec_…`; empty: not signed."""
     old_secrets: tuple[OldSecret, ...] = ()
-    """What `secret` replaced, where receivers may still hold it."""
+    """Secrets that `secret` replaced and that receivers may still use."""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     format: Format = "fleethook"
-    """Whose message the body is; an endpoint of another dialect gets that dialect's body instead."""
+    """The format of the body; an endpoint of another dialect gets that dialect's body instead."""
     payload: Payload = "full"
-    """`thin` sends ids and facts, and nothing of what the agent did; every larger body goes thin too. `raw`, which only
-    an endpoint with `can_block` may have, asks with the event as the agent sent it; what is announced stays redacted."""
+    """`thin` sends ids and facts without the tool's input and output; bodies above the size limit are always thin. `raw`
+    needs `can_block`: questions carry the event as the agent sent it; all other deliveries stay redacted."""
     routing_key: str = ""
     """PagerDuty's integration key, as `env:NAME` or `file:PATH`."""
     resolve: Resolve = "never"
-    """What ends an incident at PagerDuty, and so what one incident is (`workers/delivery/formats/pagerduty.py`)."""
+    """What resolves an incident at PagerDuty (`workers/delivery/formats/pagerduty.py`)."""
     timeout: float = 15.0
-    """Seconds for one attempt: resolve, connect, send and read together."""
+    """Seconds for one attempt: resolving, connecting, sending and reading together."""
     retry: tuple[float, ...] | Schedule = ()
-    """Seconds before each next attempt, or a schedule's name; empty means the default schedule (`retries.py`)."""
+    """Seconds before each further attempt, or a schedule's name; empty: the default schedule."""
     max_in_flight: int = 10
     rate: str = ""
-    """At most so many attempts, as `10/s` or `600/min`; empty for no limit (`pacing.py`)."""
+    """The highest rate of attempts, such as `10/s` or `600/min`; empty: no limit (`pacing.py`)."""
     order: Order = "none"
-    """`fifo`: a session's deliveries go out one after the other, in the order of its events."""
+    """`fifo`: a session's deliveries are sent one at a time, in the order of its events."""
     batch: Batch | None = None
-    """Several deliveries in one body; None sends each by itself."""
+    """How several deliveries are combined in one body; None: one delivery per request."""
     can_block: bool = False
-    """Whether it is asked where an agent waits for an answer (G-08), and told of the other events only."""
+    """Whether it is asked for a decision where an agent waits for one (G-08); other events are delivered as usual."""
     on_failure: Policy | None = None
-    """What a question that failed amounts to; None leaves it to the bus."""
+    """The decision when a question fails; None: the bus's own policy."""
     enabled: bool = True
     description: str = ""
     dialect: str = NATIVE
-    """Whose body is sent."""
+    """The system whose body format is sent."""
     own: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What its dialect keeps of its file; plain data, published with the endpoint."""
+    """What its dialect needs from the original file; plain data, published with the endpoint."""
 
     layer: Layer = "fleet"
     origin: str = ""
     version: str = ""
 
     def question(self, position: int) -> Hook:
-        """The blocking hook that asks it; `position` is its place among the hooks of its file."""
+        """The blocking hook that asks this endpoint; `position` is its index among the hooks of its file."""
         call = HttpCall(
             url=self.url,
             headers=self.headers,

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from bus.config.file_types import ENV_PATTERN, EndpointEntry
+from bus.config.endpoint_entry import EndpointEntry
+from bus.config.field_types import ENV_PATTERN
 from bus.errors import ConfigError
 from bus.hooks import Endpoint, Format
 from bus.secrets.sealing import PREFIX

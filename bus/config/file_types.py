@@ -1,28 +1,16 @@
-"""What fleethook.yaml looks like: its keys, their types and their descriptions, for the loader and the JSON Schema."""
+"""The format of fleethook.yaml: its keys with types, descriptions and examples, for loader, JSON Schema and docs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from bus.config.validation import END
-from bus.hooks import Format, HttpCall, OldSecret, Payload, Resolve, Schedule
+from bus.config.field_types import END, Delay, EnvName, Id, Patterns, Seconds, Text
+from bus.hooks import HttpCall
 from bus.matching.rules import Rule
-from bus.pacing import Batch, Order
 from bus.verdicts import Policy
-
-ID_PATTERN: Final = "^[A-Za-z0-9_-]{1,64}" + END
-ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]{0,127}" + END
-DAY: Final = 86_400
-
-Id = Annotated[str, Meta(pattern=ID_PATTERN, description="Letters, digits, `_` and `-`; unique in the file.")]
-Text = Annotated[str, Meta(max_length=10_000)]
-Patterns = str | list[str]
-Seconds = Annotated[float, Meta(gt=0, le=DAY)]
-Delay = Annotated[float, Meta(ge=0, le=30 * DAY)]
-EnvName = Annotated[str, Meta(pattern=ENV_PATTERN)]
 
 
 class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,158 +18,163 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     on: Annotated[
         Patterns,
-        Meta(description="Event patterns: `tool:pre_execute`, `tool:*`, `tool:*:write`, `*`; a list, or with commas."),
+        Meta(
+            description="The events that it runs at: patterns as a list, or as one text with commas. `tool:*` is every "
+            "event of tools, `tool:*:write` the same for one tool, `*` every event.",
+            examples=["tool:pre_execute", ["session:*", "tool:*:write"]],
+        ),
     ]
-    id: Id | None = None
-    tool: Annotated[Text, Meta(description="Tool names with `|`, or a regular expression; without it, every tool.")] = (
-        ""
-    )
-    when: Annotated[Text, Meta(description="A CEL condition over `event.…`.")] = ""
+    id: Annotated[
+        Id | None,
+        Meta(
+            description="Its name in verdicts, traces and `hooks list`: letters, digits, `_` and `-`; unique in the file. "
+            "Without it, an id is made from the description.",
+            examples=["no-force-push"],
+        ),
+    ] = None
+    tool: Annotated[
+        Text,
+        Meta(
+            description="Tool names separated by `|`, or a regular expression; without it, every tool.",
+            examples=["bash|write", "mcp__github__.*"],
+        ),
+    ] = ""
+    when: Annotated[
+        Text,
+        Meta(
+            description="A CEL condition over `event.…`; the hook runs where it is true.",
+            examples=['event.cwd.startsWith("/srv/")'],
+        ),
+    ] = ""
     command: Annotated[
         Annotated[str, Meta(min_length=1, max_length=100_000)] | None,
-        Meta(description="A shell command; the event is on its stdin and in FLEETHOOK_*."),
+        Meta(
+            description="A shell command. It reads the event as JSON on stdin and in FLEETHOOK_* variables.",
+            examples=["./check.sh"],
+        ),
     ] = None
-    http: Annotated[str | HttpCall | None, Meta(description="A URL that is asked, or `{url, headers, secret, …}`.")] = (
-        None
-    )
-    rule: Annotated[Rule | None, Meta(description="A decision that needs no process.")] = None
-    blocking: Annotated[bool, Meta(description="Whether the agent waits for it.")] = True
-    priority: Annotated[int, Meta(ge=0, le=1000, description="Lower runs earlier, within its layer.")] = 50
-    timeout: Annotated[Seconds, Meta(description="Seconds; fractions are allowed.")] = 10.0
+    http: Annotated[
+        str | HttpCall | None,
+        Meta(
+            description="A URL that is asked for the decision, or a mapping with `url`, `headers`, `secret` and others.",
+            examples=["https://policy.example/decide", {"url": "https://policy.example/decide", "payload": "raw"}],
+        ),
+    ] = None
+    rule: Annotated[
+        Rule | None,
+        Meta(
+            description="A decision with conditions; it runs inside the worker, without a process.",
+            examples=[{"decision": "ask", "path": ["*.pem"], "reason": "keys are not for agents"}],
+        ),
+    ] = None
+    blocking: Annotated[
+        bool,
+        Meta(
+            description="Whether the agent waits for it. With `false` it runs in the background and decides nothing.",
+            examples=[False],
+        ),
+    ] = True
+    priority: Annotated[
+        int, Meta(ge=0, le=1000, description="Within a layer, hooks with a lower priority run first.", examples=[10])
+    ] = 50
+    timeout: Annotated[
+        Seconds, Meta(description="Seconds after which the hook is stopped and counts as failed.", examples=[2.5])
+    ] = 10.0
     on_failure: Annotated[
-        Policy | None, Meta(description="What a failure of the hook amounts to; a failure is never a decision of it.")
+        Policy | None,
+        Meta(
+            description="The decision when the hook fails: it cannot start, times out, or gives no usable answer. "
+            "Without it, the file's `on_failure` counts, then the setting of that name.",
+            examples=["deny"],
+        ),
     ] = None
-    enabled: bool = True
-    description: Text = ""
-    env: Annotated[dict[str, Text], Meta(description="Variables for the command.")] = msgspec.field(
-        default_factory=dict
-    )
+    enabled: Annotated[
+        bool, Meta(description="`false` keeps the hook in the file and never runs it.", examples=[False])
+    ] = True
+    description: Annotated[
+        Text, Meta(description="What the hook is for, shown in lists.", examples=["Nobody pushes by force."])
+    ] = ""
+    env: Annotated[
+        dict[str, Text], Meta(description="Environment variables for the command.", examples=[{"MODE": "strict"}])
+    ] = msgspec.field(default_factory=dict)
     env_pass: Annotated[
-        list[EnvName], Meta(description="Names of the worker's environment that the command may see.")
+        list[EnvName],
+        Meta(
+            description="Variables of the worker's environment that the command gets. Without it, a command gets only "
+            "harmless ones such as PATH, HOME and LANG.",
+            examples=[["GITHUB_TOKEN"]],
+        ),
     ] = msgspec.field(default_factory=list)
-    working_dir: Annotated[Text, Meta(description="Where the command runs; without it, the event's directory.")] = ""
+    working_dir: Annotated[
+        Text,
+        Meta(
+            description="The directory that the command runs in, relative to the event's own; without it, the event's own.",
+            examples=["~/tools"],
+        ),
+    ] = ""
     retry: Annotated[
         list[Delay],
         Meta(
-            max_length=50, description="Seconds before each next attempt where nobody waits; without it, one attempt."
+            max_length=50,
+            description="With `blocking: false`: seconds before each further attempt after a failure; without it, one "
+            "attempt.",
+            examples=[[1, 10, 60]],
         ),
     ] = msgspec.field(default_factory=list)
     place: Annotated[
-        Literal["", "host"], Meta(description="`host`: on the event's own machine only; without it, on any worker.")
-    ] = ""
-    observe: Annotated[bool, Meta(description="Say what it would have decided, and decide nothing.")] = False
-
-
-class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a webhook goes, for which events, and how it is tried again."""
-
-    url: Annotated[
-        str,
+        Literal["", "host"],
         Meta(
-            description="https://… (http:// and private addresses only where `network.allow` says so). "
-            "Only `format: pagerduty` knows where it goes without."
+            description="`host` runs it only on the machine of the event; without it, on any worker of the fleet.",
+            examples=["host"],
         ),
     ] = ""
-    id: Id | None = None
-    events: Annotated[Patterns, Meta(description="Event patterns, as in a hook's `on`.")] = "*"
-    tool: Annotated[Text, Meta(description="Tool names with `|`, or a regular expression.")] = ""
-    when: Annotated[Text, Meta(description="A CEL condition over `event.…` and `verdict.…`.")] = ""
-    secret: Annotated[
-        str, Meta(max_length=1000, description="Standard Webhooks secret: `env:NAME`, `file:PATH` or `whsec_…`.")
-    ] = ""
-    old_secrets: Annotated[
-        list[OldSecret],
-        Meta(max_length=8, description="Secrets that `secret` replaced; each signs as well until its time is over."),
-    ] = msgspec.field(default_factory=list)
-    headers: Annotated[
-        dict[str, Text], Meta(description="Sent with each attempt; values may hold `${VAR}` and `${file:PATH}`.")
-    ] = msgspec.field(default_factory=dict)
-    format: Annotated[
-        Format,
-        Meta(description="Whose message is sent: ours, a CloudEvent, or what a chat or an on-call service reads."),
-    ] = "fleethook"
-    payload: Annotated[
-        Payload,
-        Meta(
-            description="`thin`: ids and facts only, nothing of what the agent did; above 256 KiB always. `raw`, only with "
-            "`can_block: true`: the question has the event as the agent sent it, its secrets included."
-        ),
-    ] = "full"
-    routing_key: Annotated[
-        str, Meta(max_length=1000, description="PagerDuty's integration key: `env:NAME` or `file:PATH`.")
-    ] = ""
-    resolve: Annotated[
-        Resolve,
-        Meta(
-            description="What ends an incident at PagerDuty: nothing (one incident a session and rule), the next call of "
-            "the tool that passes (one a session and tool), or the session's end (one a session)."
-        ),
-    ] = "never"
-    timeout: Annotated[Seconds, Meta(description="Seconds for one attempt.")] = 15.0
-    retry: Annotated[
-        Annotated[list[Delay], Meta(max_length=50)] | Schedule,
-        Meta(
-            description="Seconds before each next attempt, or a schedule by name: `default` (three days), `fast` (nine "
-            "minutes), `gobby` (1, 2 and 4 s), `once` (no other attempt)."
-        ),
-    ] = msgspec.field(default_factory=list)
-    max_in_flight: Annotated[int, Meta(ge=1, le=10_000, description="Attempts at the same time.")] = 10
-    rate: Annotated[
-        str,
-        Meta(max_length=40, description="Attempts at most, over the whole fleet: `10/s`, `600/min`, `20/h`."),
-    ] = ""
-    order: Annotated[
-        Order,
-        Meta(
-            description="`fifo`: a session's events go out one after the other, in their order; one that fails holds "
-            "up its own session until it is delivered or given up."
-        ),
-    ] = "none"
-    batch: Annotated[
-        Batch | None, Meta(description="Several events in one body, `{max_events, max_wait}`; without it, one each.")
-    ] = None
-    can_block: Annotated[
-        bool,
-        Meta(
-            description="Ask it, as a blocking http hook, where an agent waits for an answer, and tell it of the other "
-            "events."
-        ),
+    observe: Annotated[
+        bool, Meta(description="Record what the hook would have decided, and decide nothing.", examples=[True])
     ] = False
-    on_failure: Annotated[
-        Policy | None, Meta(description="With `can_block`: what a question that got no usable answer amounts to.")
-    ] = None
-    enabled: bool = True
-    description: Text = ""
 
 
 class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hook file or plugin folder of another system, read in place."""
+    """A hook file or plugin folder of another system, which is read where it is."""
 
     path: Annotated[
         str,
-        Meta(min_length=1, max_length=4096, description="A file or folder; relative to this file, `~` is your home."),
+        Meta(
+            min_length=1,
+            max_length=4096,
+            description="A file or folder, relative to this file; `~` is your home.",
+            examples=["~/.claude/settings.json"],
+        ),
     ]
     dialect: Annotated[
         Literal["fleethook", "pigo", "forge", "gobby", "claude", "ion"] | None,
-        Meta(description="Whose file it is; guessed by its name and content without it."),
+        Meta(
+            description="The system that the file belongs to; without it, detected from the name and content.",
+            examples=["claude"],
+        ),
     ] = None
     on_failure: Annotated[
-        Policy | None, Meta(description="What a failure amounts to for its hooks that do not say it themselves.")
+        Policy | None,
+        Meta(description="The decision when one of its hooks fails that does not set this itself.", examples=["ask"]),
     ] = None
-    enabled: Annotated[bool, Meta(description="Whether it is read at all.")] = True
+    enabled: Annotated[
+        bool, Meta(description="`false` keeps the entry and does not read the file.", examples=[False])
+    ] = True
     sha256: Annotated[
         str,
         Meta(
             pattern="^[0-9a-f]{64}" + END,
-            description="The content that you accepted, of a folder that of every file that is read: another one is not in "
-            "force. `hooks import --to user` writes it.",
+            description="SHA-256 of the accepted content (of a folder: of every file that is read). Changed content is not "
+            "in force. `hooks import --to user` writes it.",
+            examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
         ),
     ] = ""
     scripts: Annotated[
         str,
         Meta(
             pattern="^[0-9a-f]{64}" + END,
-            description="The same of the scripts that its commands name: where one is another, they are not run.",
+            description="SHA-256 of the scripts that its commands name. Commands with a changed script do not run. `hooks "
+            "import --to user` writes it.",
+            examples=["2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"],
         ),
     ] = ""
 
@@ -189,37 +182,81 @@ class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How one guard pack is used."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, Meta(description="Whether the pack's rules are in force.", examples=[False])] = True
     decision: Annotated[
-        Literal["deny", "ask"] | None, Meta(description="Instead of what each rule of the pack says.")
+        Literal["deny", "ask"] | None,
+        Meta(description="The decision of every rule of the pack; without it, each rule's own.", examples=["ask"]),
     ] = None
-    disable: Annotated[tuple[str, ...], Meta(description="Ids of rules that are switched off.")] = ()
-    observe: Annotated[bool, Meta(description="Say what would have been decided, and decide nothing.")] = False
+    disable: Annotated[
+        tuple[str, ...], Meta(description="Ids of rules that are not in force.", examples=[["git-reset-hard"]])
+    ] = ()
+    observe: Annotated[
+        bool, Meta(description="Record what the rules would have decided, and decide nothing.", examples=[True])
+    ] = False
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Where webhooks and http hooks may connect beyond public addresses."""
+    """Where webhooks and http hooks may connect in addition to public addresses over HTTPS."""
 
     allow: Annotated[
-        tuple[str, ...], Meta(description="`host`, `host:port`, `address:port`, `10.0.0.0/8`, `[::1]:9000`.")
+        tuple[str, ...],
+        Meta(
+            description="Hosts, addresses and networks, each with or without a port.",
+            examples=[["localhost:9000", "10.0.0.0/8", "[::1]:9000"]],
+        ),
     ] = ()
     proxy: Annotated[
         Annotated[str, Meta(max_length=2048)] | None,
         Meta(
-            description="The forward proxy for all of them: `none`, `environment` (HTTPS_PROXY, HTTP_PROXY and NO_PROXY of "
-            "the workers) or `http://user:${VAR}@proxy.example:3128`. Only in the fleet's set and the user's own file."
+            description="The forward proxy for all requests: `none`, `environment` (HTTPS_PROXY, HTTP_PROXY and NO_PROXY of "
+            "the workers) or a URL. Only in the fleet's set and the user's own file.",
+            examples=["http://user:${PROXY_PASSWORD}@proxy.example:3128"],
         ),
     ] = None
 
 
 class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The top level; entries stay raw here, so that a bad one does not take the others with it (F-11)."""
+    """The top level. Entries are converted one by one later, so that a bad one does not reject the others (F-11)."""
 
-    version: Literal[1] = 1
-    on_failure: Policy | None = None
-    hooks: list[Any] = msgspec.field(default_factory=list)
-    endpoints: list[Any] = msgspec.field(default_factory=list)
-    imports: list[Any] = msgspec.field(default_factory=list, name="import")
-    guards: dict[str, Any] = msgspec.field(default_factory=dict)
-    network: Any = None
-    settings: Any = None
+    version: Annotated[Literal[1], Meta(description="The version of this format.", examples=[1])] = 1
+    on_failure: Annotated[
+        Policy | None,
+        Meta(
+            description="The decision when a hook of this file fails that does not set this itself.", examples=["deny"]
+        ),
+    ] = None
+    hooks: Annotated[
+        list[Any],
+        Meta(
+            description="What runs, and at which events.",
+            examples=[[{"on": "session:start", "command": "echo hello"}]],
+        ),
+    ] = msgspec.field(default_factory=list)
+    endpoints: Annotated[
+        list[Any],
+        Meta(description="Where webhooks are sent.", examples=[[{"url": "https://hooks.example/agents"}]]),
+    ] = msgspec.field(default_factory=list)
+    imports: Annotated[
+        list[Any],
+        Meta(
+            description="Hook files and plugin folders of other systems, each as a path or a mapping.",
+            examples=[[".gobby/hooks.yaml"]],
+        ),
+    ] = msgspec.field(default_factory=list, name="import")
+    guards: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Guard packs by name: `true`, `false`, or a mapping.",
+            examples=[{"destructive-commands": {"decision": "ask"}}],
+        ),
+    ] = msgspec.field(default_factory=dict)
+    network: Annotated[
+        Any,
+        Meta(
+            description="Where webhooks may connect in addition to public addresses.",
+            examples=[{"allow": ["localhost:9000"]}],
+        ),
+    ] = None
+    settings: Annotated[
+        Any, Meta(description="Fleethook's own settings, by name (settings.md).", examples=[{"budget": "5s"}])
+    ] = None

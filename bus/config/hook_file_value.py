@@ -13,7 +13,8 @@ import msgspec
 
 from bus.config.documents import Source
 from bus.config.endpoint_services import service_checks
-from bus.config.file_types import ID_PATTERN, GuardSettings
+from bus.config.field_types import ID_PATTERN
+from bus.config.file_types import GuardSettings
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer

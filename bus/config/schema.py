@@ -1,4 +1,4 @@
-"""The JSON Schema (2020-12) of fleethook.yaml, for editors: made from the types that the loader uses."""
+"""The JSON Schema (2020-12) of fleethook.yaml for editors, generated from the types that the loader uses."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from bus.config.file_types import EndpointEntry, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.endpoint_entry import EndpointEntry
+from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.settings import Settings
 from bus.hooks import Format
 from bus.verdicts import POLICIES
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REF: Final = "#/$defs/{name}"
-_EXTRA: Final[dict[str, Any]] = {"^x-": {"description": "The author's own; ignored."}}
+_EXTRA: Final[dict[str, Any]] = {"^x-": {"description": "Your own notes; ignored."}}
 
 _URL_GIVEN: Final[dict[str, Any]] = {
     "required": ["url"],
@@ -30,26 +31,25 @@ _PAGERDUTY: Final[dict[str, Any]] = {
 
 
 def hook_file_schema() -> dict[str, Any]:
-    """The schema as plain data; what it accepts the loader may still refuse (patterns, CEL, URLs), with the place."""
-    kinds = (HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings)
+    """The schema as plain data. The loader checks more than it can say: patterns, CEL conditions and URLs."""
+    kinds = (FileFormat, HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings)
     _, found = msgspec.json.schema_components(kinds, ref_template=_REF)
     definitions: dict[str, dict[str, Any]] = {name: dict(schema) for name, schema in sorted(found.items())}
+    top = definitions.pop(FileFormat.__name__)["properties"]
     for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings):
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
     hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule")]
     definitions["EndpointEntry"]["anyOf"] = [_URL_GIVEN, _PAGERDUTY]
     for part in definitions["Settings"]["properties"].values():
-        if (
-            part.get("type") in {"number", "integer"} and "pattern" in part
-        ):  # a time or a size, with or without its unit
+        if part.get("type") in {"number", "integer"} and "pattern" in part:  # a time or size may have a unit
             part["type"] = [part["type"], "string"]
     schema = {
         "$schema": DIALECT,
         "title": "fleethook.yaml",
         "description": "Hooks, webhook endpoints, guards and settings of Fleethook.",
         "type": "object",
-        "properties": _top(),
+        "properties": _top_properties(top),
         "patternProperties": _EXTRA,
         "additionalProperties": False,
         "$defs": definitions,
@@ -58,29 +58,28 @@ def hook_file_schema() -> dict[str, Any]:
     return plain
 
 
-def _top() -> dict[str, Any]:
+def _top_properties(described: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The top-level properties: descriptions and examples from FileFormat, types from each entry's own class."""
+
     def reference(kind: type) -> dict[str, str]:
         return {"$ref": _REF.format(name=kind.__name__)}
 
-    properties: dict[str, dict[str, Any]] = {
-        "version": {"const": 1, "description": "The version of this format."},
-        "on_failure": {
-            "enum": [*POLICIES, None],
-            "description": "What a failure of a hook in this file amounts to, where the hook does not say it.",
-        },
-        "hooks": {"type": "array", "items": reference(HookEntry), "description": "What runs, and when."},
-        "endpoints": {"type": "array", "items": reference(EndpointEntry), "description": "Where webhooks go."},
+    types: dict[str, dict[str, Any]] = {
+        "version": {"const": 1},
+        "on_failure": {"enum": [*POLICIES, None]},
+        "hooks": {"type": "array", "items": reference(HookEntry)},
+        "endpoints": {"type": "array", "items": reference(EndpointEntry)},
         "import": {
             "type": "array",
             "items": {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 4096}, reference(ImportEntry)]},
-            "description": "Hook files and plugin folders of other systems, by path.",
         },
         "guards": {
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(GuardSettings)]},
-            "description": "Guard packs by name: true, false, or how each is used.",
         },
-        "network": {"anyOf": [{"type": "null"}, reference(Network)], "description": "Beyond public addresses."},
-        "settings": {"anyOf": [{"type": "null"}, reference(Settings)], "description": "Fleethook's own settings."},
+        "network": {"anyOf": [{"type": "null"}, reference(Network)]},
+        "settings": {"anyOf": [{"type": "null"}, reference(Settings)]},
     }
-    return {"$schema": {"type": "string", "description": "This schema, for editors."}, **properties}
+    described = {name: {key: part[key] for key in ("description", "examples")} for name, part in described.items()}
+    schema = {"type": "string", "description": "This schema, for editors."}
+    return {"$schema": schema, **{name: {**described[name], **kind} for name, kind in types.items()}}

@@ -1,4 +1,4 @@
-"""Fleethook's own settings: one value with its defaults, and how each part of it is read out of text."""
+"""Fleethook's own settings: their types, defaults and descriptions, and how each is parsed from text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta, inspect
 
 from bus.config.documents import Document, PathParts, Plain
-from bus.config.validation import END, explain, is_extra, suggestion
+from bus.config.field_types import END
+from bus.config.validation import explain, is_extra, suggestion
 from bus.errors import ConfigError
 from bus.verdicts import Policy
 
@@ -32,123 +33,204 @@ _SHAPES: Final[dict[str, dict[str, Any]]] = {
 _QUANTITY: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([A-Za-z]*)")
 
 
-def _text(description: str, *schemes: str, pattern: str | None = None) -> Meta:
-    return Meta(max_length=2048, pattern=pattern, description=description, extra={"schemes": schemes})
-
-
-def _count(description: str, least: int, most: int) -> Meta:
-    return Meta(ge=least, le=most, description=description)
-
-
-def _quantity(measure: str, description: str, least: float, most: float) -> Meta:
+def _text(description: str, example: str, *schemes: str, pattern: str | None = None) -> Meta:
     return Meta(
-        ge=least, le=most, description=description, extra={"measure": measure}, extra_json_schema=_SHAPES[measure]
+        max_length=2048, pattern=pattern, description=description, examples=[example], extra={"schemes": schemes}
     )
 
 
-def _time(description: str, least: float = 0, most: float = 3650 * DAY) -> Meta:
-    return _quantity("duration", description, least, most)
+def _count(description: str, example: int, least: int, most: int) -> Meta:
+    return Meta(ge=least, le=most, description=description, examples=[example])
+
+
+def _quantity(measure: str, description: str, example: str, least: float, most: float) -> Meta:
+    return Meta(
+        ge=least,
+        le=most,
+        description=description,
+        examples=[example],
+        extra={"measure": measure},
+        extra_json_schema=_SHAPES[measure],
+    )
+
+
+def _time(description: str, example: str, least: float = 0, most: float = 3650 * DAY) -> Meta:
+    return _quantity("duration", description, example, least, most)
+
+
+def _size(description: str, example: str) -> Meta:
+    return _quantity("size", description, example, 0, 2**50)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set, checked; ages in seconds, sizes in bytes. The defaults suit a laptop for months."""
+    """Every setting, checked: times in seconds, sizes in bytes. The defaults suit a laptop for months."""
 
     redis_url: Annotated[
         str,
-        _text("The bus's server; empty means the embedded server of this machine.", "redis", "rediss", "unix"),
+        _text(
+            "The Redis server of the bus; empty: the embedded server of this machine.",
+            "rediss://fleethook-worker:PASSWORD@redis.example:6379",
+            "redis",
+            "rediss",
+            "unix",
+        ),
     ] = ""
     rq_url: Annotated[
-        str, _text("RQ's server where it is another one; empty means the bus's.", "redis", "rediss", "unix")
+        str,
+        _text(
+            "The Redis server for RQ's queues; empty: the bus's server.",
+            "redis://localhost:6379/1",
+            "redis",
+            "rediss",
+            "unix",
+        ),
     ] = ""
-    url: Annotated[str, _text("A gateway to use instead of Redis; empty means none.", "http", "https")] = ""
+    url: Annotated[
+        str,
+        _text("A gateway to use instead of Redis; empty: none.", "https://gateway.example", "http", "https"),
+    ] = ""
     namespace: Annotated[
         str,
         _text(
-            "The fleet's name, part of every key: several fleets can share a server.", pattern="^[a-z0-9-]{1,40}" + END
+            "The fleet's name, part of every key. Several fleets can share a server.",
+            "staging",
+            pattern="^[a-z0-9-]{1,40}" + END,
         ),
     ] = "default"
     host: Annotated[
-        str, _text("What this machine is called in events; empty means its host name.", pattern="^[^\\s]{0,64}" + END)
+        str,
+        _text("This machine's name in events; empty: its host name.", "build-7", pattern="^[^\\s]{0,64}" + END),
     ] = ""
     budget: Annotated[
-        float, _time("How long a request may take from agent to verdict, where the agent allows it.", 0.01, HOUR)
+        float,
+        _time("The longest time from an agent's request to its verdict, where the agent allows it.", "5s", 0.01, HOUR),
     ] = 10.0
     connect_timeout: Annotated[
-        float, _time("How long a hook waits for a connection; part of the budget.", 0.001, MINUTE)
+        float,
+        _time("How long a hook command waits for its connection; part of the budget.", "100ms", 0.001, MINUTE),
     ] = 0.25
     on_failure: Annotated[
-        Policy, Meta(description="What the bus answers without a verdict: allow (nobody objected), deny or ask.")
+        Policy,
+        Meta(
+            description="The decision when no verdict can be given. `allow` means that nobody objected.",
+            examples=["deny"],
+        ),
     ] = "allow"
-    events_max_age: Annotated[float, _time("Older events are removed once every reader has them; 0 keeps them.")] = (
-        14.0 * DAY
-    )
+    events_max_age: Annotated[
+        float, _time("Older events are removed once every reader has read them; 0 keeps all.", "7d")
+    ] = 14.0 * DAY
     events_max_count: Annotated[
-        int, _count("Events beyond this number are removed, oldest first; 0 keeps them.", 0, 10**12)
+        int, _count("The highest number of events; the oldest are removed first. 0 keeps all.", 50_000, 0, 10**12)
     ] = 200_000
     events_max_bytes: Annotated[
-        int, _quantity("size", "The same for the memory that the events take; 0 keeps them.", 0, 2**50)
+        int, _size("The most memory that events use; the oldest are removed first. 0 keeps all.", "1GiB")
     ] = 256 * MIB
-    deliveries_keep: Annotated[float, _time("How long a delivery that is done can be looked at.")] = 7.0 * DAY
+    deliveries_keep: Annotated[float, _time("How long finished deliveries can be looked up.", "1d")] = 7.0 * DAY
     deliveries_max_count: Annotated[
-        int, _count("Deliveries that are done beyond this number are forgotten, oldest first; 0 keeps them.", 0, 10**12)
+        int,
+        _count(
+            "The highest number of finished deliveries; the oldest are removed first. 0 keeps all.", 10_000, 0, 10**12
+        ),
     ] = 100_000
     deliveries_max_bytes: Annotated[
-        int, _quantity("size", "The same for the memory that all deliveries take; 0 keeps them.", 0, 2**50)
+        int,
+        _size("The most memory that deliveries use; the oldest finished ones are removed first. 0 keeps all.", "64MiB"),
     ] = 128 * MIB
     breaker_first: Annotated[
-        float, _time("How long an open breaker waits before its first probe; doubles with each that fails.", 0.01, DAY)
+        float,
+        _time(
+            "How long an open breaker waits before its first probe. Each failed probe doubles the wait.",
+            "10s",
+            0.01,
+            DAY,
+        ),
     ] = 5.0
-    breaker_most: Annotated[float, _time("The longest wait between probes of an open breaker.", 0.01, DAY)] = (
+    breaker_most: Annotated[float, _time("The longest wait between probes of an open breaker.", "10m", 0.01, DAY)] = (
         5.0 * MINUTE
     )
     disable_after: Annotated[
-        float, _time("An endpoint is disabled after so long a time of nothing but failures; 0 leaves it enabled.")
+        float, _time("An endpoint is disabled after failing for this long without a success; 0: never.", "2d")
     ] = 5.0 * DAY
-    dead_keep: Annotated[float, _time("How long a dead letter can be tried again.")] = 30.0 * DAY
+    dead_keep: Annotated[float, _time("How long dead letters are kept and can be retried.", "14d")] = 30.0 * DAY
     dead_max_count: Annotated[
-        int, _count("Dead letters beyond this number are dropped, oldest first; 0 keeps them.", 0, 10**12)
+        int, _count("The highest number of dead letters; the oldest are removed first. 0 keeps all.", 5_000, 0, 10**12)
     ] = 20_000
     dead_max_bytes: Annotated[
-        int, _quantity("size", "The same for the memory that dead letters take; 0 keeps them.", 0, 2**50)
+        int, _size("The most memory that dead letters use; the oldest are removed first. 0 keeps all.", "64MiB")
     ] = 128 * MIB
-    evaluators: Annotated[int, _count("Evaluators that `fleethook up` starts.", 0, 256)] = 2
-    carriers: Annotated[int, _count("RQ workers for deliveries that `fleethook up` starts.", 0, 256)] = 2
-    chores: Annotated[int, _count("RQ workers for maintenance that `fleethook up` starts.", 0, 64)] = 1
-    slots: Annotated[int, _count("Hook processes that one evaluator runs at the same time.", 1, 1024)] = 8
-    carrier_in_flight: Annotated[int, _count("Attempts that one carrier has under way at a time.", 1, 10_000)] = 100
+    evaluators: Annotated[int, _count("The number of evaluators that `fleethook up` starts.", 4, 0, 256)] = 2
+    carriers: Annotated[
+        int, _count("The number of RQ workers for deliveries that `fleethook up` starts.", 4, 0, 256)
+    ] = 2
+    chores: Annotated[
+        int, _count("The number of RQ workers for housekeeping that `fleethook up` starts.", 1, 0, 64)
+    ] = 1
+    slots: Annotated[int, _count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
+    carrier_in_flight: Annotated[
+        int, _count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)
+    ] = 100
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="From where on the workers log.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="The lowest level of messages that workers log.", examples=["debug"]),
     ] = "info"
 
 
 NAMES: Final = Settings.__struct_fields__
 PREFIX: Final = "FLEETHOOK_"
 VARIABLES: Final = {PREFIX + name.upper(): name for name in NAMES}
-OTHER_VARIABLES: Final = frozenset(
-    PREFIX + name
-    for name in (
-        "HOME",
-        "SECRET_KEY_FILE",
-        "SHIM_URL",
-        "LIFELINE",
-        "PARENT",
-        "RUN",
-        "TEST_CONFIRMS",
-        "EVENT",
-        "EVENT_ID",
-        "TOOL",
-        "SESSION",
-        "SOURCE",
-        "CWD",
-        "HOOK",
-        "CUT",
-    )
-)
-"""Variables that are no settings: where everything lives, and what a hook's process is told."""
+
+
+class Variable(NamedTuple):
+    """A variable that is not a setting: its meaning and an example."""
+
+    description: str
+    example: str
+    for_hooks: bool = False
+    """Fleethook sets it for the commands of hooks."""
+
+
+OTHER_VARIABLES: Final[dict[str, Variable]] = {
+    PREFIX + name: variable
+    for name, variable in {
+        "HOME": Variable(
+            "The folder for everything that Fleethook writes, instead of your usual ones.", "/srv/fleethook"
+        ),
+        "SECRET_KEY_FILE": Variable("The file with the key of the sealed secrets.", "/etc/fleethook/secret.key"),
+        "SHIM_URL": Variable(
+            "The Redis server that `fleethook install` gives to hook commands, with the rights of the role `shim`.",
+            "rediss://fleethook-shim:PASSWORD@redis.example:6379",
+        ),
+        "LIFELINE": Variable("Set by `fleethook up`: the pipe by which its processes notice that it has ended.", "3"),
+        "RUN": Variable(
+            "Set by the workers: marks the processes of one hook, to find them when it times out.", "4711-1"
+        ),
+        "TEST_CONFIRMS": Variable(
+            "For tests: `1` confirms commands that need a person, only with FLEETHOOK_HOME in a temporary folder.", "1"
+        ),
+        "PARENT": Variable(
+            "The id of the event that the hook runs for. Events that the command publishes refer to it.",
+            "e0196f3a2b4c5d6e7f8091a2b3c4d5e6",
+            True,
+        ),
+        "EVENT": Variable("The event's type.", "tool:pre_execute", True),
+        "EVENT_ID": Variable("The event's id.", "e0196f3a2b4c5d6e7f8091a2b3c4d5e6", True),
+        "TOOL": Variable("The canonical name of the tool; empty for other events.", "bash", True),
+        "SESSION": Variable("The agent's session.", "3f1c2a", True),
+        "SOURCE": Variable("The agent.", "claude", True),
+        "CWD": Variable("The agent's directory.", "/home/ana/shop", True),
+        "HOOK": Variable("The hook's id.", "no-force-push", True),
+        "NATIVE_EVENT": Variable("The agent's own name of the event.", "PreToolUse", True),
+        "NATIVE_TOOL": Variable("The agent's own name of the tool.", "Bash", True),
+        "CUT": Variable(
+            "The names of variables whose values were too long and are cut, with commas.", "FLEETHOOK_CWD", True
+        ),
+    }.items()
+}
+"""The variables that are not settings. They are accepted in any process's environment."""
 
 
 def read_section(document: Document, path: PathParts, raw: Plain) -> tuple[dict[str, Any], list[ConfigError]]:
-    """The good values of a `settings:` section by name, and what is wrong with the others."""
+    """The valid values of a `settings:` section by name, and the errors of the others."""
     if raw is None:
         return {}, []
     if not isinstance(raw, dict):
@@ -171,7 +253,7 @@ def read_section(document: Document, path: PathParts, raw: Plain) -> tuple[dict[
 
 
 def parse_setting(name: str, raw: object) -> Any:
-    """A setting's value out of YAML, a flag or a variable's text; ConfigError, without a place, what it has to be."""
+    """A setting's value from YAML, a flag or a variable's text; ConfigError, without file and line, for a bad value."""
     shape = _shapes()[name]
     value = raw
     if shape.measure and not isinstance(raw, (int, float)):
@@ -191,17 +273,17 @@ def parse_setting(name: str, raw: object) -> Any:
 
 
 def duration(name: str, raw: str) -> float:
-    """The seconds in a text such as `90s`, `24h` or `7d`; ConfigError says what it has to be, and `name` of what."""
+    """The seconds in a text such as `90s`, `24h` or `7d`; ConfigError, which mentions `name`, for any other text."""
     return _measured(name, raw, "duration")
 
 
 def describe() -> dict[str, str]:
-    """What each setting is, in one sentence, by name."""
+    """The description of each setting, by name."""
     return {name: shape.description for name, shape in _shapes().items()}
 
 
 class _Shape(NamedTuple):
-    """What a setting's type says about reading it."""
+    """What a setting's type says about parsing it."""
 
     description: str
     measure: str
@@ -213,14 +295,14 @@ class _Shape(NamedTuple):
 def _shapes() -> dict[str, _Shape]:
     info = inspect.type_info(Settings)
     shapes = {}
-    for each in info.fields if isinstance(info, inspect.StructType) else ():
-        kind = each.type
+    for field in info.fields if isinstance(info, inspect.StructType) else ():
+        kind = field.type
         extra: dict[str, Any] = {}
         schema: dict[str, Any] = {}
         while isinstance(kind, inspect.Metadata):
             extra, schema = {**(kind.extra or {}), **extra}, {**(kind.extra_json_schema or {}), **schema}
             kind = kind.type
-        shapes[each.encode_name] = _Shape(
+        shapes[field.encode_name] = _Shape(
             schema.get("description", ""),
             extra.get("measure", ""),
             tuple(extra.get("schemes", ())),
@@ -238,7 +320,7 @@ def _measured(name: str, raw: object, measure: str) -> float:
 
 
 def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
-    """Refuse what is no URL of these schemes; the message never quotes it, since it may hold a password."""
+    """ConfigError for a URL without one of these schemes; the message never quotes it, since it may have a password."""
     wanted = f"{name} has to begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
     try:
         parts = urlsplit(url)

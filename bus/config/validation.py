@@ -13,9 +13,6 @@ from msgspec import inspect
 from bus.config.documents import Document, PathParts, Plain, dotted
 from bus.errors import ConfigError
 
-END: Final = r"(?![\s\S])"
-"""The end of the text for Python and for JSON Schema; Python's `$` would let a line break pass."""
-
 T = TypeVar("T")
 
 MISNOMERS: Final[Mapping[str, str]] = {

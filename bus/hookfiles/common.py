@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from bus.config.documents import Document, PathParts, Plain, dotted
-from bus.config.file_types import ENV_PATTERN
+from bus.config.field_types import ENV_PATTERN
 from bus.config.hook_file_value import HookFile, matcher_checks
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from bus.agents import event_facts
 from bus.config.documents import Document, PathParts, Plain, load
-from bus.config.file_types import EnvName, Seconds
+from bus.config.field_types import EnvName, Seconds
 from bus.config.hook_file_value import HookFile
 from bus.errors import DecodeError
 from bus.events import GATES, Event, EventType

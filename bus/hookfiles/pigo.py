@@ -25,7 +25,7 @@ from bus.agents.event_facts import (
 )
 from bus.agents.payloads import mapping, unpacked
 from bus.config.documents import Document, PathParts, Plain, load
-from bus.config.file_types import DAY, EnvName
+from bus.config.field_types import DAY, EnvName
 from bus.config.hook_file_value import HookFile
 from bus.config.validation import suggestion
 from bus.events import Event, EventType

@@ -19,8 +19,9 @@ import msgspec
 
 from bus.config import hook_file_value
 from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
+from bus.config.endpoint_entry import EndpointEntry
 from bus.config.endpoint_services import URLS, question_hint, service_checks, service_hint
-from bus.config.file_types import EndpointEntry, FileFormat, GuardSettings, HookEntry, Network
+from bus.config.file_types import FileFormat, GuardSettings, HookEntry, Network
 from bus.config.hook_file_value import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion

@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
-from bus.config.file_types import ID_PATTERN, ImportEntry
+from bus.config.field_types import ID_PATTERN
+from bus.config.file_types import ImportEntry
 from bus.config.files import is_gone, read_as_known
 from bus.config.hook_file_value import HookFile, Imported, matcher_checks
 from bus.config.validation import convert

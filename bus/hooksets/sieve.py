@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
+from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import (
     OWN_INPUT_ALONE,
-    CommandMatch,
     Where,
     both_paths,
     empties_own_input,

@@ -5,79 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
-
-import msgspec
+from typing import Final, NamedTuple
 
 from bus.errors import PatternError
+from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
-from bus.matching.losses import Lost, loses
+from bus.matching.losses import loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_alternatives
-from bus.matching.statements import Destroyed, destroyed
+from bus.matching.statements import destroyed
 from bus.matching.subcommands import compile_alternative_words, compile_subcommands, first_words
 from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, plain_path
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 from bus.shell.wrappers import runs_code
-
-Touched = Literal["outside_project", "whole_project", "unset_variable", "own_input"]
-
-
-class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Conditions on one command as a shell would run it; all that are given have to hold, of a list any one.
-
-    Flags are told apart by what they mean: `-rf` is `-r` and `-f`; `--force=x` is `--force`; alternatives are written
-    `-r|--recursive`. Path patterns are those of `bus.matching.globs`, over real paths.
-    """
-
-    program: tuple[str, ...] = ()
-    """Names without directory, lower-cased; `mkfs*` is a pattern."""
-    program_none: tuple[str, ...] = ()
-    """Any program but these: `cat`, for example, where only a change counts."""
-    sets: tuple[str, ...] = ()
-    """Patterns for variables that are set for it: `CLAUDE_CONFIG_DIR=*`, by `X=y command` or through `env`."""
-    subcommand: tuple[str, ...] = ()
-    """The first words that are no options: `push`, `system prune`, `delete ns|namespace|ns/*` (alternatives and patterns
-    by word). A word behind an option that is not known counts as its value and as a word of its own."""
-    args: tuple[str, ...] = ()
-    """Patterns for any one argument: `+*`; what is not known stands as `$…`, a literal star is written `[*]`."""
-    args_none: tuple[str, ...] = ()
-    """Patterns that no argument may fit: `help`."""
-    line: tuple[str, ...] = ()
-    """Regular expressions (RE2) over program and arguments with single blanks; what is not known stands as `$…`."""
-    text: tuple[str, ...] = ()
-    """Regular expressions over any one argument, or over what it reads from a pipe, heredoc or here-string."""
-    destroys: tuple[Destroyed, ...] = ()
-    """What the SQL in any argument, or in what it reads, destroys: `database`, `table`, `column`, `rows`, `values`."""
-    flags_any: tuple[str, ...] = ()
-    flags_all: tuple[str, ...] = ()
-    """Every one of these has to be there."""
-    flags_none: tuple[str, ...] = ()
-    """None of these may be there."""
-    redirects_to: tuple[str, ...] = ()
-    """Path patterns for what its output is written to."""
-    paths: tuple[str, ...] = ()
-    """Path patterns for any path that it is given."""
-    changes: tuple[str, ...] = ()
-    """Path patterns for any path that it writes, replaces or removes, by redirection or by what the program does."""
-    touches: tuple[Touched, ...] = ()
-    """Where any path that it is given lies; `unset_variable`: at `$x/` or `$x/*` with an x that the line never sets;
-    `own_input`: it is read, and a redirection empties it first."""
-    paths_except: tuple[str, ...] = ()
-    """Path patterns of paths that `paths`, `changes` and `touches` leave out: caches, for example."""
-    loses: tuple[Lost, ...] = ()
-    """What it would lose, asked of the disk on the event's own host, after all else fits; elsewhere it counts as lost."""
-    piped_from: tuple[str, ...] = ()
-    """Programs in an earlier stage of its pipeline."""
-    code_from: tuple[str, ...] = ()
-    """Programs whose output it runs as code: `curl … | sh`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
-    fork_bomb: bool = False
-    """A function that calls itself, piped into itself or in the background."""
-    prompt: bool = False
-    """A bare shell, REPL or database client that reads what is typed later."""
-
 
 OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
 

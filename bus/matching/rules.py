@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from bus.errors import OverBudget
 from bus.events import Event
 from bus.matching.arguments import command_of, paths_of, texts_of
-from bus.matching.command_rules import CommandMatch, command_matcher, finder_of, marks_of
+from bus.matching.command_match import CommandMatch
+from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, is_outside, located
@@ -38,33 +40,70 @@ _SHOWN = 120
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, cache_hash=True):
-    """A decision, and conditions of which all that are given have to hold; without any, the hook's own matchers decide.
+    """A decision and its conditions. Every given condition has to be met; without any, the hook's own matchers decide.
 
-    They read the event's `input.command`, and its `input.path` and `input.paths` (of an MCP tool what it calls these:
-    `bus.matching.arguments`); where a condition asks for one that the event does not have, the rule does not fit.
+    The conditions read the event's `input.command`, `input.path` and `input.paths` (for an MCP tool the fields that mean
+    the same: `bus.matching.arguments`). A rule whose condition reads a field that the event does not have does not match.
     """
 
-    decision: Decision = "deny"
-    reason: str = ""
-    """What the model and the user are told; what matched is added to it."""
-    instead: str = ""
-    """What the model is told to do instead."""
-    incident: Incident | Literal[""] = ""
-    """The kind of incident that it prevents."""
-    commands: tuple[CommandMatch, ...] = ()
-    """Any of these fits any command that a shell would run."""
-    command: tuple[str, ...] = ()
-    """Regular expressions (RE2) of which any one is found in the command's text. Unless it allows, a rule also fits where one
-    is found in the text without its quotes (`fle""ethook`), and with `commands` in what a shell makes of it."""
-    path: tuple[str, ...] = ()
-    """Path patterns (`bus.matching.globs`) of which any one fits the event's path, as it is written or with links resolved."""
-    content: tuple[str, ...] = ()
-    """Regular expressions (RE2) of which any one is found in what the call writes, replaces or removes."""
-    redact: bool = False
-    """Secrets of the known formats in the tool's output are replaced before the model reads it, where the agent takes a
-    changed output (X-11); such a rule decides nothing. For `tool:post_execute`."""
-    outside_project: bool = False
-    """The event's path lies outside the project (`bus.matching.paths`)."""
+    decision: Annotated[
+        Decision, Meta(description="What the rule decides when its conditions are met.", examples=["ask"])
+    ] = "deny"
+    reason: Annotated[
+        str,
+        Meta(
+            description="Shown to the model and the user, followed by the part of the event that matched.",
+            examples=["no downloads into a shell"],
+        ),
+    ] = ""
+    instead: Annotated[
+        str, Meta(description="Tells the model what to do instead.", examples=["download it, read it, then run it"])
+    ] = ""
+    incident: Annotated[
+        Incident | Literal[""], Meta(description="The kind of incident that the rule prevents.", examples=["data-loss"])
+    ] = ""
+    commands: Annotated[
+        tuple[CommandMatch, ...],
+        Meta(
+            description="Conditions on one command of the command line, as a shell would run it. The rule matches when "
+            "any command of the line meets any entry.",
+            examples=[[{"program": ["rm"], "flags_all": ["-r|--recursive"], "touches": ["outside_project"]}]],
+        ),
+    ] = ()
+    command: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Regular expressions (RE2) over the command's text; any match is enough. Unless the rule "
+            'allows, the text without its quotes (`fle""ethook`) is searched too, and with `commands` also the text '
+            "after the shell's expansions.",
+            examples=[[r"curl .*\| *sh"]],
+        ),
+    ] = ()
+    path: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Path patterns for the event's path, as written or with its links resolved; any match is enough.",
+            examples=[["~/.ssh/**", "*.pem"]],
+        ),
+    ] = ()
+    content: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Regular expressions (RE2) over what the call writes, replaces or removes; any match is enough.",
+            examples=[["BEGIN (RSA|OPENSSH) PRIVATE KEY"]],
+        ),
+    ] = ()
+    redact: Annotated[
+        bool,
+        Meta(
+            description="Replace secrets of the known formats in the tool's output before the model reads it, where the "
+            "agent accepts a changed output. Such a rule decides nothing. For `tool:post_execute`.",
+            examples=[True],
+        ),
+    ] = False
+    outside_project: Annotated[
+        bool, Meta(description="The event's path lies outside the project.", examples=[True])
+    ] = False
 
 
 class Match(NamedTuple):

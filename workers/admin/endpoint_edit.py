@@ -21,7 +21,7 @@ from msgspec import inspect
 from bus.config.documents import loads, read_file
 from bus.config.edit_add import flow, with_entry
 from bus.config.edit_change import with_values, without_entry
-from bus.config.file_types import EndpointEntry
+from bus.config.endpoint_entry import EndpointEntry
 from bus.errors import ConfigError, NotFound
 from bus.hooks import NATIVE, Endpoint, OldSecret
 from bus.hooksets.hookfile import HookFile, parse_hook_file

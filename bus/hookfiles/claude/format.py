@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from bus.config.file_types import EnvName
+from bus.config.field_types import EnvName
 
 
 class Group(msgspec.Struct, frozen=True):

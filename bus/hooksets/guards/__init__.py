@@ -13,7 +13,7 @@ from bus.config.validation import convert, suggestion
 from bus.errors import ConfigError, FleethookError, NotFound
 from bus.events import Event, EventType
 from bus.hooks import Hook
-from bus.matching.command_rules import CommandMatch
+from bus.matching.command_match import CommandMatch
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import Index
 from bus.matching.rules import Incident, Rule, check_rule, judge

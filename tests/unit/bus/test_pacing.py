@@ -81,7 +81,7 @@ def test_any_text_is_a_rate_or_a_config_error(text: str) -> None:
         ("batch: {size: 5}", "", "size"),
         ("order: fifo, batch: {max_events: 5}", "batch and order exclude each other", "batch"),
         ("format: slack, batch: {max_events: 5}", "format slack has no batches", "batch"),
-        ("can_block: true, batch: {max_events: 5}", "who decides is asked event by event", "batch"),
+        ("can_block: true, batch: {max_events: 5}", "an endpoint with can_block is asked about each event", "batch"),
     ],
 )
 def test_a_mistake_is_shown_where_it_stands(more: str, message: str, place: str) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bus.config.file_types import EndpointEntry, FileFormat, HookEntry
+from bus.config.endpoint_entry import EndpointEntry
+from bus.config.file_types import FileFormat, HookEntry
 from bus.config.schema import DIALECT, hook_file_schema
 from bus.config.settings import NAMES
 from bus.errors import ConfigError
@@ -94,7 +95,14 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
             case "exclusiveMinimum":
                 good = isinstance(value, (str, bool, type(None))) or value > want
             case (
-                "$schema" | "$defs" | "title" | "description" | "default" | "patternProperties" | "additionalProperties"
+                "$schema"
+                | "$defs"
+                | "title"
+                | "description"
+                | "default"
+                | "patternProperties"
+                | "additionalProperties"
+                | "examples"
             ):
                 good = True
             case _:
@@ -116,9 +124,18 @@ def test_the_schema_names_every_key_and_every_reference_exists() -> None:
     assert json.loads(json.dumps(schema)) == schema
 
 
-def test_every_setting_is_described_in_the_schema() -> None:
-    for name, part in hook_file_schema()["$defs"]["Settings"]["properties"].items():
-        assert part["description"], name
+def test_every_field_has_a_sentence_and_examples_that_the_schema_accepts() -> None:
+    schema = hook_file_schema()
+    parts = {
+        f"{name}.{key}": part for name, kind in schema["$defs"].items() for key, part in kind["properties"].items()
+    }
+    parts |= {key: part for key, part in schema["properties"].items() if key != "$schema"}
+    assert len(parts) > 115, "as many as issue 11 counted"
+    for name, part in parts.items():
+        assert part.get("description", "").rstrip(")").endswith("."), name
+        assert part.get("examples"), name
+        for example in part["examples"]:
+            assert accepts(part, example, schema), (name, example)
 
 
 @pytest.mark.req("F-18")

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.config.file_types import EndpointEntry, HookEntry
+from bus.config.endpoint_entry import EndpointEntry
+from bus.config.file_types import HookEntry
 from bus.errors import ConfigError, PatternError
 from bus.hooks import Endpoint, Hook, HttpCall
 from bus.hooksets import hookfile

@@ -14,7 +14,8 @@ from bus.hooksets.guards import DEFAULT_PACKS
 from bus.hooksets.guards.corpus import read_corpus
 from bus.hooksets.in_force import HookSet, Layered
 from bus.hooksets.sieve import Sieve
-from bus.matching.command_rules import CommandMatch, compile_command_match
+from bus.matching.command_match import CommandMatch
+from bus.matching.command_rules import compile_command_match
 from bus.matching.needles import needles_of
 from bus.matching.regexes import compile_regex
 from bus.matching.rules import Rule, judge, seen_call

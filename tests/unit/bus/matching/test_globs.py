@@ -8,7 +8,8 @@ import pytest
 
 from bus.errors import PatternError
 from bus.hooksets.guards import load_pack, packs
-from bus.matching.command_rules import CommandMatch, command_matcher, compile_command_match, marks_of
+from bus.matching.command_match import CommandMatch
+from bus.matching.command_rules import command_matcher, compile_command_match, marks_of
 from bus.matching.globs import compile_path_glob, compile_path_globs, compile_text_glob
 from bus.matching.paths import place_of
 from bus.matching.regexes import compile_alternatives, compile_regex

@@ -9,7 +9,7 @@ import pytest
 
 from bus.events import Event
 from bus.ids import host_name
-from bus.matching.command_rules import CommandMatch
+from bus.matching.command_match import CommandMatch
 from bus.matching.losses import _differs
 from bus.matching.rules import Rule, judge
 
