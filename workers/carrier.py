@@ -16,18 +16,16 @@ from bus.errors import FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
-from bus.secrets.redaction import redact_text, redact_url
 from bus.secrets.sealing import MissingKey
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, checked
-from workers.delivery.attempts import Attempts, ClaimedDelivery, Result, members
-from workers.delivery.breakers import Failures, Limits
-from workers.delivery.deliveries import Attempt, attempt_record, now_ms
+from bus.wire.streams import Backoff, Call, Consumer, Entry, checked
+from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
+from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import Afterwords
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
-from workers.delivery.retries import AttemptFailed, GivenUp, next_delay
-from workers.delivery.settler import SettledOutcome, Settler
+from workers.delivery.results import AttemptResult
+from workers.delivery.settlements import SettlementWriter
 from workers.runtime.in_flight import InFlight
 from workers.runtime.process import DRAIN_SECONDS, SELDOM, drained
 
@@ -65,8 +63,8 @@ class Carrier:
         in_flight: int = 100,
         keep_ms: int = DONE_MS,
         drain: float = DRAIN_SECONDS,
-        limits: Limits | None = None,
-        failures: Failures | None = None,
+        limits: BreakerLimits | None = None,
+        failures: FailureCounts | None = None,
     ) -> None:
         self.name = consumer_name("carrier")
         self._keys, self._connections, self._watcher = keys, connections, watcher
@@ -84,11 +82,11 @@ class Carrier:
         self._drain = drain
         self._busy = InFlight(in_flight)
         self._held: set[tuple[str, str]] = set()
-        self._settler = Settler(
-            self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or Limits()).args
+        self._settlements = SettlementWriter(
+            self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or BreakerLimits()).args
         )
-        self._attempts = Attempts(watcher, keys, Afterwords(connections, keys))
-        self._failures = failures if failures is not None else Failures()
+        self._failures = failures if failures is not None else FailureCounts()
+        self._attempts = Attempts(self.name, watcher, keys, Afterwords(connections, keys), self._failures)
         self._adopt_from = self._read_at = 0.0
         self.carried = 0
 
@@ -104,7 +102,7 @@ class Carrier:
         Returns the number of attempts.
         """
         gc.set_threshold(*SELDOM)
-        settler = asyncio.create_task(self._settler.run())
+        writing = asyncio.create_task(self._settlements.run())
         try:
             async with ClientPool() as clients:
                 try:
@@ -115,9 +113,9 @@ class Carrier:
                         task.cancel()
                     await asyncio.gather(*self._busy.tasks, return_exceptions=True)
         finally:
-            settler.cancel()
-            await asyncio.gather(settler, return_exceptions=True)
-            await self._settler.last_words()
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+            await self._settlements.write_last()
             await self._consumer.leave()
             await self._reading.close()
         return self.carried
@@ -131,7 +129,7 @@ class Carrier:
                     await self._consumer.create()
                     await self._watcher.refresh(force=True)
                     prepared = True
-                if await self._turn(clients) or self._busy or self._settler:
+                if await self._turn(clients) or self._busy or self._settlements:
                     last = time.monotonic()
                 elif time.monotonic() - last > idle:
                     return
@@ -158,7 +156,7 @@ class Carrier:
         rows = await self._take(entries) if entries else []
         if self._read_at:  # there is more, probably: what we have done is written down on the way
             await let_entries_accumulate(self._read_at)
-            (reply,) = await self._settler.flush(self._take_call((), room))
+            (reply,) = await self._settlements.flush(self._take_call((), room))
             rows += checked(reply, "taking deliveries")
         if not rows:
             with self._reading.lease() as connection:
@@ -209,40 +207,36 @@ class Carrier:
             stream, entry, name, target, timeout, event, tries, kind, hook, version, layer = [
                 str(part, "utf-8", "replace") for part in (*row[:3], *row[4:12])
             ]
-            others = members(row[12]) if len(row) > 12 else None
+            others = batch_members(row[12]) if len(row) > 12 else None
             read = Entry(stream, entry, {}, handed.get((stream, entry), 1))
             yield ClaimedDelivery(
                 read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
             )
 
-    async def _attempt(self, taken: ClaimedDelivery, clients: ClientPool, missed_heartbeats: int) -> None:
+    async def _attempt(self, claimed: ClaimedDelivery, clients: ClientPool, missed_heartbeats: int) -> None:
         start = time.monotonic()
         try:
-            if taken.entry.delivered > MOST_DELIVERIES:
-                raise GivenUp(f"handed out {taken.entry.delivered} times: whoever carries it dies")
-            result = await self._attempts.make(taken, clients, lambda: self._still_ours(taken, missed_heartbeats))
+            result = await self._attempts.make(claimed, clients, lambda: self._check_ours(claimed, missed_heartbeats))
         except Overtaken as error:
             log.warning("%s", error)
-            self._held.discard(taken.key)
+            self._held.discard(claimed.key)
             return
-        except GivenUp as error:
-            result = Result(error)
         except MissingKey as error:
-            await self._wait_for_key(taken, error)
+            await self._wait_for_key(claimed, error)
             return
         except Unreachable as error:
-            log.warning("delivery %s: %s; it is taken up again", taken.id, error)
-            self._held.discard(taken.key)
+            log.warning("delivery %s: %s; it is taken up again", claimed.id, error)
+            self._held.discard(claimed.key)
             self._consumer.must_recheck_pending = True
             return
         except Exception as error:  # an error of ours or a library's must not keep the delivery pending for ever
-            log.exception("delivery %s", taken.id)
-            result = Result(GivenUp(f"the attempt broke off: {type(error).__name__}: {error}"))
+            log.exception("delivery %s", claimed.id)
+            result = AttemptResult("dead", f"the attempt broke off: {type(error).__name__}: {error}")
         self.carried += 1
-        self._settle(taken, result, (time.monotonic() - start) * 1000)
+        self._settlements.add(self._attempts.settle(claimed, result, (time.monotonic() - start) * 1000))
 
-    async def _still_ours(self, taken: ClaimedDelivery, missed_heartbeats: int) -> None:
-        """Raises Overtaken if our heartbeat expired since the delivery was claimed (we were stopped) and another has it now.
+    async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
+        """Raise Overtaken if our heartbeat had stopped and another carrier has taken the delivery.
 
         Writes the heartbeat first, so that nobody claims anything of ours from here on. `missed_heartbeats` is the count
         at the time of the claim.
@@ -251,65 +245,19 @@ class Carrier:
             return
         with self._connections.lease() as connection:
             await connection.exchange(self._consumer.beat_commands())
-        (row,) = await self._take([taken.entry])
+        (row,) = await self._take([claimed.entry])
         if row[0] != b"run":
-            raise Overtaken(f"delivery {taken.id}: this carrier was stopped; another has taken it over")
+            raise Overtaken(f"delivery {claimed.id}: this carrier was stopped; another has taken it over")
 
-    async def _wait_for_key(self, taken: ClaimedDelivery, error: MissingKey) -> None:
-        """Park a delivery whose secret cannot be opened here: another carrier, or a later look, may have the key."""
-        log.warning("delivery %s waits for key %s: %s", taken.id, error.key, error.message)
-        args = (*taken.key, taken.id, "wait", WAIT_MS, error.message, b"", "")
-        self._settler.add(SettledOutcome(taken.key, args, taken.target, 1 + len(taken.members or ())))
+    async def _wait_for_key(self, claimed: ClaimedDelivery, error: MissingKey) -> None:
+        """Try a delivery later whose secret cannot be opened here: another carrier may have the key, or it may come."""
+        log.warning("delivery %s waits for key %s: %s", claimed.id, error.key, error.message)
+        self._settlements.add(wait_for_key(claimed, error.message, WAIT_MS))
         try:
             with self._connections.lease() as connection:
-                await connection.exchange(missed_commands(self._keys, error.key, host_name(), taken.hook))
+                await connection.exchange(missed_commands(self._keys, error.key, host_name(), claimed.hook))
         except Unreachable as away:
             log.warning("that key %s is missing cannot be said: %s", error.key, away)
-
-    def _settle(self, taken: ClaimedDelivery, result: Result, took: float) -> None:
-        outcome, reason, wait = "delivered", "", 0
-        if result.error is not None:
-            reason = redact_text(result.error.reason)
-            delay = next_delay(result.schedule, taken.tries + 1, result.error)
-            outcome, wait = ("dead", 0) if delay is None else ("retry", int(delay * 1000))
-            if taken.kind != "command" or isinstance(result.error, GivenUp):  # a command's run has logged its ending
-                then = "given up" if delay is None else f"tried again in {delay:g} s"
-                log.warning("delivery %s to %s failed: %s; %s", taken.id, redact_url(taken.target), reason, then)
-        now = now_ms()
-        record = attempt_record(
-            Attempt(
-                ms=now,
-                took=round(took, 3),
-                outcome=outcome,
-                status=result.status,
-                error=reason,
-                output=result.output,
-                carrier=self.name,
-                head=result.head,
-                phases=result.phases,
-                sent=result.sent,
-                next=now + wait if outcome == "retry" else 0,
-            )
-        )
-        said = self._said(taken.target, result)
-        self._settler.add(
-            SettledOutcome(
-                taken.key,
-                (*taken.key, taken.id, outcome, wait, reason, record, said),
-                taken.target,
-                1 + len(taken.members or ()),
-            )
-        )
-
-    def _said(self, target: str, result: Result) -> str:
-        """What settle.lua is told of the target; its failures are counted here."""
-        if result.says == "failed":
-            word = "open" if self._failures.failed(target) else "failed"
-            wanted = result.error.retry_after if isinstance(result.error, AttemptFailed) else 0.0
-            return f"{word} {int(wanted * 1000)}" if wanted else word
-        if result.says:
-            self._failures.answered(target)
-        return result.says
 
     async def _beat(self) -> None:
         try:

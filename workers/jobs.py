@@ -27,7 +27,7 @@ from bus.ids import connection_name, host_name
 from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.keys import Keys
 from workers.carrier import Carrier
-from workers.delivery.breakers import Failures, Limits
+from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.housekeeping import tidy_all
 from workers.records.bulk_jobs import work_off
 from workers.runtime.process import Process, spare_the_collector
@@ -47,7 +47,7 @@ _MOST_PAUSE: Final = 5.0
 _PROCESS: list[Process] = []
 """The process that this RQ worker runs in: its settings come from its own environment, never out of a job."""
 
-_FAILURES: Final = Failures()
+_FAILURES: Final = FailureCounts()
 """Outlives a carrier: on a quiet bus each delivery is carried by a new one."""
 
 _stop = threading.Event()
@@ -72,7 +72,7 @@ def carry() -> int:
             in_flight=settings.carrier_in_flight,
             keep_ms=max(1, int(settings.deliveries_keep * 1000)),
             failures=_FAILURES,
-            limits=Limits(settings.breaker_first, settings.breaker_most, settings.disable_after),
+            limits=BreakerLimits(settings.breaker_first, settings.breaker_most, settings.disable_after),
         )
         return await carrier.run(_watch_stop()) if await carrier.work() else 0
 

@@ -16,7 +16,7 @@ from bus.hookfiles import find_hooks
 from bus.hooksets.in_force import HookSet, Layered
 from bus.runners.command import CommandRunner
 from bus.verdicts import Verdict
-from workers.delivery.attempts import run_hook
+from workers.delivery.command import run_hook
 
 PATIENCE = 30.0
 PATCH = (
@@ -210,9 +210,10 @@ async def test_every_file_has_the_hooks_time_and_all_have_the_budget(tmp_path: P
 async def test_in_the_background_too_every_file_has_its_run(tmp_path: Path) -> None:
     event = patched(tmp_path)
     (hook,) = pigo(tmp_path, python(tmp_path, PIGOS)).hooks.values()
-    ended = await run_hook(hook, event)
-    assert (ended.status, ended.output) == (1, "secrets stay")  # the first that fails ends it, as one attempt
-    assert "exit 1" in str(ended.error)
-    fine = await run_hook(hook, patched(tmp_path, PATCH.replace("src/.env", "src/env")))
-    assert fine.error is None
+    failed, _ = await run_hook(hook, event)
+    assert failed.outcome == "retry"  # the first file that fails ends the attempt
+    assert (failed.evidence.status, failed.evidence.output) == (1, "secrets stay")
+    assert "exit 1" in failed.reason
+    fine, _ = await run_hook(hook, patched(tmp_path, PATCH.replace("src/.env", "src/env")))
+    assert fine.outcome == "delivered"
     assert lines(tmp_path / "seen") == ["src/a.py", "src/.env", "src/a.py", "src/env", "b.py", "c.py"]

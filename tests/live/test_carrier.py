@@ -20,7 +20,7 @@ from tests.support.running import HOST, do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.carrier import Carrier
-from workers.delivery.breakers import Limits
+from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import dead_letters, drop, redrive
 
 SECRET = generate_secret()
@@ -218,7 +218,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         async with ClientPool() as clients:
             await stopped._attempt(taken, clients, missed)
         assert receiver.ids == {f"{name}_one": 1}
-        assert not stopped._settler
+        assert not stopped._settlements
         await stopped._reading.close()
 
 
@@ -258,7 +258,7 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(
 
         async def settle(consumer: str, outcome: str) -> Any:
             row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80", "ok")
-            args = ("carriers", consumer, 60_000, keys.prefix, 50, *Limits().args, *row)
+            args = ("carriers", consumer, 60_000, keys.prefix, 50, *BreakerLimits().args, *row)
             (answer,) = await call_all(connections, [Call("settle", (keys("deliveries"),), args)])
             return answer
 
@@ -342,7 +342,7 @@ async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
     def broken(*_: object) -> bytes:
         raise RuntimeError("not today")
 
-    monkeypatch.setattr("workers.delivery.attempts.render_body", broken)
+    monkeypatch.setattr("workers.delivery.event_cache.render_body", broken)
     async with receiving() as receiver, carrying(server.url, keys):
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
         (one,) = await settled(connections, keys, await owe(connections, keys, turn_end()), "dead")

@@ -19,7 +19,7 @@ from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.delivery.breakers import Limits, read_breakers
+from workers.delivery.breakers import BreakerLimits, read_breakers
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries
 from workers.delivery.endpoint_state import (
@@ -36,7 +36,7 @@ TARGET = "endpoint:one"
 RETRIES = ", ".join(["0.05"] * 20)
 
 
-FAST = Limits(first_probe=0.2, most_probe=0.8)
+FAST = BreakerLimits(first_probe=0.2, most_probe=0.8)
 
 
 async def hook_one(connections: Connections, keys: Keys, receiver: Receiver, more: str = "retry: [5]") -> None:
@@ -52,7 +52,7 @@ async def running(
     more: str = "retry: [5]",
     *,
     carriers: int = 1,
-    limits: Limits = FAST,
+    limits: BreakerLimits = FAST,
 ) -> AsyncIterator[Receiver]:
     """A receiver, its endpoint, a dispatcher that knows it, and carriers."""
     async with AsyncExitStack() as fleet:
@@ -98,7 +98,7 @@ async def events(connections: Connections, keys: Keys, kind: str) -> list[dict[s
 async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_carried(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
-    async with running(server, keys, connections, f"retry: [{RETRIES}]", limits=Limits(60)) as receiver:
+    async with running(server, keys, connections, f"retry: [{RETRIES}]", limits=BreakerLimits(60)) as receiver:
         receiver.usual = Answer(503)
         first = await publish(connections, keys, turn_end())
         await until(are(connections, keys, parked=1), "it waits, though it is due again")
@@ -126,7 +126,7 @@ async def test_an_endpoint_that_is_gone_lets_what_waits_for_its_breaker_go_at_on
     server: Server, keys: Keys, connections: Connections
 ) -> None:
     """Each is a probe, which is dropped as soon as it is looked at; the next does not wait for another interval."""
-    async with running(server, keys, connections, f"retry: [{RETRIES}]", limits=Limits(2, 3600)) as receiver:
+    async with running(server, keys, connections, f"retry: [{RETRIES}]", limits=BreakerLimits(2, 3600)) as receiver:
         receiver.usual = Answer(503)
         for _ in range(30):
             await publish(connections, keys, turn_end())
@@ -315,7 +315,11 @@ async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
 ) -> None:
     waits = ", ".join(["0.02"] * 50)
     async with running(
-        server, keys, connections, f'events: "turn:*", retry: [{waits}]', limits=Limits(0.1, 0.1, disable_after=1000.0)
+        server,
+        keys,
+        connections,
+        f'events: "turn:*", retry: [{waits}]',
+        limits=BreakerLimits(0.1, 0.1, disable_after=1000.0),
     ) as receiver:
         receiver.usual = Answer(503)
         for _ in range(4):
@@ -353,7 +357,7 @@ async def test_nothing_but_failures_is_warned_of_and_disables_in_the_end(
 async def test_a_success_makes_the_time_of_failures_begin_anew(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
-    async with receiving() as receiver, carrying(server.url, keys, limits=Limits(disable_after=0.001)):
+    async with receiving() as receiver, carrying(server.url, keys, limits=BreakerLimits(disable_after=0.001)):
         await hook_one(connections, keys, receiver, "retry: [60]")
         for status in [503, 503, 503, 503, 200] * 4:
             receiver.usual = Answer(status)

@@ -19,7 +19,7 @@ from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.delivery.breakers import Limits
+from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import redrive
 from workers.delivery.deliveries import deliveries, retry, waits_for
 from workers.delivery.endpoint_state import disable, enable, pause
@@ -27,7 +27,7 @@ from workers.dispatcher import GROUP
 from workers.records.status import count_waiting
 
 TARGET = "endpoint:one"
-NEVER = Limits(first_probe=0.05, most_probe=0.05)
+NEVER = BreakerLimits(first_probe=0.05, most_probe=0.05)
 """A breaker that hardly holds anything up: receivers that fail at random open it."""
 
 

@@ -15,8 +15,7 @@ from bus.http.client import Reply, WebhookClient
 from tests.live.receivers import PEM, answer, receiver
 from tests.support.doors import Full
 from tests.support.forward import ForwardProxy, forwarding
-from workers.delivery.outcomes import row_of
-from workers.delivery.webhook import judge
+from workers.delivery.outcomes import judge
 
 PUBLIC = "203.0.114.9"
 """What names are here: an address that a direct connection from a test would never reach."""
@@ -253,10 +252,10 @@ async def test_what_a_proxy_refuses_is_tried_again(
         reply = await send(client, f"{scheme}://hooks.test/secret-path")
     assert (reply.status, reply.error) == (0, "proxy"), reply
     assert reply.detail.startswith(f"{proxy.place}: {why}"), reply.detail
-    assert row_of(reply).means == "retry"
-    said = str(judge(reply))
-    assert said.startswith(f"proxy: {proxy.place}: ")
-    assert not [text for text in (PASSWORD, "secret-path") if text in said]
+    result = judge(reply)
+    assert result.outcome == "retry"
+    assert result.reason.startswith(f"proxy: {proxy.place}: ")
+    assert not [text for text in (PASSWORD, "secret-path") if text in result.reason]
 
 
 async def test_a_proxy_that_is_not_there_or_says_nothing_costs_the_deadline_at_most(

@@ -1,72 +1,67 @@
-"""One attempt of a delivery: the event as it was kept, the hook or endpoint as it is in force now, and what came of it."""
+"""One delivery from claim to settlement, in the order in which it happens.
+
+claim        ClaimedDelivery: what take.lua handed to this carrier
+event        DecodedEvent (`event_cache`)
+destination  the hook or endpoint as it is in force now
+request      WebhookRequest, then one POST (`webhook`); or one run of a command (`command`)
+result       AttemptResult, for a POST by the table of `outcomes`
+settlement   Settlement: what settle.lua writes (`settlements`)
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from bus.errors import DecodeError
 from bus.events import Event
-from bus.hookfiles.command_results import SHOWN, failure, hook_name, log_failure, output
 from bus.hooks import Endpoint, Hook
 from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
-from bus.hooksets.pins import ScriptChanged
 from bus.http.client import Before, Reply
 from bus.http.client_pool import ClientPool
-from bus.http.timings import Phases
 from bus.ids import delivery_id
 from bus.pacing import BATCHED
-from bus.requests import read_event, read_request
-from bus.runners.background import later_text, wakes
-from bus.runners.command import run_command
-from bus.runners.per_file import calls
-from bus.system.processes import Finished
-from bus.verdicts import Verdict
-from bus.wire.codec import decode_verdict
+from bus.secrets.redaction import redact_text, redact_url
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import MOST_DELIVERIES, Entry
 from workers.delivery.batches import batch_body, batch_id
-from workers.delivery.deliveries import unpack_fields
+from workers.delivery.breakers import FailureCounts
+from workers.delivery.command import run_hook
+from workers.delivery.deliveries import Attempt, attempt_record, now_ms
+from workers.delivery.event_cache import DecodedEvent, EventCache
 from workers.delivery.later_context import Afterwords
-from workers.delivery.outcomes import Says, says
+from workers.delivery.outcomes import judge
 from workers.delivery.responses import beginning, response_text
-from workers.delivery.retries import AttemptFailed, GivenUp, schedule_of
-from workers.delivery.webhook import judge, post, render_body
+from workers.delivery.results import AttemptResult, Evidence, Undeliverable
+from workers.delivery.retries import next_delay, schedule_of
+from workers.delivery.settlements import Settlement
+from workers.delivery.webhook import request_headers
 
-_SAME_SECONDS: Final = 0.25
-"""How long the hooks in force for an event are taken for the same: less than the half second to the next look at them."""
+log = logging.getLogger("fleethook.carrier")
 
-_REMEMBER: Final = 256
-_REMEMBER_BYTES: Final = 32 * 1024 * 1024
-
-_T = TypeVar("_T", Hook, Endpoint)
+_HOOK_SET_SECONDS: Final = 0.25
+"""How long the hooks in force for an event are reused; the watcher looks for changes every half second."""
 
 
-class Member(NamedTuple):
-    """Another delivery that goes out in the same body."""
+class BatchMember(NamedTuple):
+    """Another delivery in the same batch."""
 
     id: str
     event: str
     body: bytes
 
 
-def members(parts: Sequence[bytes]) -> tuple[Member, ...]:
-    """Those that take.lua names: id, event and body of each."""
-    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
-    return tuple(Member(name.decode(), event.decode(), body) for name, event, body in triples)
-
-
 class ClaimedDelivery(NamedTuple):
-    """One delivery that this carrier may try now."""
+    """A delivery that this carrier may attempt now."""
 
     entry: Entry
     id: str
     body: bytes
+    """Its event as `deliveries.pack_fields` keeps it."""
     target: str
     timeout: float
     event: str
@@ -75,183 +70,199 @@ class ClaimedDelivery(NamedTuple):
     hook: str
     version: str
     layer: str
-    members: tuple[Member, ...] | None = None
-    """The others of its batch; None where it is no batch."""
+    members: tuple[BatchMember, ...] | None = None
+    """The other deliveries of its batch; None if it is not sent as a batch."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """The entry as the group knows it."""
+        """The stream and the id of its entry."""
         return self.entry.stream, self.entry.id
 
-
-class DecodedEvent:
-    """An event as deliveries need it: decoded once, a webhook body rendered once a form of it and only if one is sent."""
-
-    __slots__ = ("_webhook", "event", "in_force", "looked", "size", "verdict")
-
-    def __init__(self, event: Event, verdict: Verdict | None, size: int) -> None:
-        self.event, self.verdict, self.size = event, verdict, size
-        self.in_force: HookSet | None = None
-        self.looked = 0.0
-        self._webhook: dict[tuple[str, ...], bytes] = {}
-
-    def webhook(self, endpoint: Endpoint) -> bytes:
-        """The body as an endpoint gets it; raises GivenUp where it cannot be written."""
-        if endpoint.routing_key:  # a key stands in it, which may change at any time
-            return render_body(self.event, self.verdict, endpoint)
-        form = (endpoint.dialect, endpoint.format, endpoint.payload)
-        body = self._webhook.get(form)
-        if body is None:
-            body = self._webhook[form] = render_body(self.event, self.verdict, endpoint)
-        return body
+    @property
+    def is_replay(self) -> bool:
+        """Whether `fleethook replay` made it."""
+        return self.id != delivery_id(self.event, self.hook)
 
 
-class Result(NamedTuple):
-    """How an attempt ended; `error` is None where it was delivered."""
+def batch_members(parts: Sequence[bytes]) -> tuple[BatchMember, ...]:
+    """The members of a batch from take.lua's list: id, event and body of each."""
+    triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    return tuple(BatchMember(name.decode(), event.decode(), body) for name, event, body in triples)
 
-    error: AttemptFailed | GivenUp | None
-    schedule: tuple[float, ...] = ()
-    status: int = 0
-    output: str = ""
-    head: str = ""
-    phases: Phases | None = None
-    sent: str = ""
-    says: Says = ""
-    """Of the receiver (`outcomes.py`); empty for a command."""
-    later: str = ""
-    """What a command has to say to the model of its session."""
+
+class WebhookRequest(NamedTuple):
+    """One POST to an endpoint."""
+
+    id: str
+    """Of the delivery or the batch; its `webhook-id` is made of it."""
+    body: bytes
+    replay_of: str = ""
+    """The event's id if this is a replay."""
+    is_batch: bool = False
 
 
 class Attempts:
-    """Makes attempts; keeps the events that it has read for their other deliveries."""
+    """Makes the attempts of one carrier."""
 
-    def __init__(self, watcher: Watcher, keys: Keys, afterwords: Afterwords) -> None:
-        self._watcher, self._keys, self._afterwords = watcher, keys, afterwords
-        self._told: OrderedDict[str, DecodedEvent] = OrderedDict()
-        self._told_bytes = 0
+    def __init__(
+        self, carrier: str, watcher: Watcher, keys: Keys, afterwords: Afterwords, failures: FailureCounts
+    ) -> None:
+        self._carrier, self._watcher, self._afterwords, self._failures = carrier, watcher, afterwords, failures
+        self._events = EventCache(keys)
 
-    async def make(self, taken: ClaimedDelivery, clients: ClientPool, before: Before) -> Result:
-        """One attempt, and how it ended; raises GivenUp where none can be made, Unreachable where Redis is away.
+    async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
+        """Make one attempt of a delivery.
 
-        `before` is awaited at the last moment before something happens outside, and what it raises is raised.
+        `before` is awaited right before the command starts or the first byte is sent; what it raises is raised. Raises
+        Unreachable if Redis is away, MissingKey if a secret is sealed with a key that this machine does not have yet.
         """
-        told = self._tell(taken)
-        if taken.kind == "webhook":
-            endpoint, in_force = await self._find(taken, told, lambda one: one.endpoints.get(taken.hook))
-            schedule = schedule_of(endpoint)
-        else:
-            hook, in_force = await self._find(taken, told, lambda one: one.hooks.get(taken.hook))
-            if taken.kind != hook.kind:
-                raise GivenUp(f"hook {taken.hook!r} is of kind {hook.kind} and no longer of kind {taken.kind}")
-            if hook.http is None:
-                await before()
-                result = await run_hook(hook, told.event)
-                if taken.id == delivery_id(taken.event, taken.hook):  # a replay speaks to no session
-                    await self._afterwords.keep(told.event, result.later)
-                return result
-            schedule = hook.retry
-            endpoint = Endpoint(
-                id=hook.id,
-                url=hook.http.url,
-                headers=hook.http.headers,
-                secret=hook.http.secret,
-                timeout=hook.timeout,
-                origin=hook.origin,
-                dialect=hook.dialect,
-                own=hook.own,
+        try:
+            if claimed.entry.delivered > MOST_DELIVERIES:
+                raise Undeliverable(f"handed out {claimed.entry.delivered} times: whoever carries it dies")
+            event = self._events.decode(claimed.event, claimed.body, claimed.entry.stream)
+            destination, hook_set = await self._find_destination(claimed, event)
+            if isinstance(destination, Hook) and destination.http is None:
+                return await self._run_command(destination, claimed, event.event, before)
+            endpoint = destination if isinstance(destination, Endpoint) else _endpoint_of(destination)
+            request = self._prepare_request(claimed, event, endpoint)
+            headers = request_headers(
+                endpoint, request.id, request.body, int(time.time()), request.replay_of, batch=request.is_batch
             )
-        client = clients.get(in_force.network, in_force.proxy)
-        if taken.members is not None:
-            if endpoint.format not in BATCHED:
-                raise GivenUp(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
-            every = [told, *(self._tell(taken._replace(event=one.event, body=one.body)) for one in taken.members)]
-            thin = msgspec.structs.replace(endpoint, payload="thin")
-            full = [one.webhook(endpoint) for one in every]
-            body = batch_body(endpoint.format, full, lambda: [one.webhook(thin) for one in every])
-            name = batch_id([taken.id, *(one.id for one in taken.members)])
-            reply = await post(client, endpoint, name, body, int(time.time()), before, batch=True)
-            return _judged(endpoint, body, reply, schedule)
-        body = told.webhook(endpoint)
-        of = taken.event if taken.id != delivery_id(taken.event, taken.hook) else ""
-        reply = await post(client, endpoint, taken.id, body, int(time.time()), before, replay_of=of)
-        return _judged(endpoint, body, reply, schedule)
+            client = clients.get(hook_set.network, hook_set.proxy)
+            reply = await client.post(endpoint.url, request.body, headers, seconds=endpoint.timeout, before=before)
+            evidence = _read_evidence(endpoint, request, reply)
+            return judge(reply, endpoint.format)._replace(schedule=schedule_of(destination), evidence=evidence)
+        except Undeliverable as error:
+            return AttemptResult("dead", error.reason)
 
-    async def _find(
-        self, taken: ClaimedDelivery, told: DecodedEvent, look: Callable[[HookSet], _T | None]
-    ) -> tuple[_T, HookSet]:
-        """The hook or endpoint that the delivery is for; raises GivenUp where it is no longer in force.
+    async def _find_destination(self, claimed: ClaimedDelivery, event: DecodedEvent) -> tuple[Hook | Endpoint, HookSet]:
+        """The hook or endpoint of a delivery, and the hook set that it is in; raises Undeliverable if it is gone.
 
-        Whoever dispatched it may have seen a newer set than we have: so we look again before we say so.
+        The dispatcher may know a newer hook set than this process: so we refresh ours before we call it gone.
         """
         now = time.monotonic()
-        in_force = told.in_force
-        if in_force is None or now - told.looked > _SAME_SECONDS:
-            in_force = told.in_force = self._watcher.for_event(told.event)
-            told.looked = now
-        found = look(in_force)
+        hook_set = event.hook_set
+        if hook_set is None or now - event.hook_set_read_at > _HOOK_SET_SECONDS:
+            hook_set = event.hook_set = self._watcher.for_event(event.event)
+            event.hook_set_read_at = now
+        found = _look_up(claimed, hook_set)
         if found is None:
             await self._watcher.refresh(force=True)
-            if taken.layer != "fleet":
-                await asyncio.sleep(POLL_SECONDS)  # files are looked at so often
-            in_force = told.in_force = self._watcher.for_event(told.event)
-            found = look(in_force)
+            if claimed.layer != "fleet":
+                await asyncio.sleep(POLL_SECONDS)  # files are read again after at most this time
+            hook_set = event.hook_set = self._watcher.for_event(event.event)
+            found = _look_up(claimed, hook_set)
         if found is None:
-            what = "endpoint" if taken.kind == "webhook" else "hook"
-            raise GivenUp(f"{what} {taken.hook!r} was deleted or disabled since {taken.layer}@{taken.version}")
-        return found, in_force
+            what = "endpoint" if claimed.kind == "webhook" else "hook"
+            raise Undeliverable(
+                f"{what} {claimed.hook!r} was deleted or disabled since {claimed.layer}@{claimed.version}"
+            )
+        if isinstance(found, Hook) and found.kind != claimed.kind:
+            raise Undeliverable(f"hook {claimed.hook!r} is of kind {found.kind} and no longer of kind {claimed.kind}")
+        return found, hook_set
 
-    def _tell(self, taken: ClaimedDelivery) -> DecodedEvent:
-        known = self._told.get(taken.event)
-        if known is None:
-            known = _told(taken, self._keys)
-            self._told[taken.event] = known
-            self._told_bytes += known.size
-            while len(self._told) > _REMEMBER or (self._told_bytes > _REMEMBER_BYTES and len(self._told) > 1):
-                self._told_bytes -= self._told.popitem(last=False)[1].size
-        return known
+    async def _run_command(self, hook: Hook, claimed: ClaimedDelivery, event: Event, before: Before) -> AttemptResult:
+        await before()
+        result = await run_hook(hook, event)
+        if not claimed.is_replay:  # the session of a replayed event went on long ago
+            await self._afterwords.keep(event, result.later)
+        return result.attempt
+
+    def _prepare_request(self, claimed: ClaimedDelivery, event: DecodedEvent, endpoint: Endpoint) -> WebhookRequest:
+        if claimed.members is None:
+            replay_of = claimed.event if claimed.is_replay else ""
+            return WebhookRequest(claimed.id, event.webhook_body(endpoint), replay_of)
+        if endpoint.format not in BATCHED:
+            raise Undeliverable(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
+        stream = claimed.entry.stream
+        events = [event, *(self._events.decode(member.event, member.body, stream) for member in claimed.members)]
+        thin = msgspec.structs.replace(endpoint, payload="thin")
+        full = [each.webhook_body(endpoint) for each in events]
+        body = batch_body(endpoint.format, full, lambda: [each.webhook_body(thin) for each in events])
+        return WebhookRequest(batch_id([claimed.id, *(member.id for member in claimed.members)]), body, is_batch=True)
+
+    def settle(self, claimed: ClaimedDelivery, result: AttemptResult, milliseconds: float) -> Settlement:
+        """What to write of an attempt that took so long: delivered, due later with its delay, or dead.
+
+        It also counts the attempt for the breaker of its target.
+        """
+        reason = redact_text(result.reason) if result.reason else ""
+        delay = next_delay(result, claimed.tries + 1) if result.outcome == "retry" else None
+        outcome = "dead" if result.outcome == "retry" and delay is None else result.outcome
+        delay_ms = 0 if delay is None else int(delay * 1000)
+        # A command's failed run is in the log already.
+        if result.outcome == "dead" or (result.outcome == "retry" and claimed.kind != "command"):
+            then = "given up" if delay is None else f"tried again in {delay:g} s"
+            log.warning("delivery %s to %s failed: %s; %s", claimed.id, redact_url(claimed.target), reason, then)
+        now = now_ms()
+        status, output, head, phases, sent = result.evidence
+        record = attempt_record(
+            Attempt(
+                ms=now,
+                took=round(milliseconds, 3),
+                outcome=outcome,
+                status=status,
+                error=reason,
+                output=output,
+                carrier=self._carrier,
+                head=head,
+                phases=phases,
+                sent=sent,
+                next=now + delay_ms if outcome == "retry" else 0,
+            )
+        )
+        signal = self._count_for_breaker(claimed.target, result)
+        return _settlement(claimed, outcome, delay_ms, reason, record, signal)
+
+    def _count_for_breaker(self, target: str, result: AttemptResult) -> str:
+        """The endpoint signal as settle.lua takes it: `open` instead of `failed` if the breaker is to open now.
+
+        The receiver's Retry-After follows in milliseconds.
+        """
+        if result.endpoint_signal == "failed":
+            word = "open" if self._failures.add_failure(target) else "failed"
+            return f"{word} {int(result.retry_after * 1000)}" if result.retry_after else word
+        if result.endpoint_signal:
+            self._failures.add_answer(target)
+        return result.endpoint_signal
 
 
-async def run_hook(hook: Hook, event: Event) -> Result:
-    """The command's run, or its runs file by file (see `runners.calls`), all within its time; the first that fails ends it."""
-    end = time.monotonic() + hook.timeout
-    results: list[Result] = []
-    for call in calls(hook, event):
-        left = end - time.monotonic()
-        if left <= 0:
-            why = f"{hook_name(hook)}: its time was used up after {len(results)} files"
-            log_failure(event, why)
-            return Result(AttemptFailed(why), hook.retry)
-        try:
-            results.append(_ran(hook, await run_command(hook, call, left)))
-        except ScriptChanged as error:
-            raise GivenUp(str(error)) from error
-        if results[-1].error is not None:
-            break
-    kept = "\n".join(one.output for one in results if one.output)[-SHOWN:]
-    return results[-1]._replace(output=kept, later="\n".join(one.later for one in results if one.later))
+def wait_for_key(claimed: ClaimedDelivery, reason: str, wait_ms: int) -> Settlement:
+    """Have a delivery tried again later without counting an attempt: a secret's key is missing here."""
+    return _settlement(claimed, "wait", wait_ms, reason, b"", "")
 
 
-def _judged(endpoint: Endpoint, body: bytes, reply: Reply, schedule: tuple[float, ...]) -> Result:
-    logs = endpoint.own.get("log_deliveries")  # Gobby's alone: bodies of both ways, or none; ours keep what came back
-    head, kept = response_text(reply) if logs is not False else ("", "")
-    error = judge(reply, endpoint.format)
-    sent = beginning(body) if logs else ""
-    return Result(error, schedule, reply.status, kept, head, reply.phases, sent, says(reply, error))
+def _settlement(
+    claimed: ClaimedDelivery, outcome: str, wait_ms: int, reason: str, record: bytes, signal: str
+) -> Settlement:
+    """A settlement with its arguments in the order of settle.lua."""
+    args = (*claimed.key, claimed.id, outcome, wait_ms, reason, record, signal)
+    return Settlement(claimed.key, args, claimed.target, reason, 1 + len(claimed.members or ()))
 
 
-def _ran(hook: Hook, done: Finished) -> Result:
-    why = "" if wakes(hook, done) else failure(hook, done, hook.timeout)
-    status = done.exit_code if done.exit_code is not None else -(done.signal or 0)
-    error = AttemptFailed(why) if why else None
-    return Result(error, hook.retry, status, output(done), later=later_text(hook, done))
+def _look_up(claimed: ClaimedDelivery, hook_set: HookSet) -> Hook | Endpoint | None:
+    if claimed.kind == "webhook":
+        return hook_set.endpoints.get(claimed.hook)
+    return hook_set.hooks.get(claimed.hook)
 
 
-def _told(taken: ClaimedDelivery, keys: Keys) -> DecodedEvent:
-    """The event of a delivery; raises GivenUp where what was kept of it cannot be read."""
-    try:
-        fields = unpack_fields(taken.body)
-        event = read_event(read_request(Entry(taken.entry.stream, fields[b"entry"].decode(), fields), keys))
-        verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
-    except (DecodeError, KeyError, ValueError) as error:
-        raise GivenUp(f"its event cannot be read: {error}") from error
-    return DecodedEvent(event, verdict, len(taken.body))
+def _endpoint_of(hook: Hook) -> Endpoint:
+    """The endpoint that a background http hook posts to."""
+    assert hook.http is not None  # noqa: S101 - for mypy: `make` runs hooks without it as commands
+    return Endpoint(
+        id=hook.id,
+        url=hook.http.url,
+        headers=hook.http.headers,
+        secret=hook.http.secret,
+        timeout=hook.timeout,
+        origin=hook.origin,
+        dialect=hook.dialect,
+        own=hook.own,
+    )
+
+
+def _read_evidence(endpoint: Endpoint, request: WebhookRequest, reply: Reply) -> Evidence:
+    """What the log keeps of a POST: the response, and with Gobby's `log_deliveries` the request too, or neither."""
+    logs = endpoint.own.get("log_deliveries")
+    head, output = response_text(reply) if logs is not False else ("", "")
+    return Evidence(reply.status, output, head, reply.phases, beginning(request.body) if logs else "")

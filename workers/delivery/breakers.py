@@ -33,7 +33,7 @@ _SCAN: Final = 1_000
 _ROUNDS: Final = 200
 
 
-class Limits(NamedTuple):
+class BreakerLimits(NamedTuple):
     """When probes are made and endpoints disabled; seconds."""
 
     first_probe: float = 5.0
@@ -65,13 +65,13 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     """Deliveries that wait."""
 
 
-class Failures:
+class FailureCounts:
     """What one process has seen of the targets that fail; a target that does not costs one look-up."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, bool]]] = {}
 
-    def failed(self, target: str) -> bool:
+    def add_failure(self, target: str) -> bool:
         """Note a failure; whether the target's breaker is to open now, with which the counting begins anew."""
         seen = self._seen.setdefault(target, deque(maxlen=WINDOW))
         now = time.monotonic()
@@ -84,7 +84,7 @@ class Failures:
             del self._seen[target]
         return opens
 
-    def answered(self, target: str) -> None:
+    def add_answer(self, target: str) -> None:
         """Note that the target answered."""
         seen = self._seen.get(target)
         if seen is not None:

@@ -1,26 +1,26 @@
-"""The table of outcomes: what an answer means for its delivery, and what it says of the receiver.
+"""The table of outcomes: what an HTTP answer means for its delivery and for its endpoint.
 
-The README shows it row for row, and a test holds the two together.
+The README shows the table row for row; a test compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final, NamedTuple
 
+from bus.hooks import Format
 from bus.http.client import Reply
-from workers.delivery.retries import AttemptFailed, GivenUp
+from workers.delivery.formats.replies import delay_in_body, reason_in_body, refusal_in_body
+from workers.delivery.results import AttemptResult, EndpointSignal, Outcome
+from workers.delivery.retries import may_change
 
-Says = Literal["", "ok", "failed", "gone"]
-"""`ok`: it answers (also where it refuses this one delivery); empty: nothing was asked of it."""
-
-Means = Literal["delivered", "retry", "dead"]
-
-LATER: Final = frozenset({408, 425, 429})
-"""4xx that say "later" and not "no"; every 5xx is retried too."""
+MOST_RETRY_AFTER: Final = 86_400.0
+"""Seconds: a longer Retry-After of a receiver is cut to one day."""
 
 ABORT: Final = "webhook-delivery"
-"""The response header by which a receiver ends the retries of a delivery, with one of these values."""
+"""A receiver ends the retries of a delivery with this response header, if it has one of the values below."""
 
 ABORTS: Final = frozenset({"abort", "abort-message"})
 
@@ -29,23 +29,18 @@ class Row(NamedTuple):
     """One kind of answer."""
 
     answer: str
-    """In the README's words."""
+    """As the README describes it."""
     fits: Callable[[Reply], bool]
-    means: Means
-    then: str
-    """What comes of the delivery, in the README's words."""
-    says: Says
-    why: str = ""
-    """What the reason of a dead letter ends with."""
+    outcome: Outcome
+    consequence: str
+    """What happens to the delivery, as the README describes it."""
+    endpoint_signal: EndpointSignal
+    explanation: str = ""
+    """The end of the dead letter's reason."""
 
 
-def may_change(status: int) -> bool:
-    """Whether a status is worth another attempt."""
-    return status >= 500 or status in LATER
-
-
-def _aborted(reply: Reply) -> str:
-    """The header's value where the receiver wants no more attempts of this delivery."""
+def _abort_value(reply: Reply) -> str:
+    """The value of the abort header; empty if the receiver does not ask to end the retries."""
     values = (value.strip().lower() for name, value in reply.headers if name.lower() == ABORT)
     return next((value for value in values if value in ABORTS), "")
 
@@ -74,7 +69,7 @@ TABLE: Final = (
     ),
     Row(
         "408, 425, 429 or 5xx with `webhook-delivery: abort`",
-        lambda reply: may_change(reply.status) and bool(_aborted(reply)),
+        lambda reply: may_change(reply.status) and bool(_abort_value(reply)),
         "dead",
         "dead letter at once",
         "ok",
@@ -114,30 +109,54 @@ TABLE: Final = (
 )
 """The first row that fits counts."""
 
-ENDPOINT: Final[dict[tuple[Means, Says], str]] = {
+ENDPOINT: Final[dict[tuple[Outcome, EndpointSignal], str]] = {
     ("delivered", "ok"): "it is well",
     ("retry", "failed"): "it fails: counts for its breaker, and for being disabled",
     ("dead", "ok"): "it answers: counts for being disabled, and not for its breaker",
     ("dead", "gone"): "it is disabled",
     ("dead", ""): "nothing",
 }
-"""What an answer says of its endpoint, in the README's words."""
+"""What an answer tells about its endpoint, as the README describes it."""
 
 
-def row_of(reply: Reply) -> Row:
-    """The row of the table that an answer belongs to."""
+def find_row(reply: Reply) -> Row:
+    """The row of the table for an answer."""
     return next(row for row in TABLE if row.fits(reply))
 
 
-def reason_of(row: Row, reply: Reply, text: str) -> str:
-    """Why a delivery is given up, beginning with `text`."""
-    aborted = _aborted(reply) if row.means == "dead" and may_change(reply.status) else ""
-    return f"{text}{row.why}" + (f" ({ABORT}: {aborted})" if aborted else "")
+def judge(reply: Reply, name: Format = "fleethook") -> AttemptResult:
+    """The result of a webhook attempt by the table of outcomes.
+
+    `name` is the format that was sent: some services report an error in the body of a 200, or a delay in that of a 429.
+    """
+    row = find_row(reply)
+    if row.outcome == "delivered":
+        return refusal_in_body(name, reply) or AttemptResult("delivered", endpoint_signal="ok")
+    if reply.error == "refused":
+        reason = f"the address policy refuses the target: {reply.detail}"
+        return AttemptResult("dead", reason, endpoint_signal=row.endpoint_signal)
+    if reply.error:
+        return AttemptResult("retry", f"{reply.error}: {reply.detail}", endpoint_signal="failed")
+    detail = reason_in_body(name, reply)
+    reason = f"receiver answered {reply.status}" + (f" ({detail})" if detail else "")
+    if row.outcome == "dead":
+        aborted = _abort_value(reply) if may_change(reply.status) else ""
+        reason += row.explanation + (f" ({ABORT}: {aborted})" if aborted else "")
+        return AttemptResult("dead", reason, endpoint_signal=row.endpoint_signal)
+    delay = max(parse_retry_after(reply.retry_after), min(delay_in_body(name, reply), MOST_RETRY_AFTER))
+    return AttemptResult("retry", reason, delay, "failed")
 
 
-def says(reply: Reply, error: AttemptFailed | GivenUp | None) -> Says:
-    """What an attempt says of the receiver, for its breaker and for its being disabled."""
-    if error is None:
-        return "ok"
-    # A chat may say in the body of a 200 that it failed.
-    return "failed" if isinstance(error, AttemptFailed) else row_of(reply).says
+def parse_retry_after(text: str, now: datetime | None = None) -> float:
+    """The seconds in a Retry-After header (a number or a date), at most a day; 0 if it holds neither."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():  # other scripts have digits that float() may refuse
+        return min(float(text), MOST_RETRY_AFTER)
+    try:
+        when = parsedate_to_datetime(text)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        left = (when - (now or datetime.now(UTC))).total_seconds()
+    except (ValueError, TypeError, IndexError, OverflowError):  # all of these come up for text that is no date
+        return 0.0
+    return min(max(left, 0.0), MOST_RETRY_AFTER)

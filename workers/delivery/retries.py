@@ -1,4 +1,4 @@
-"""When a delivery is tried again: tenacity's policies, asked for the next delay and never left to sleep."""
+"""When a delivery is tried again: tenacity's policies compute the delay, and never sleep."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 import tenacity
 from tenacity import stop_after_attempt, wait_chain, wait_fixed, wait_random
 
-from bus.errors import FleethookError
-from bus.hooks import NATIVE, Endpoint, Schedule
+from bus.hooks import NATIVE, Endpoint, Hook, Schedule
+from workers.delivery.results import AttemptResult
 
 DEFAULT_SCHEDULE: Final = (5.0, 30.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
-"""Seconds before each next attempt of a webhook: over three days, as Standard Webhooks' example."""
+"""Seconds before each next attempt of a webhook: over three days, as in the example of Standard Webhooks."""
 
 SCHEDULES: Final[dict[Schedule, tuple[float, ...]]] = {
     "default": DEFAULT_SCHEDULE,
@@ -20,59 +20,56 @@ SCHEDULES: Final[dict[Schedule, tuple[float, ...]]] = {
     "gobby": (1.0, 2.0, 4.0),
     "once": (),
 }
-"""What a file may name instead of a list. `gobby` is what Gobby's own webhooks do; `fast` is over in nine minutes."""
+"""The schedules that a file may name instead of a list. `gobby` is that of Gobby's own webhooks; `fast` takes 9 minutes."""
 
 JITTER: Final = 0.1
-"""At most this share is added to every wait, so that an outage's retries do not come back all at once."""
+"""Up to this share is added to every delay, so that the retries of an outage do not all come at the same moment."""
+
+RETRIED_4XX: Final = frozenset({408, 425, 429})
+"""The 4xx statuses that ask for a later attempt. Every 5xx is retried too."""
 
 
-class AttemptFailed(FleethookError):
-    """An attempt that may be tried again; `retry_after` is the receiver's own wish, in seconds."""
-
-    def __init__(self, reason: str, retry_after: float = 0.0) -> None:
-        self.reason, self.retry_after = reason, retry_after
-        super().__init__(reason)
+def may_change(status: int) -> bool:
+    """Whether another attempt may get another status."""
+    return status >= 500 or status in RETRIED_4XX
 
 
-class GivenUp(FleethookError):
-    """An attempt that is not worth another: the delivery is a dead letter at once."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
-
-
-def schedule_of(endpoint: Endpoint) -> tuple[float, ...]:
-    """The waits before each next attempt at an endpoint; another system's that names none has none."""
-    if isinstance(endpoint.retry, str):
-        return SCHEDULES[endpoint.retry]
-    return endpoint.retry or (DEFAULT_SCHEDULE if endpoint.dialect == NATIVE else ())
+def schedule_of(destination: Endpoint | Hook) -> tuple[float, ...]:
+    """Seconds before each further attempt. Only a native endpoint that names no schedule gets the default one."""
+    if isinstance(destination, Hook):
+        return destination.retry
+    if isinstance(destination.retry, str):
+        return SCHEDULES[destination.retry]
+    return destination.retry or (DEFAULT_SCHEDULE if destination.dialect == NATIVE else ())
 
 
 @lru_cache(256)
 def policy(schedule: tuple[float, ...]) -> tenacity.Retrying:
-    """The tenacity policy of a schedule: one attempt more than it has waits, and only for what may be tried again."""
+    """The tenacity policy of a schedule: one attempt more than it has delays, and only after the outcome `retry`."""
     waits = [wait_fixed(seconds) + wait_random(0, seconds * JITTER) for seconds in schedule]
     return tenacity.Retrying(
         stop=stop_after_attempt(len(schedule) + 1),
         wait=wait_chain(*waits) if waits else wait_fixed(0),
-        retry=tenacity.retry_if_exception_type(AttemptFailed),
+        retry=tenacity.retry_if_result(_wants_retry),
         reraise=True,
     )
 
 
-def next_delay(schedule: tuple[float, ...], tries: int, error: FleethookError) -> float | None:
-    """Seconds until the next attempt after `tries` failed ones, or None to give up.
+def _wants_retry(result: AttemptResult) -> bool:
+    return result.outcome == "retry"
 
-    A receiver's Retry-After is never undercut.
+
+def next_delay(result: AttemptResult, tries: int) -> float | None:
+    """Seconds until the attempt after this one, which was number `tries`; None if there is none.
+
+    The delay is never shorter than the receiver's Retry-After.
     """
-    retrying = policy(schedule)
+    retrying = policy(result.schedule)
     outcome = tenacity.Future(tries)
-    outcome.set_exception(error)
+    outcome.set_result(result)
     state = tenacity.RetryCallState(retrying, None, (), {})
     state.attempt_number = tries
     state.outcome = outcome
     if not retrying.retry(state) or retrying.stop(state):
         return None
-    wanted = error.retry_after if isinstance(error, AttemptFailed) else 0.0
-    return max(float(retrying.wait(state)), wanted)
+    return max(float(retrying.wait(state)), result.retry_after)

@@ -93,8 +93,9 @@ async def _post(client: WebhookClient, endpoint: Endpoint, event: Event) -> tupl
     from bus.http.client import Reply
     from bus.ids import delivery_id
     from workers.delivery.batches import batch_body, batch_id
-    from workers.delivery.retries import GivenUp
-    from workers.delivery.webhook import judge, render_body, request_headers
+    from workers.delivery.outcomes import judge
+    from workers.delivery.results import Undeliverable
+    from workers.delivery.webhook import render_body, request_headers
 
     try:
         body, name = render_body(event, None, endpoint), delivery_id(event.id, endpoint.id)
@@ -102,15 +103,14 @@ async def _post(client: WebhookClient, endpoint: Endpoint, event: Event) -> tupl
             body, name = batch_body(endpoint.format, [body], list), batch_id([name])
         headers = request_headers(endpoint, name, body, int(time.time()), batch=endpoint.batch is not None)
         reply = await client.post(endpoint.url, body, headers, seconds=endpoint.timeout)
-    except GivenUp as error:  # a secret or a variable that is missing here
+    except Undeliverable as error:  # a secret or a variable that is missing here
         return Reply(), error.reason
-    wrong = judge(reply, endpoint.format)
-    return reply, wrong.reason if wrong is not None else ""
+    return reply, judge(reply, endpoint.format).reason
 
 
 def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
     from bus.secrets.redaction import redact_url
-    from workers.delivery.webhook import shown
+    from workers.delivery.responses import body_text
 
     return {
         "endpoint": endpoint.id,
@@ -119,7 +119,7 @@ def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
         "status": reply.status,
         "ms": round(reply.ms, 1),
         "error": wrong,
-        "response": shown(reply),
+        "response": body_text(reply),
     }
 
 

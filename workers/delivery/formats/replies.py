@@ -1,4 +1,4 @@
-"""What the answers of other services mean beyond their status: an error inside a 200, a wait in a body, a word of why."""
+"""What services report in the body of an answer: an error inside a 200, a delay before the next attempt, a reason."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from bus.hooks import Format
 from bus.http.client import Reply
-from workers.delivery.outcomes import may_change
-from workers.delivery.retries import AttemptFailed, GivenUp
+from workers.delivery.results import AttemptResult
+from workers.delivery.retries import may_change
 
-PAGERDUTY_WAIT: Final = 60.0
-"""Seconds after PagerDuty's 429, which asks for minutes and says no number."""
+PAGERDUTY_DELAY: Final = 60.0
+"""Seconds after a 429 of PagerDuty, which asks to wait for minutes and gives no number."""
 
 _TEAMS_CODE: Final = re.compile(rb"HTTP error (\d{3})\b", re.IGNORECASE)
 _TEAMS_FAILED: Final = re.compile(rb"message delivery failed|error contacting", re.IGNORECASE)
@@ -29,42 +29,51 @@ _SLACK_LATER: Final = frozenset(
 )
 _WORD: Final = re.compile(rb"[a-z][a-z0-9_]{2,63}\s*\Z")
 _LONG: Final = 30 * 86_400
-_MOST_SAID: Final = 200
+_MOST_REASON: Final = 200
 
 
-def objection(name: Format, reply: Reply) -> AttemptFailed | GivenUp | None:
-    """What a 2xx answer says against its own status; None where it means what it says."""
+def refusal_in_body(name: Format, reply: Reply) -> AttemptResult | None:
+    """The result if the body of a 2xx answer reports an error; None if it reports none."""
     if name == "teams":
         # Seen in public reports since 2019: a 200 with "Microsoft Teams endpoint returned HTTP error 429 with ContextId …".
         found = _TEAMS_CODE.search(reply.body)
-        if found is None:
-            failed = _TEAMS_FAILED.search(reply.body) is not None
-            return AttemptFailed(f"receiver answered {reply.status} and that it failed") if failed else None
-        return _as_status(int(found[1]), f"receiver answered {reply.status} and in it HTTP error {int(found[1])}")
+        if found is not None:
+            return _refused(
+                may_change(int(found[1])), f"receiver answered {reply.status} and in it HTTP error {int(found[1])}"
+            )
+        if _TEAMS_FAILED.search(reply.body) is not None:
+            return _refused(True, f"receiver answered {reply.status} and that it failed")
     if name == "slack":
         answer = _json(reply.body)
         if answer.get("ok") is False:
             error = _short(answer.get("error"))
-            text = f"receiver answered {reply.status} and in it {error or 'that it failed'}"
-            return AttemptFailed(text) if error in _SLACK_LATER else GivenUp(text)
+            return _refused(
+                error in _SLACK_LATER, f"receiver answered {reply.status} and in it {error or 'that it failed'}"
+            )
     return None
 
 
-def wanted_wait(name: Format, reply: Reply) -> float:
-    """The seconds that a refusal asks for elsewhere than in its Retry-After header; 0 where it does not."""
+def _refused(retry: bool, reason: str) -> AttemptResult:
+    if retry:
+        return AttemptResult("retry", reason, endpoint_signal="failed")
+    return AttemptResult("dead", reason, endpoint_signal="ok")
+
+
+def delay_in_body(name: Format, reply: Reply) -> float:
+    """The seconds to wait that the body of a 429 asks for; 0 if it asks for none."""
     if reply.status != 429:
         return 0.0
     if name == "pagerduty":
-        return PAGERDUTY_WAIT
+        return PAGERDUTY_DELAY
     if name == "discord":  # {"message": …, "retry_after": 0.653, "global": false}
-        wait = _json(reply.body).get("retry_after")
-        if isinstance(wait, int | float) and not isinstance(wait, bool) and 0 < wait < _LONG:
-            return float(wait)
+        delay = _json(reply.body).get("retry_after")
+        if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 < delay < _LONG:
+            return float(delay)
     return 0.0
 
 
-def said(name: Format, reply: Reply) -> str:
-    """A service's own word for why it refused, on one line; empty where it has none that stays the same."""
+def reason_in_body(name: Format, reply: Reply) -> str:
+    """Why a service refused, on one line; empty if its answer gives no reason that is the same every time."""
     if name == "slack":
         return reply.body.decode("ascii").strip() if _WORD.match(reply.body) else ""
     if name == "discord":
@@ -79,12 +88,8 @@ def said(name: Format, reply: Reply) -> str:
     return ""
 
 
-def _as_status(status: int, text: str) -> AttemptFailed | GivenUp:
-    return AttemptFailed(text) if may_change(status) else GivenUp(text)
-
-
 def _json(raw: bytes) -> dict[str, Any]:
-    """The object in an answer; empty where there is none."""
+    """The JSON object in a body; empty if it holds none."""
     if raw.lstrip()[:1] != b"{":
         return {}
     try:
@@ -96,4 +101,4 @@ def _json(raw: bytes) -> dict[str, Any]:
 
 def _short(value: object) -> str:
     text = " ".join(value.split()) if isinstance(value, str) else ""
-    return "".join(char for char in text[:_MOST_SAID] if char.isprintable())
+    return "".join(char for char in text[:_MOST_REASON] if char.isprintable())

@@ -19,7 +19,7 @@ from bus.hooksets.hookfile import load_foreign, parse_hook_file
 from bus.matching.patterns import check_pattern
 from bus.verdicts import Verdict
 from workers.delivery.formats import MOST_BODY
-from workers.delivery.retries import GivenUp
+from workers.delivery.results import Undeliverable
 from workers.delivery.webhook import render_body
 
 GOBBY = HOOKS["gobby"]
@@ -179,7 +179,7 @@ def test_the_body_is_gobbys_whatever_agent_it_came_from() -> None:
         Event(type="tool:post_execute", output=[f"{n} words" for n in range(MOST_BODY // 8)]), None, TOLD
     )
     assert "the full event has" in json.loads(large)["data"]["thin"]
-    with pytest.raises(GivenUp):
+    with pytest.raises(Undeliverable):
         render_body(Event(type="x", data={"n": float("nan")}), None, TOLD)
 
 

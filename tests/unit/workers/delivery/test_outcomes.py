@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from bus.http.client import CAP, Reply
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, WINDOW_SECONDS
-from workers.delivery.outcomes import ENDPOINT, TABLE, may_change, row_of, says
-from workers.delivery.retries import AttemptFailed
-from workers.delivery.webhook import MOST_RETRY_AFTER, judge
+from workers.delivery.outcomes import ENDPOINT, MOST_RETRY_AFTER, TABLE, find_row, judge
+from workers.delivery.retries import may_change
 
 README: Final = Path(__file__).parents[4] / "README.md"
 ABORT: Final = (("Webhook-Delivery", "abort"),)
@@ -56,7 +55,7 @@ def documented() -> list[list[str]]:
 
 @pytest.mark.req("G-09")
 def test_the_readme_shows_the_table_that_the_code_goes_by() -> None:
-    assert documented() == [[row.answer, row.then, ENDPOINT[row.means, row.says]] for row in TABLE]
+    assert documented() == [[row.answer, row.consequence, ENDPOINT[row.outcome, row.endpoint_signal]] for row in TABLE]
 
 
 @pytest.mark.req("G-09")
@@ -65,14 +64,12 @@ def test_each_row_comes_true() -> None:
     for row, (begins, replies) in zip(TABLE, SAMPLES.items(), strict=True):
         assert row.answer.startswith(begins)
         for reply in replies:
-            assert row_of(reply) is row, reply
-            found = judge(reply)
-            meaning = "delivered" if found is None else "retry" if isinstance(found, AttemptFailed) else "dead"
-            assert meaning == row.means, reply
-            assert says(reply, found) == row.says, reply
-            assert row.then.startswith({"delivered": "delivered", "retry": "tried again", "dead": "dead"}[row.means])
-            if isinstance(found, AttemptFailed) and reply.retry_after:
-                assert found.retry_after == 7
+            assert find_row(reply) is row, reply
+            result = judge(reply)
+            assert (result.outcome, result.endpoint_signal) == (row.outcome, row.endpoint_signal), reply
+            assert row.consequence.startswith({"retry": "tried again"}.get(row.outcome, row.outcome))
+            if row.outcome == "retry" and reply.retry_after:
+                assert result.retry_after == 7
 
 
 @given(st.integers(0, 999), st.sampled_from(["", "refused", "dns", "timeout"]), st.booleans())
@@ -80,7 +77,7 @@ def test_every_answer_has_its_row_and_the_statuses_are_those_that_it_names(
     status: int, error: str, abort: bool
 ) -> None:
     reply = Reply(status=status, error=error, headers=ABORT if abort else ())  # type: ignore[arg-type] # drawn of them
-    row = row_of(reply)
+    row = find_row(reply)
     if not error and status:
         named = {
             "2xx": status // 100 == 2,

@@ -20,8 +20,10 @@ from bus.http.signing import generate_secret, verify
 from bus.ids import delivery_id, webhook_id
 from bus.verdicts import Verdict
 from workers.delivery.formats import MOST_BODY
-from workers.delivery.retries import AttemptFailed, GivenUp
-from workers.delivery.webhook import MOST_RETRY_AFTER, judge, render_body, request_headers, retry_after, shown
+from workers.delivery.outcomes import MOST_RETRY_AFTER, judge, parse_retry_after
+from workers.delivery.responses import body_text
+from workers.delivery.results import Outcome, Undeliverable
+from workers.delivery.webhook import render_body, request_headers
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 PLAIN = Endpoint(id="plain", url="https://x.example")
@@ -46,49 +48,50 @@ def event(**more: Any) -> Event:
 
 @pytest.mark.req("B-03", "G-09")
 @pytest.mark.parametrize(
-    ("status", "error", "meaning"),
+    ("status", "error", "outcome"),
     [
-        (200, "", None),
-        (201, "", None),
-        (204, "", None),
-        (299, "", None),
-        (301, "", GivenUp),
-        (304, "", GivenUp),
-        (308, "", GivenUp),
-        (100, "", GivenUp),
-        (400, "", GivenUp),
-        (401, "", GivenUp),
-        (404, "", GivenUp),
-        (410, "", GivenUp),
-        (422, "", GivenUp),
-        (408, "", AttemptFailed),
-        (425, "", AttemptFailed),
-        (429, "", AttemptFailed),
-        (500, "", AttemptFailed),
-        (502, "", AttemptFailed),
-        (503, "", AttemptFailed),
-        (599, "", AttemptFailed),
-        (0, "timeout", AttemptFailed),
-        (0, "connect", AttemptFailed),
-        (0, "dns", AttemptFailed),
-        (0, "tls", AttemptFailed),
-        (200, "timeout", AttemptFailed),
-        (200, "protocol", AttemptFailed),
-        (0, "refused", GivenUp),
+        (200, "", "delivered"),
+        (201, "", "delivered"),
+        (204, "", "delivered"),
+        (299, "", "delivered"),
+        (301, "", "dead"),
+        (304, "", "dead"),
+        (308, "", "dead"),
+        (100, "", "dead"),
+        (400, "", "dead"),
+        (401, "", "dead"),
+        (404, "", "dead"),
+        (410, "", "dead"),
+        (422, "", "dead"),
+        (408, "", "retry"),
+        (425, "", "retry"),
+        (429, "", "retry"),
+        (500, "", "retry"),
+        (502, "", "retry"),
+        (503, "", "retry"),
+        (599, "", "retry"),
+        (0, "timeout", "retry"),
+        (0, "connect", "retry"),
+        (0, "dns", "retry"),
+        (0, "tls", "retry"),
+        (200, "timeout", "retry"),
+        (200, "protocol", "retry"),
+        (0, "refused", "dead"),
     ],
 )
-def test_what_an_answer_means(status: int, error: Failure, meaning: type[Exception] | None) -> None:
-    found = judge(Reply(status=status, error=error, detail="because"))
-    assert found is None if meaning is None else type(found) is meaning
-    if found is not None:
-        assert (error or str(status)) in str(found) or error == "refused"
+def test_what_an_answer_means(status: int, error: Failure, outcome: Outcome) -> None:
+    result = judge(Reply(status=status, error=error, detail="because"))
+    assert result.outcome == outcome
+    if outcome == "delivered":
+        assert result.reason == ""
+    else:
+        assert (error or str(status)) in result.reason or error == "refused"
 
 
 @pytest.mark.req("G-09")
 def test_an_answer_carries_the_receivers_wish() -> None:
-    found = judge(Reply(status=503, retry_after="120"))
-    assert isinstance(found, AttemptFailed)
-    assert found.retry_after == 120
+    result = judge(Reply(status=503, retry_after="120"))
+    assert (result.outcome, result.retry_after) == ("retry", 120)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +116,12 @@ def test_an_answer_carries_the_receivers_wish() -> None:
     ],
 )
 def test_retry_after(text: str, seconds: float) -> None:
-    assert retry_after(text, NOW) == seconds
+    assert parse_retry_after(text, NOW) == seconds
 
 
 @given(st.text(max_size=60))
 def test_retry_after_of_any_text_is_a_number_within_a_day(text: str) -> None:
-    assert 0 <= retry_after(text, NOW) <= MOST_RETRY_AFTER
+    assert 0 <= parse_retry_after(text, NOW) <= MOST_RETRY_AFTER
 
 
 @pytest.mark.req("B-03")
@@ -205,7 +208,7 @@ def test_headers_of_an_endpoint_never_replace_ours(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_what_is_not_configured_is_said_with_its_place(endpoint: Endpoint) -> None:
-    with pytest.raises(GivenUp, match=r"f\.yaml:3.*NOT_SET_ANYWHERE"):
+    with pytest.raises(Undeliverable, match=r"f\.yaml:3.*NOT_SET_ANYWHERE"):
         request_headers(endpoint, "e1.a", b"{}", 1)
 
 
@@ -253,11 +256,11 @@ def test_both_secrets_sign_until_the_old_ones_time_is_over(monkeypatch: pytest.M
 
 
 def test_what_is_shown_of_a_response() -> None:
-    assert shown(Reply(status=500, body=b"token=" + TOKEN.encode() + b" \xff" + b"x" * 9000)).startswith(
+    assert body_text(Reply(status=500, body=b"token=" + TOKEN.encode() + b" \xff" + b"x" * 9000)).startswith(
         "token=[redacted"
     )
-    assert len(shown(Reply(body=b"x" * 9000))) == 4096
-    assert shown(Reply()) == ""
+    assert len(body_text(Reply(body=b"x" * 9000))) == 4096
+    assert body_text(Reply()) == ""
 
 
 @pytest.mark.req("G-07")
