@@ -1,6 +1,6 @@
 """The table of outcomes: what an HTTP answer means for its delivery and for its endpoint.
 
-The README shows the table row for row; a test compares the two.
+`docs/webhooks.md` shows the table row for row; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Row(NamedTuple):
     """One kind of answer."""
 
     answer: str
-    """As the README describes it."""
+    """In the words of the page."""
     fits: Callable[[Reply], bool]
     outcome: Outcome
     consequence: str
-    """What happens to the delivery, as the README describes it."""
+    """What happens to the delivery, in the words of the page."""
     endpoint_signal: EndpointSignal
     explanation: str = ""
     """The end of the dead letter's reason."""
@@ -47,40 +47,40 @@ def _abort_value(reply: Reply) -> str:
 
 TABLE: Final = (
     Row(
-        "2xx, however long its body: 64 KiB of it are read",
+        "2xx, however long its body (64 KiB of it are read)",
         lambda reply: not reply.error and 200 <= reply.status < 300,
         "delivered",
         "delivered",
         "ok",
     ),
     Row(
-        "nothing: the address policy refuses it, or a secret or variable is missing",
+        "the address policy refuses the URL, or a secret or variable is missing",
         lambda reply: reply.error == "refused" or not (reply.error or reply.status),
         "dead",
         "dead letter at once",
         "",
     ),
     Row(
-        "no whole answer within `timeout`, however late one comes; no name, proxy, connection, TLS or HTTP",
+        "no whole answer within `timeout`; no name, proxy, connection, TLS or HTTP",
         lambda reply: bool(reply.error),
         "retry",
         "tried again",
         "failed",
     ),
     Row(
-        "408, 425, 429 or 5xx with `webhook-delivery: abort`",
-        lambda reply: may_change(reply.status) and bool(_abort_value(reply)),
+        "408, 425, 429, 5xx",
+        lambda reply: may_change(reply.status) and not _abort_value(reply),
+        "retry",
+        "tried again",
+        "failed",
+    ),
+    Row(
+        "one of those with `webhook-delivery: abort`",
+        lambda reply: may_change(reply.status),
         "dead",
         "dead letter at once",
         "ok",
         ", and wants no more attempts",
-    ),
-    Row(
-        "408, 425, 429, 5xx",
-        lambda reply: may_change(reply.status),
-        "retry",
-        "tried again, and never before `Retry-After` says (seconds or a date, up to 24 h)",
-        "failed",
     ),
     Row(
         "410",
@@ -110,13 +110,13 @@ TABLE: Final = (
 """The first row that fits counts."""
 
 ENDPOINT: Final[dict[tuple[Outcome, EndpointSignal], str]] = {
-    ("delivered", "ok"): "it is well",
-    ("retry", "failed"): "it fails: counts for its breaker, and for being disabled",
-    ("dead", "ok"): "it answers: counts for being disabled, and not for its breaker",
+    ("delivered", "ok"): "it is healthy",
+    ("retry", "failed"): "a failure: counts for its breaker and for being disabled",
+    ("dead", "ok"): "it answers: counts for being disabled, not for its breaker",
     ("dead", "gone"): "it is disabled",
     ("dead", ""): "nothing",
 }
-"""What an answer tells about its endpoint, as the README describes it."""
+"""What an answer tells about its endpoint, in the words of the page."""
 
 
 def find_row(reply: Reply) -> Row:
