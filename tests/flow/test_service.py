@@ -207,7 +207,14 @@ def test_a_manager_that_fails_is_quoted(person: Path) -> None:
     assert fleethook("service", "install", "--for", "systemd", "--yes", "--no-start").code == 0
 
 
-def test_services_of_a_fleet_need_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_of_the_machine_names_an_ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", URL)
+    for name in ("root", "a\nExecStartPre=/bin/sh"):
+        refused = fleethook("service", "install", "--for", "systemd", "--print", "--system", "--run-as", name)
+        assert refused.code == 4, refused.err
+
+
+def test_services_of_a_fleet_need_its_server() -> None:
     for flags in (["--role", "evaluator"], ["--system", "--run-as", "daemon"]):
         refused = fleethook("service", "install", "--for", "systemd", "--print", *flags)
         assert (refused.code, "FLEETHOOK_REDIS_URL" in refused.err) == (4, True)

@@ -63,11 +63,11 @@ class ServicePlan(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-class Manager(NamedTuple):
+class ServiceManager(NamedTuple):
     """The program that keeps services here: systemd of this user or of the whole machine, or launchd of this user."""
 
     kind: System
-    whole: bool
+    machine_wide: bool
     """For the whole machine, and not for this user."""
     folder: Path
     environment: Path
@@ -93,13 +93,13 @@ class Manager(NamedTuple):
                 self._systemctl("enable", *names),
                 self._systemctl("restart", *names),
             )
-        return tuple(("launchctl", "bootstrap", self._domain, str(self.file(one))) for one in processes)
+        return tuple(("launchctl", "bootstrap", self._domain, str(self.file(process))) for process in processes)
 
     def stop(self, processes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """The commands that end what its files started."""
         if self.kind == "systemd":
             return (self._systemctl("disable", "--now", *map(self.label, processes)),)
-        return tuple(("launchctl", "bootout", f"{self._domain}/{self.label(one)}") for one in processes)
+        return tuple(("launchctl", "bootout", f"{self._domain}/{self.label(process)}") for process in processes)
 
     def reload(self) -> tuple[tuple[str, ...], ...]:
         """The commands that let it forget files that are gone."""
@@ -110,31 +110,33 @@ class Manager(NamedTuple):
         return f"gui/{os.geteuid()}"
 
     def _systemctl(self, *words: str) -> tuple[str, ...]:
-        return ("systemctl", *(() if self.whole else ("--user",)), *words)
+        return ("systemctl", *(() if self.machine_wide else ("--user",)), *words)
 
 
-def manager(
-    places: Directories, *, whole: bool, kind: System | None = None, environ: Mapping[str, str] | None = None
-) -> Manager:
+def service_manager(
+    places: Directories, *, machine_wide: bool, kind: System | None = None, environ: Mapping[str, str] | None = None
+) -> ServiceManager:
     """The manager of this machine, or the one that is named; ConfigError where it has no services of the machine for us."""
     environ = os.environ if environ is None else environ
     kind = kind or ("launchd" if sys.platform == "darwin" else "systemd")
-    if whole and kind == "launchd":
+    if machine_wide and kind == "launchd":
         raise ConfigError("launchd services are written for a user alone", hint="leave --system out")
     home = Path(environ.get("HOME") or Path.home())
     if kind == "launchd":
         folder = home / "Library/LaunchAgents"
-    elif whole:
+    elif machine_wide:
         folder = Path("/etc/systemd/system")
     else:
         folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
-    environment = _SYSTEM_ENVIRONMENT if whole else places.config / "service.env"
-    return Manager(kind, whole, folder, environment, places.log_dir / "service.log")
+    environment = _SYSTEM_ENVIRONMENT if machine_wide else places.config / "service.env"
+    return ServiceManager(kind, machine_wide, folder, environment, places.log_dir / "service.log")
 
 
-def service_user(environ: Mapping[str, str]) -> str:
-    """Who runs the machine's services unless somebody is named: whoever called sudo. ConfigError where that is root."""
-    name = environ.get("SUDO_USER") or getpass.getuser()
+def service_user(environ: Mapping[str, str], named: str | None) -> str:
+    """Who runs the machine's services: the one that is named, else whoever called sudo. ConfigError where that is root."""
+    name = named or environ.get("SUDO_USER") or getpass.getuser()
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
+        raise ConfigError(f"{name[:64]!r} is no name of a user", file="--run-as")
     if name == "root":
         raise ConfigError(
             "hooks of a service would run as root", hint="name a user without rights of its own: --run-as NAME"
@@ -142,44 +144,44 @@ def service_user(environ: Mapping[str, str]) -> str:
     return name
 
 
-def plan_install(
-    keeper: Manager, processes: Sequence[str], variables: Mapping[str, str], *, user: str = ""
+def plan_services(
+    manager: ServiceManager, processes: Sequence[str], variables: Mapping[str, str], *, user: str = ""
 ) -> ServicePlan:
     """What an install would write and run."""
     command = (sys.executable, "-P", "-m", "workers.cli", "--no-color")
-    kept = _file(keeper.environment, None, 0o600)
+    kept = _file(manager.environment, None, 0o600)
     files = [kept._replace(after=environment_text(variables, kept.before or ""))]
     for process in processes:
         words = (*command, "up") if process == "up" else (*command, "worker", process)
         text = (
-            systemd_unit(process, words, str(keeper.environment), user=user)
-            if keeper.kind == "systemd"
-            else launchd_plist(keeper.label(process), words, str(keeper.environment), str(keeper.log))
+            systemd_unit(process, words, str(manager.environment), user=user)
+            if manager.kind == "systemd"
+            else launchd_plist(manager.label(process), words, str(manager.environment), str(manager.log))
         )
-        files.append(_file(keeper.file(process), text, UNIT_MODE))
-    known = [one for one in installed(keeper) if one in processes]
-    before = keeper.stop(known) if keeper.kind == "launchd" and known else ()
+        files.append(_file(manager.file(process), text, UNIT_MODE))
+    known = [process for process in installed_services(manager) if process in processes]
+    before = manager.stop(known) if manager.kind == "launchd" and known else ()
     steps = []
-    if keeper.kind == "systemd" and not keeper.whole:
+    if manager.kind == "systemd" and not manager.machine_wide:
         steps.append(f"`loginctl enable-linger {getpass.getuser()}` keeps it running while you are logged out")
-    return ServicePlan(tuple(files), before, keeper.start(processes), tuple(steps))
+    return ServicePlan(tuple(files), before, manager.start(processes), tuple(steps))
 
 
-def plan_uninstall(keeper: Manager, processes: Sequence[str] = ()) -> ServicePlan:
+def plan_removal(manager: ServiceManager, processes: Sequence[str] = ()) -> ServicePlan:
     """What an uninstall would end and remove: the named processes, else all; the environment file goes with the last."""
-    there = installed(keeper)
-    going = [one for one in there if not processes or one in processes]
+    there = installed_services(manager)
+    going = [process for process in there if not processes or process in processes]
     if not going:
         return ServicePlan(())
-    files = [_file(keeper.file(one), None, UNIT_MODE) for one in going]
-    if len(going) == len(there) and _is_ours(keeper.environment):
-        files.append(_file(keeper.environment, None, 0o600))
-    return ServicePlan(tuple(files), keeper.stop(going), keeper.reload())
+    files = [_file(manager.file(process), None, UNIT_MODE) for process in going]
+    if len(going) == len(there) and _is_ours(manager.environment):
+        files.append(_file(manager.environment, None, 0o600))
+    return ServicePlan(tuple(files), manager.stop(going), manager.reload())
 
 
-def installed(keeper: Manager) -> list[str]:
+def installed_services(manager: ServiceManager) -> list[str]:
     """The processes whose files were written by us."""
-    return [process for process in PROCESSES if _is_ours(keeper.file(process))]
+    return [process for process in PROCESSES if _is_ours(manager.file(process))]
 
 
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
@@ -187,9 +189,11 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in PASSED_ON if environ.get(name)}
 
 
-def names_server(keeper: Manager) -> bool:
+def names_server(manager: ServiceManager) -> bool:
     """Whether the environment file of an earlier install names the fleet's server."""
-    return _is_ours(keeper.environment) and "\nFLEETHOOK_REDIS_URL=" in keeper.environment.read_text("utf-8", "replace")
+    return _is_ours(manager.environment) and "\nFLEETHOOK_REDIS_URL=" in manager.environment.read_text(
+        "utf-8", "replace"
+    )
 
 
 def preview(plan: ServicePlan) -> str:

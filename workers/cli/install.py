@@ -202,7 +202,7 @@ def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, dry_run: boo
     others only our entries go; the answer file goes too.
     """
     if purge:
-        from workers.cli.purge import purge as remove_everything
+        from workers.cli.uninstall_purge import purge as remove_everything
 
         if agents:
             raise click.UsageError("--purge removes everything, so it takes no agent")

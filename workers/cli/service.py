@@ -10,7 +10,7 @@ import click
 from workers.cli.common import Context, LazyGroup, PartlyDone, common_options, pass_fleet
 
 if TYPE_CHECKING:  # `--help` needs none of them
-    from workers.admin.services import Manager, ServicePlan, System
+    from workers.admin.services import ServiceManager, ServicePlan, System
 
 ROLES: Final = ("evaluator", "dispatcher", "host", "carrier", "chores")
 
@@ -21,8 +21,12 @@ _roles = click.option(
     type=click.Choice(ROLES),
     help="One process of a fleet's machine instead of `fleethook up`; may be given several times.",
 )
-_whole = click.option("--system", "whole", is_flag=True, help="For the whole machine (root), not for this user.")
-_for = click.option("--for", "kind", type=click.Choice(("systemd", "launchd")), help="Other than this machine's own.")
+_machine_wide = click.option(
+    "--system", "machine_wide", is_flag=True, help="For the whole machine (root), not for this user."
+)
+_for = click.option(
+    "--for", "kind", type=click.Choice(("systemd", "launchd")), help="For this one instead of the machine's own."
+)
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
@@ -33,7 +37,7 @@ def service() -> None:
 
 @service.command()
 @_roles
-@_whole
+@_machine_wide
 @_for
 @click.option("--run-as", metavar="USER", help="Whom a --system service runs as; without it, whoever called sudo.")
 @click.option("--print", "only_print", is_flag=True, help="Print the files, and change nothing.")
@@ -44,7 +48,7 @@ def service() -> None:
 def install(
     fleet: Context,
     roles: tuple[str, ...],
-    whole: bool,
+    machine_wide: bool,
     kind: System | None,
     run_as: str | None,
     only_print: bool,
@@ -60,13 +64,13 @@ def install(
     from workers.admin import services
     from workers.supervisor import import_path
 
-    keeper, processes = _keeper(fleet, whole=whole, kind=kind), list(dict.fromkeys(roles)) or ["up"]
-    _check(fleet, keeper, processes)
+    manager, processes = _manager(fleet, machine_wide=machine_wide, kind=kind), list(dict.fromkeys(roles)) or ["up"]
+    _check(fleet, manager, processes)
     variables = {**import_path(), **services.passed_on(os.environ)}
     if fleet.namespace:
         variables["FLEETHOOK_NAMESPACE"] = fleet.namespace
-    user = (run_as or services.service_user(os.environ)) if whole else ""
-    plan = services.plan_install(keeper, processes, variables, user=user)
+    user = services.service_user(os.environ, run_as) if machine_wide else ""
+    plan = services.plan_services(manager, processes, variables, user=user)
     if only_print:
         _print(fleet, plan)
         return
@@ -78,7 +82,10 @@ def install(
         return
     make_private(directories().log_dir, mend=True)
     services.write(plan)
-    failures = [] if no_start else services.run([*plan.before, *plan.after])
+    failures: list[str] = []
+    if not no_start:
+        services.run(plan.before)  # fails where what was installed does not run, which is no failure of this
+        failures = services.run(plan.after)
     _report(fleet, plan, failures, done="installed", commands=() if no_start else plan.after)
     for step in plan.steps if not fleet.json else ():
         fleet.say(f"{fleet.style('only you can do this:', 'yellow', err=True)} {step}")
@@ -88,19 +95,19 @@ def install(
 
 @service.command()
 @_roles
-@_whole
+@_machine_wide
 @_for
 @_yes
 @common_options
 @pass_fleet
-def uninstall(fleet: Context, roles: tuple[str, ...], whole: bool, kind: System | None, yes: bool) -> None:
+def uninstall(fleet: Context, roles: tuple[str, ...], machine_wide: bool, kind: System | None, yes: bool) -> None:
     """Stop and remove the services that `service install` wrote, all of them without --role."""
     from bus.ids import host_name
     from workers.admin import services
     from workers.cli.guard_reports import report_losses
 
-    keeper = _keeper(fleet, whole=whole, kind=kind)
-    plan = services.plan_uninstall(keeper, roles)
+    manager = _manager(fleet, machine_wide=machine_wide, kind=kind)
+    plan = services.plan_removal(manager, roles)
     if not plan.files:
         if fleet.json:
             fleet.data({"files": [], "commands": [], "removed": False})
@@ -121,25 +128,25 @@ def uninstall(fleet: Context, roles: tuple[str, ...], whole: bool, kind: System 
         raise PartlyDone(f"the files are gone, but {'; '.join(failures)}")
 
 
-def _keeper(fleet: Context, *, whole: bool, kind: System | None) -> Manager:
-    from workers.admin.services import manager
+def _manager(fleet: Context, *, machine_wide: bool, kind: System | None) -> ServiceManager:
+    from workers.admin.services import service_manager
 
-    return manager(fleet.directories(), whole=whole, kind=kind)
+    return service_manager(fleet.directories(), machine_wide=machine_wide, kind=kind)
 
 
-def _check(fleet: Context, keeper: Manager, processes: list[str]) -> None:
+def _check(fleet: Context, manager: ServiceManager, processes: list[str]) -> None:
     """Refuse what could not run: two `up` on one machine, or services without a server that they can reach."""
     from bus.errors import ConfigError, ServerError
-    from workers.admin.services import installed, names_server
+    from workers.admin.services import installed_services, names_server
     from workers.supervisor import running
 
-    known = fleet.settings().redis_url or names_server(keeper)
-    if not known and (keeper.whole or "up" not in processes):
+    known = fleet.settings().redis_url or names_server(manager)
+    if not known and (manager.machine_wide or "up" not in processes):
         raise ConfigError(
             "these services need the fleet's server",
             hint="set FLEETHOOK_REDIS_URL in this shell, or redis_url in fleethook.yaml",
         )
-    already = running(fleet.directories()) if "up" in processes and not installed(keeper) else None
+    already = running(fleet.directories()) if "up" in processes and not installed_services(manager) else None
     if already is not None:
         raise ServerError(
             f"`fleethook up` runs here already (process {already.pid}); `fleethook down` stops it, then install the service"

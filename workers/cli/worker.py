@@ -65,7 +65,7 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
     if kind not in {ANY, *KINDS}:
         raise Findings(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
     try:
-        found = [one for one in _living(fleet) if kind in {ANY, one.kind} and one.alive]
+        found = [health for health in _living(fleet) if kind in {ANY, health.kind} and health.alive]
     except (Unreachable, TimeoutError) as error:
         if not allow_outage:
             raise Findings(f"the server cannot be asked: {str(error) or 'it does not answer'}") from error
@@ -76,9 +76,9 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
     if not found:
         raise Findings(f"no {kind if kind != ANY else 'worker'} of this machine answers")
     if fleet.json:
-        fleet.data({one.kind: list(one.alive) for one in found})
+        fleet.data({health.kind: list(health.alive) for health in found})
     else:
-        fleet.data("\n".join(name for one in found for name in one.alive))
+        fleet.data("\n".join(name for health in found for name in health.alive))
 
 
 def _living(fleet: Context) -> tuple[WorkerHealth, ...]:

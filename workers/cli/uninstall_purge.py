@@ -14,8 +14,8 @@ from workers.cli.common import Context, PartlyDone
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
     from bus.system.directories import Directories
-    from workers.admin.purge import Belonging
-    from workers.admin.services import Manager, ServicePlan
+    from workers.admin.installed_files import InstalledFile
+    from workers.admin.services import ServiceManager, ServicePlan
 
 Uninstall = Callable[..., dict[str, Any]]
 """Takes one agent's install back, or with `dry_run` shows what that would change."""
@@ -27,17 +27,18 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
     PersonNeeded below an agent; PartlyDone where something could not be removed.
     """
     from bus.ids import host_name
-    from workers.admin.purge import belongings, remains
+    from workers.admin.installed_files import installed_files, remaining_files
     from workers.cli.up import STARTER
 
     places = fleet.directories()
     services = _services(fleet)
-    going = belongings(places, STARTER)
-    stays = [str(path) for path in (*remains(places, going), *_shared_key(places))]
+    going = installed_files(places, STARTER)
+    others = (*_shared_key(places), *_services_of_the_machine(places))
+    stays = [str(path) for path in (*remaining_files(places, going), *others)]
     report: dict[str, Any] = {
         "agents": agents,
         "services": [str(file.path) for _, plan in services for file in plan.files],
-        "files": [str(one.path) for one in going],
+        "files": [str(file.path) for file in going],
         "stays": stays,
         "purged": False,
     }
@@ -55,7 +56,8 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
         fleet.say("Nothing was changed.")
         return
     failures = _purge(fleet, places, agents, uninstall, services)
-    report["purged"], report["stays"] = True, [str(path) for path in (*remains(places, ()), *_shared_key(places))]
+    report["purged"] = True
+    report["stays"] = [str(path) for path in (*remaining_files(places, ()), *others)]
     if fleet.json:
         fleet.data({**report, "failures": failures})
     else:
@@ -73,13 +75,13 @@ def _purge(
     places: Directories,
     agents: list[str],
     uninstall: Uninstall,
-    services: list[tuple[Manager, ServicePlan]],
+    services: list[tuple[ServiceManager, ServicePlan]],
 ) -> list[str]:
     """Do it, in the order in which nothing is written anew meanwhile; what went wrong with the services, in words."""
     from bus.ids import host_name
     from workers import supervisor
     from workers.admin import services as units
-    from workers.admin.purge import belongings, remove
+    from workers.admin.installed_files import installed_files, remove_files
     from workers.cli.guard_reports import report_losses
     from workers.cli.up import STARTER
 
@@ -92,7 +94,7 @@ def _purge(
         units.write(plan)
         failures += units.run(plan.after)
     supervisor.down(places)
-    remove(places, belongings(places, STARTER))
+    remove_files(places, installed_files(places, STARTER))
     return failures
 
 
@@ -105,22 +107,32 @@ def _shared_key(places: Directories) -> list[Path]:
     return [path] if path is not None and path.exists() and path.parent != places.data else []
 
 
-def _services(fleet: Context) -> list[tuple[Manager, ServicePlan]]:
+def _services_of_the_machine(places: Directories) -> list[Path]:
+    """Units that only root can remove, where we are not root."""
+    from workers.admin.services import installed_services, service_manager
+
+    if os.geteuid() == 0 or sys.platform == "darwin":
+        return []
+    manager = service_manager(places, machine_wide=True)
+    return [manager.file(process) for process in installed_services(manager)]
+
+
+def _services(fleet: Context) -> list[tuple[ServiceManager, ServicePlan]]:
     """What the managers of this user and of this machine keep for us."""
-    from workers.admin.services import manager, plan_uninstall
+    from workers.admin.services import plan_removal, service_manager
 
     found = []
-    for whole in (False,) if sys.platform == "darwin" else (False, True):
-        keeper = manager(fleet.directories(), whole=whole)
-        plan = plan_uninstall(keeper)
+    for machine_wide in (False, True) if os.geteuid() == 0 and sys.platform != "darwin" else (False,):
+        manager = service_manager(fleet.directories(), machine_wide=machine_wide)
+        plan = plan_removal(manager)
         if plan.files:
-            found.append((keeper, plan))
+            found.append((manager, plan))
     return found
 
 
-def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], going: list[Belonging]) -> None:
+def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], going: list[InstalledFile]) -> None:
     """What goes and what stays; `hooks` are the settings files by agent, of which our entries go."""
-    from workers.admin.purge import size
+    from workers.admin.installed_files import size_of
     from workers.supervisor import running
 
     if fleet.json:
@@ -131,7 +143,9 @@ def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], g
     if state is not None:
         rows.append(("what runs here", f"process {state.pid} and its children", ""))
     rows += [
-        (one.what, str(one.path), f"{size(one.path):,}") for one in going if str(one.path) not in report["services"]
+        (file.what, str(file.path), f"{size_of(file.path):,}")
+        for file in going
+        if str(file.path) not in report["services"]
     ]
     if rows:
         fleet.table(("GOES", "WHERE", "BYTES"), rows)
