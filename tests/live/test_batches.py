@@ -17,7 +17,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.dead_letters import redrive
 from workers.delivery.deliveries import deliveries, retry, waits_for
-from workers.delivery.endpoint_state import disable, enable, pause, resume
+from workers.delivery.endpoint_controls import disable, enable, pause, resume
 from workers.records.status import count_waiting
 
 TARGET = "endpoint:one"

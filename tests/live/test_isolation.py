@@ -19,18 +19,18 @@ from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.delivery.breakers import BreakerLimits, read_breakers
+from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries
-from workers.delivery.endpoint_state import (
+from workers.delivery.endpoint_controls import (
     NotHalted,
     disable,
     enable,
     pause,
-    read_health,
     recoverable,
     resume,
 )
+from workers.delivery.endpoint_health import Breaker, read_health
 
 TARGET = "endpoint:one"
 RETRIES = ", ".join(["0.05"] * 20)
@@ -81,6 +81,12 @@ def are(connections: Connections, keys: Keys, **wanted: int) -> Any:
     return holds
 
 
+async def open_breaker(connections: Connections, keys: Keys) -> list[Breaker]:
+    """The breaker of the endpoint, if it is open."""
+    breaker = (await read_health(connections, keys, [TARGET]))[TARGET].breaker
+    return [] if breaker is None else [breaker]
+
+
 async def events(connections: Connections, keys: Keys, kind: str) -> list[dict[str, Any]]:
     """The data of our own events of one type."""
     from bus.requests import read_event, read_request
@@ -108,7 +114,7 @@ async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_car
             await publish(connections, keys, turn_end())
         await until(are(connections, keys, parked=31), "all wait")
         assert len(receiver.got) == 5
-        (breaker,) = await read_breakers(connections, keys)
+        (breaker,) = await open_breaker(connections, keys)
         assert (breaker.target, breaker.interval, breaker.parked) == (TARGET, 60_000, 31)
         assert "503" in breaker.reason
         assert breaker.next - breaker.since == 60_000
@@ -148,12 +154,12 @@ async def test_one_probe_an_interval_over_the_whole_fleet_and_a_success_lets_all
             await publish(connections, keys, turn_end())
 
         async def probed() -> bool:
-            return [one.interval for one in await read_breakers(connections, keys)] == [800]
+            return [breaker.interval for breaker in await open_breaker(connections, keys)] == [800]
 
         await until(probed, "probes that failed")
         await until(are(connections, keys, parked=20), "all wait but for probes")
         attempts = sorted(attempt.ms for one in await deliveries(connections, keys) for attempt in one.log)
-        (breaker,) = await read_breakers(connections, keys)
+        (breaker,) = await open_breaker(connections, keys)
         probes = [ms for ms in attempts if ms > breaker.since + 100]  # what was under way ends at once
         gaps = [later - earlier for earlier, later in zip([breaker.since, *probes], probes, strict=False)]
         assert all(gap >= wanted for gap, wanted in zip(gaps, (190, 390, 790, 790), strict=False)), gaps
@@ -162,7 +168,7 @@ async def test_one_probe_an_interval_over_the_whole_fleet_and_a_success_lets_all
         receiver.usual = Answer(204)
         await until(are(connections, keys, delivered=20), "all are delivered as soon as a probe is answered")
         assert len(receiver.got) == before + 20
-        assert await read_breakers(connections, keys, [TARGET]) == []
+        assert await open_breaker(connections, keys) == []
         assert await left(connections, keys) == {}
         assert (await read_health(connections, keys, [TARGET]))[TARGET].failing is None
 
@@ -178,7 +184,7 @@ async def test_a_probe_whose_carrier_dies_is_made_again(server: Server, keys: Ke
             receiver.hold()
             before = len(receiver.got)
             await until(lambda: _more(receiver, before), "a probe is under way")
-            (breaker,) = await read_breakers(connections, keys)
+            (breaker,) = await open_breaker(connections, keys)
             assert breaker.probe
             await asyncio.wait_for(asyncio.shield(_nothing_more(receiver)), 5)
         receiver.usual = Answer(200)
@@ -210,7 +216,7 @@ async def test_a_receiver_that_wants_to_rest_gets_no_earlier_probe(
         for _ in range(8):
             await publish(connections, keys, turn_end())
         await until(are(connections, keys, due=5, parked=3), "five tried, and then it is left alone")
-        (breaker,) = await read_breakers(connections, keys)
+        (breaker,) = await open_breaker(connections, keys)
         assert breaker.next - breaker.since >= 120_000
 
 
@@ -224,7 +230,7 @@ async def test_refusals_of_single_deliveries_open_no_breaker(
         for _ in range(7):
             await owe(connections, keys, turn_end())
         await until(are(connections, keys, dead=7), "each is a dead letter")
-        assert await read_breakers(connections, keys) == []
+        assert await open_breaker(connections, keys) == []
         assert len(receiver.got) == 7
 
 

@@ -22,7 +22,7 @@ from tests.support.waiting import until
 from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import redrive
 from workers.delivery.deliveries import deliveries, retry, waits_for
-from workers.delivery.endpoint_state import disable, enable, pause
+from workers.delivery.endpoint_controls import disable, enable, pause
 from workers.dispatcher import GROUP
 from workers.records.status import count_waiting
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish`
     from bus.events import Event
     from bus.verdicts import Part, Verdict
     from workers.delivery.deliveries import Attempt, Delivery
-    from workers.records.endpoint_health import EndpointState
+    from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import Seen
     from workers.records.trace import Relative, Trace
 
@@ -273,27 +273,28 @@ def local_time(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
 
 
-def standing_text(one: EndpointState) -> str:
-    """What there is to say of how an endpoint stands, on one line; `active` where there is nothing."""
-    from workers.delivery.endpoint_state import DISABLED
+def standing_text(health: EndpointHealth) -> str:
+    """The health of an endpoint on one line; `active` if nothing is wrong with it."""
+    from workers.delivery.endpoint_controls import DISABLED
 
-    if one.healthy:
-        return f"active, {one.parked} parked" if one.parked else "active"
-    parts = [f"{one.standing} since {when(one.since)}{f' by {plain(one.by)}' if one.by else ''}"]
-    if one.standing == "active":
-        parts = [f"nothing but failures since {when(one.failing_since)} ({one.failures})"]
-    elif one.standing == "open":
-        probe = "a probe is under way" if one.breaker == "half-open" else f"next probe {_in(one.next_probe)}"
-        parts = [f"breaker {one.breaker} since {when(one.since)}, {probe}"]
-    if one.percent and one.standing != "disabled":
-        parts.append(f"{one.percent} % of the time after which it is disabled")
-    if one.parked:
-        parts.append(f"{one.parked} parked")
-    if one.missed:
-        parts.append(f"{counted(one.missed, 'event')} not owed to it")
-    why = short(one.reason.removeprefix(DISABLED), 160)
-    undo = {"disabled": "enable", "paused": "resume"}.get(one.standing)
-    name = plain(one.endpoint).partition("@")[0]
+    if health.healthy:
+        return f"active, {health.parked} parked" if health.parked else "active"
+    failing = health.failing
+    parts = [f"{health.standing} since {when(health.at)}{f' by {plain(health.by)}' if health.by else ''}"]
+    if health.standing == "active" and failing is not None:
+        parts = [f"nothing but failures since {when(failing.since)} ({failing.count})"]
+    elif health.standing == "open":
+        probe = "a probe is under way" if health.circuit == "half-open" else f"next probe {_in(health.next_probe)}"
+        parts = [f"breaker {health.circuit} since {when(health.at)}, {probe}"]
+    if failing is not None and failing.percent and health.standing != "disabled":
+        parts.append(f"{failing.percent} % of the time after which it is disabled")
+    if health.parked:
+        parts.append(f"{health.parked} parked")
+    if health.missed:
+        parts.append(f"{counted(health.missed, 'event')} not owed to it")
+    why = short(health.explanation.removeprefix(DISABLED), 160)
+    undo = {"disabled": "enable", "paused": "resume"}.get(health.standing)
+    name = plain(health.endpoint).partition("@")[0]
     return ", ".join(parts) + (f": {why}" if why else "") + (f"; `fleethook webhooks {undo} {name}`" if undo else "")
 
 

@@ -16,7 +16,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
-    from workers.records.endpoint_health import EndpointState
+    from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.status import Status
     from workers.runtime.rejected_files import Rejection
     from workers.supervisor import State
@@ -86,17 +86,17 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
         return None, error
 
 
-def _endpoints(fleet: Context) -> list[EndpointState]:
+def _endpoints(fleet: Context) -> list[EndpointHealth]:
     """How the endpoints stand; none where the server has gone away meanwhile."""
     from bus.ids import host_name
     from workers.admin.dry_run import hooks_here
     from workers.delivery.deliveries import endpoint_target
-    from workers.records.endpoint_health import endpoint_states
+    from workers.delivery.endpoint_health import list_health
 
-    async def work(connections: Connections) -> list[EndpointState]:
+    async def work(connections: Connections) -> list[EndpointHealth]:
         here = await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
-        return await endpoint_states(connections, fleet.keys(), known)
+        return await list_health(connections, fleet.keys(), known)
 
     try:
         return fleet.run(work)
@@ -109,10 +109,11 @@ def _show(
     fleet: Context,
     found: Status | None,
     here: State | None,
-    endpoints: list[EndpointState],
+    endpoints: list[EndpointHealth],
     rejected: Sequence[Rejection],
 ) -> None:
     from workers.cli.formatting import plain, standing_text, when
+    from workers.delivery.endpoint_health import health_record
     from workers.records.status import read_spools
 
     spools = found.spools if found is not None else read_spools(fleet.directories())
@@ -122,7 +123,7 @@ def _show(
         report = (
             {"server": {"health": "missing"}, "spools": spools}
             if found is None
-            else {**msgspec.to_builtins(found), "endpoints": msgspec.to_builtins(endpoints)}
+            else {**msgspec.to_builtins(found), "endpoints": [health_record(health) for health in endpoints]}
         )
         fleet.data(
             {

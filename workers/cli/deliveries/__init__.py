@@ -139,7 +139,7 @@ async def _waiting(fleet: Context, connections: Connections, chosen: Wanted) -> 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:
     """What a parked delivery waits for, as its target stands now."""
     from workers.delivery.deliveries import waits_for
-    from workers.delivery.endpoint_state import read_health
+    from workers.delivery.endpoint_health import read_health
 
     if said := await waits_for(connections, fleet.keys(), parked.id):
         return said

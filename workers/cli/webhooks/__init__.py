@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets.in_force import HookSet
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
-    from workers.delivery.endpoint_state import Health
+    from workers.delivery.endpoint_health import EndpointHealth
 
 _RECENT: Final = 1_000
 """Deliveries by which `webhooks list` says how its endpoints do."""
@@ -55,12 +55,12 @@ def list_webhooks(fleet: Context) -> None:
     from bus.ids import host_name
     from workers.delivery.deliveries import deliveries as listed
     from workers.delivery.deliveries import endpoint_target
-    from workers.delivery.endpoint_state import read_health
+    from workers.delivery.endpoint_health import read_health
 
     known = in_force(fleet).endpoints.values()
     targets = {one.id: endpoint_target(one, host_name()) for one in known}
 
-    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, Health]]:
+    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
         found = await listed(connections, fleet.keys(), target="endpoint:", most=_RECENT)
         return found, await read_health(connections, fleet.keys(), list(targets.values()))
 
@@ -84,13 +84,12 @@ def show_webhook(fleet: Context, name: str) -> None:
     from bus.ids import host_name
     from workers.delivery.deliveries import deliveries as listed
     from workers.delivery.deliveries import endpoint_target
-    from workers.delivery.endpoint_state import read_health
-    from workers.records.endpoint_health import state_of
+    from workers.delivery.endpoint_health import read_health
 
     one = find_endpoint(in_force(fleet), name)
     target = endpoint_target(one, host_name())
 
-    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, Health]]:
+    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
         found = await listed(connections, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
         return found, await read_health(connections, fleet.keys(), [target])
 
@@ -99,14 +98,14 @@ def show_webhook(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data(record)
         return
-    record["standing"] = standing_text(state_of(health[target]))
+    record["standing"] = standing_text(health[target])
     fleet.data(f"{one.id}  {plain(record['url'])}")
     for key, value in record.items():
         if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
 
 
-def endpoint_record(one: Endpoint, states: Counter[str], health: Health) -> dict[str, Any]:
+def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth) -> dict[str, Any]:
     """An endpoint as a program reads it in the list."""
     import msgspec
 
@@ -164,7 +163,7 @@ def format_of(one: Endpoint) -> str:
     return one.format if one.dialect == NATIVE else one.dialect
 
 
-def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any]:
+def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
     """An endpoint with every setting; no secret is in it, only what it is known by."""
     import msgspec
 
@@ -191,7 +190,7 @@ def _whole(one: Endpoint, health: Health, states: Counter[str]) -> dict[str, Any
     }
 
 
-def _health(one: Health) -> dict[str, Any]:
+def _health(one: EndpointHealth) -> dict[str, Any]:
     """Why an endpoint is paused, disabled or open, and what it has done but fail."""
     import msgspec
 

@@ -270,13 +270,13 @@ def _let_go(fleet: Context, name: str, published: bool) -> int:
     from bus.errors import Unreachable
     from bus.ids import host_name
     from workers.delivery.deliveries import endpoint_target
-    from workers.delivery.endpoint_state import forget, read_health
-    from workers.records.endpoint_health import state_of
+    from workers.delivery.endpoint_controls import forget
+    from workers.delivery.endpoint_health import read_health
 
     target = f"endpoint:{name}" if published else f"endpoint:{name}@{host_name()}"
     try:
-        state = state_of(fleet.run(lambda connections: read_health(connections, fleet.keys(), [target]))[target])
-        if state.healthy and not state.parked:
+        health = fleet.run(lambda connections: read_health(connections, fleet.keys(), [target]))[target]
+        if health.healthy and not health.parked:
             return 0
         time.sleep(_IN_FORCE_SECONDS)
         others = in_force(fleet).endpoints.values()
@@ -285,7 +285,7 @@ def _let_go(fleet: Context, name: str, published: bool) -> int:
         fleet.run(lambda connections: forget(connections, fleet.keys(), target))
     except Unreachable:
         return 0  # a file can be edited without a server
-    return state.parked
+    return health.parked
 
 
 def _change(
@@ -340,9 +340,9 @@ def _listed(one: Endpoint, version: str) -> dict[str, Any]:
     """A new endpoint, as `webhooks list` will show it."""
     from collections import Counter
 
-    from workers.delivery.endpoint_state import Health
+    from workers.delivery.endpoint_health import EndpointHealth
 
-    return {**endpoint_record(one, Counter(), Health(target=one.id)), "version": version}
+    return {**endpoint_record(one, Counter(), EndpointHealth(target=one.id)), "version": version}
 
 
 def _warnings(read: HookFile) -> set[str]:

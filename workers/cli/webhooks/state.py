@@ -15,7 +15,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
-    from workers.delivery.endpoint_state import Enabled
+    from workers.delivery.endpoint_controls import Enabled
 
 _reason = click.option(
     "--reason", default="", metavar="TEXT", help="Why; it stands in `webhooks show` and in the dead letters."
@@ -29,7 +29,7 @@ _reason = click.option(
 @pass_fleet
 def pause(fleet: Context, name: str, reason: str) -> None:
     """Park an endpoint's deliveries from now on; `resume` sends them."""
-    from workers.delivery.endpoint_state import pause as halt
+    from workers.delivery.endpoint_controls import pause as halt
 
     target = _target(fleet, name)
     fleet.require_person("webhooks pause", published=True)
@@ -45,7 +45,7 @@ def pause(fleet: Context, name: str, reason: str) -> None:
 @pass_fleet
 def resume(fleet: Context, name: str) -> None:
     """Let a paused endpoint's deliveries go on."""
-    from workers.delivery.endpoint_state import resume as go_on
+    from workers.delivery.endpoint_controls import resume as go_on
 
     target = _target(fleet, name)
     fleet.run(lambda connections: go_on(connections, fleet.keys(), target))
@@ -60,7 +60,7 @@ def resume(fleet: Context, name: str) -> None:
 @pass_fleet
 def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
     """Owe an endpoint nothing more, on every machine; what waits for it becomes dead letters."""
-    from workers.delivery.endpoint_state import disable as halt
+    from workers.delivery.endpoint_controls import disable as halt
 
     target = _target(fleet, name)
     fleet.require_person("webhooks disable", published=True)
@@ -82,7 +82,7 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
 @pass_fleet
 def enable(fleet: Context, name: str, recover: bool) -> None:
     """Enable a disabled endpoint with a clean slate, and say what it missed."""
-    from workers.delivery.endpoint_state import enable as begin
+    from workers.delivery.endpoint_controls import enable as begin
 
     target = _target(fleet, name)
 

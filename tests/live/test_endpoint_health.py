@@ -13,15 +13,15 @@ from tests.support.receivers import Answer
 from tests.support.running import do
 from tests.support.servers import Server
 from tests.support.waiting import until
-from workers.delivery.endpoint_state import disable, enable, pause, resume
-from workers.records.endpoint_health import MARKS, EndpointState, endpoint_states
+from workers.delivery.endpoint_controls import disable, enable, pause, resume
+from workers.delivery.endpoint_health import HEALTH_KEYS, EndpointHealth, health_record, list_health
 
 OTHER = "endpoint:mine@elsewhere"
 
 
-async def one(connections: Connections, keys: Keys, target: str = TARGET) -> EndpointState:
+async def one(connections: Connections, keys: Keys, target: str = TARGET) -> EndpointHealth:
     """The state of an endpoint that somebody knows."""
-    return next(state for state in await endpoint_states(connections, keys, [target]) if state.target == target)
+    return next(state for state in await list_health(connections, keys, [target]) if state.target == target)
 
 
 @pytest.mark.req("X-05", "G-09")
@@ -31,11 +31,9 @@ async def test_a_breaker_is_shown_closed_open_and_half_open(
     async with running(server, keys, connections, "retry: [0.05, 0.05, 60]") as receiver:
         await publish(connections, keys, turn_end())
         await until(are(connections, keys, delivered=1), "it answers")
-        assert await one(connections, keys) == EndpointState(
-            endpoint="one", target=TARGET, standing="active", breaker="closed"
-        )
+        assert await one(connections, keys) == EndpointHealth(target=TARGET)
         assert (await one(connections, keys)).healthy
-        assert await endpoint_states(connections, keys, []) == []
+        assert await list_health(connections, keys, []) == []
 
         receiver.usual = Answer(503)
         for _ in range(7):
@@ -48,20 +46,24 @@ async def test_a_breaker_is_shown_closed_open_and_half_open(
         receiver.hold()
 
         async def probing() -> bool:
-            return (await one(connections, keys)).breaker == "half-open"
+            return (await one(connections, keys)).circuit == "half-open"
 
         await until(probing, "a probe is under way")
-        assert await endpoint_states(connections, keys, []) == [], "one of the fleet that is not in force was taken out"
+        assert await list_health(connections, keys, []) == [], "one of the fleet that is not in force was taken out"
         probed = await one(connections, keys)
         assert (probed.endpoint, probed.standing, probed.healthy, probed.next_probe) == ("one", "open", False, 0)
         assert "503" in probed.reason
-        assert probed.failures >= 5
-        assert probed.failing_since <= probed.since
+        assert probed.failing is not None
+        assert probed.failing.count >= 5
+        assert probed.failing.since <= probed.at
+        record = health_record(probed)
+        assert (record["breaker"], record["since"], record["next_probe"]) == ("half-open", probed.at, 0)
+        assert record["failures"] == probed.failing.count
         receiver.release()
 
         async def waiting() -> bool:
             state = await one(connections, keys)
-            return state.breaker == "open" and state.next_probe > state.since
+            return state.circuit == "open" and state.next_probe > state.at
 
         await until(waiting, "the probe failed, and the next is due")
         receiver.usual = Answer(204)
@@ -78,20 +80,20 @@ async def test_what_is_halted_anywhere_is_found_among_other_keys(
 ) -> None:
     for name in ("failingly", "body:e1", "flight:endpoint:x", "beat:carrier-1", "hookset:1", "halter:x", "breaker:"):
         await do(connections, "SET", keys(name), "x")
-    assert await endpoint_states(connections, keys, []) == []
+    assert await list_health(connections, keys, []) == []
     await do(connections, "FLUSHDB")
     assert await pause(connections, keys, TARGET, reason="token=abcdef123456789", by="ann")
     assert await disable(connections, keys, OTHER, by="bob")
-    other, paused = await endpoint_states(connections, keys, [TARGET])
-    assert (paused.standing, paused.by, paused.reason, paused.breaker) == (
+    other, paused = await list_health(connections, keys, [TARGET])
+    assert (paused.standing, paused.by, paused.reason, paused.circuit) == (
         "paused",
         "ann",
         f"token={REDACTED}",
         "closed",
     )
     assert (other.standing, other.endpoint, other.by, other.healthy) == ("disabled", "mine@elsewhere", "bob", False)
-    assert other.since > 0
+    assert other.at > 0
     await resume(connections, keys, TARGET)
     await enable(connections, keys, OTHER)
-    assert [state.healthy for state in await endpoint_states(connections, keys, [TARGET])] == [True]
-    assert all(len(mark) >= 6 for mark in MARKS)
+    assert [state.healthy for state in await list_health(connections, keys, [TARGET])] == [True]
+    assert all(len(mark) >= 6 for mark in HEALTH_KEYS)

@@ -1,0 +1,97 @@
+"""Pause, resume, disable and enable an endpoint.
+
+Paused: its deliveries wait parked until `resume`. Disabled (by a person, by the receiver's 410, or after days of nothing
+but failures): the deliveries that wait become dead letters with that reason, and later events make none; `enable` forgets
+the failures and says what can be recovered. A `target` is what `deliveries.endpoint_target` returns.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from bus.errors import FleethookError
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from bus.wire.streams import call
+from workers.delivery.dead_letters import dead_letters, redrive
+
+DISABLED: Final = "disabled: "
+"""The beginning of the reason of every dead letter whose endpoint was disabled."""
+
+_ALL: Final = 1_000_000
+_PAGE: Final = 500
+
+
+class Enabled(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint missed while it was disabled, and how much of it was tried again at once."""
+
+    since: int
+    """Since when it was disabled, in milliseconds since 1970: `replay --since` sends what it missed."""
+    missed: int
+    dead: int
+    """Its dead letters of that time, which can be tried again."""
+    recovered: int = 0
+
+
+class NotHalted(FleethookError):
+    """The endpoint is not paused, so it cannot be resumed; or not disabled, so it cannot be enabled."""
+
+
+async def pause(connections: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+    """Park an endpoint's deliveries from now on; False if it is paused or disabled already."""
+    return await _halt(connections, keys, target, "paused", reason or "paused", by) == ""
+
+
+async def resume(connections: Connections, keys: Keys, target: str) -> None:
+    """Send the deliveries of a paused endpoint; raises NotHalted if it is not paused."""
+    await _resume(connections, keys, target, "paused", "resumed")
+
+
+async def disable(connections: Connections, keys: Keys, target: str, *, reason: str = "", by: str = "") -> bool:
+    """Stop sending to an endpoint; its pending deliveries become dead letters. False if it is disabled already."""
+    why = DISABLED + (reason or f"by {by or 'hand'}")
+    return await _halt(connections, keys, target, "disabled", why, by) != "disabled"
+
+
+async def enable(connections: Connections, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
+    """Send to a disabled endpoint again, and forget its failures; `recover` also tries its dead letters of that time.
+
+    Raises NotHalted if it is not disabled.
+    """
+    since, missed = await _resume(connections, keys, target, "disabled", "enabled")
+    dead = await recoverable(connections, keys, target)
+    redriven = 0
+    if recover:
+        for start in range(0, len(dead), _PAGE):
+            redriven += await redrive(connections, keys, dead[start : start + _PAGE])
+    return Enabled(since=since, missed=missed, dead=len(dead), recovered=redriven)
+
+
+async def forget(connections: Connections, keys: Keys, target: str) -> None:
+    """Delete the health of an endpoint that was removed; the deliveries that wait for it become dead letters.
+
+    Call this when the workers know that it is gone: before that, they would send it what waits.
+    """
+    was = await _halt(connections, keys, target, "paused", "taken out", "")
+    await _resume(connections, keys, target, was or "paused", "forgotten")
+
+
+async def recoverable(connections: Connections, keys: Keys, target: str) -> list[str]:
+    """The ids of the dead letters that an endpoint has because it was disabled, newest first."""
+    letters = await dead_letters(connections, keys, reason=DISABLED, target=target, most=_ALL)
+    return [letter.id for letter in letters if letter.target == target and letter.reason.startswith(DISABLED)]
+
+
+async def _halt(connections: Connections, keys: Keys, target: str, state: str, reason: str, by: str) -> str:
+    was = await call(connections, "halt", (keys("halted", target), keys("openings")), (target, state, reason, by))
+    return bytes(was).decode()
+
+
+async def _resume(connections: Connections, keys: Keys, target: str, state: str, done: str) -> tuple[int, int]:
+    names = (keys("halted", target), keys("breaker", target), keys("failing", target), keys("openings"))
+    was, since, missed = await call(connections, "resume", names, (target, state))
+    if was.decode() != state:
+        raise NotHalted(f"{target} is not {state} ({was.decode() or 'active'}): it cannot be {done}")
+    return int(since), int(missed)
