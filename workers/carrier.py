@@ -18,8 +18,9 @@ from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.secrets.sealing import MissingKey
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
-from bus.wire.streams import Backoff, Call, Consumer, Entry, checked
+from bus.wire.streams import Backoff, Call, Entry, checked
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import Afterwords

@@ -24,8 +24,9 @@ from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Command, Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call, call_all, checked, flat
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Entry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
 from workers.carrier import TURN_SECONDS, let_entries_accumulate
 from workers.delivery.dead_letters import poison_call

@@ -29,8 +29,9 @@ from bus.requests import (
 from bus.runners.by_kind import Runners
 from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Consumer, Entry, call_all
+from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Entry, call_all
 from workers.delivery.later_context import Afterwords
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock

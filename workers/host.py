@@ -25,8 +25,9 @@ from bus.runners.by_kind import Runners
 from bus.verdicts import Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
-from bus.wire.streams import Backoff, Consumer, Entry, call, call_all, checked
+from bus.wire.streams import Backoff, Entry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import Afterwords
 from workers.runtime.clock import ServerClock

@@ -149,7 +149,7 @@ async def test_only_the_entries_of_the_dead_are_taken_over(place: Place) -> None
     await place.read("two")
     assert await place.member("two").claim_from_dead() == [], "one that lives may be slow"
     await place.die("one")
-    place.member("two")._looked = 0.0
+    place.member("two")._claimed_at = 0.0
     (taken,) = await place.member("two").claim_from_dead()
     assert (taken.id, taken.delivered, taken.fields[b"id"]) == (request.entry.id, 2, request.id.encode())
     adopted = read_request(taken, place.keys)
@@ -167,12 +167,12 @@ async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Plac
     await place.die("one")
     taken: list[Entry] = []
     for left in (2, 1, 0):
-        place.member("two")._looked = 0.0
+        place.member("two")._claimed_at = 0.0
         taken += await place.member("two").claim_from_dead(most=1)
         pending = await do(place.connections, "XPENDING", place.keys("requests"), GROUP, "-", "+", 9, "one")
         assert len(pending) == left
     assert [entry.id for entry in taken] == [one.entry.id for one in entries[1:]]
-    place.member("two")._looked = 0.0
+    place.member("two")._claimed_at = 0.0
     await place.member("two").claim_from_dead(most=1)
     rows = await do(place.connections, "XINFO", "CONSUMERS", place.keys("requests"), GROUP)
     assert [row[1] for row in rows] == [b"two"]

@@ -210,7 +210,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         await do(connections, "DEL", keys("beat", stopped.name))
         async with carrying(server.url, keys):
             await settled(connections, keys, name, "delivered")
-        stopped._consumer._beaten -= 10
+        stopped._consumer._beat_at -= 10
         if beats_first:
             await do(connections, *stopped._consumer.beat_commands()[0])
         from bus.http.client_pool import ClientPool
@@ -232,7 +232,7 @@ async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
 
         def as_if_long_ago() -> Any:
             commands = beat()
-            carrier._consumer._beaten -= 10
+            carrier._consumer._beat_at -= 10
             return commands
 
         carrier._consumer.beat_commands = as_if_long_ago  # type: ignore[method-assign]  # a clock that SIGSTOP moved
@@ -459,7 +459,7 @@ async def test_large_bodies_come_a_few_at_a_time(
     server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.carrier.MOST_TAKEN", 1)
-    monkeypatch.setattr("bus.wire.streams.CLAIM_SECONDS", 0.05)
+    monkeypatch.setattr("bus.wire.consumer.CLAIM_SECONDS", 0.05)
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
         names = [await owe(connections, keys, turn_end()) for _ in range(4)]

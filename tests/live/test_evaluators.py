@@ -53,7 +53,7 @@ async def test_entries_of_the_dead_are_carried_on_and_those_of_the_slow_are_not(
         said = await verdict(connections, names[1][1])
         assert said.event == names[1][0]
         for _ in range(3):  # it looks for the dead again and again, and lets the slow one be
-            evaluator._consumer._looked = 0.0
+            evaluator._consumer._claimed_at = 0.0
             with connections.lease() as connection:
                 await connection.exchange(slow.beat_commands())
             await ask(connections, keys)

@@ -20,7 +20,7 @@ from bus.hooksets.in_force import Watcher
 from bus.hooksets.projects import accept, take_back
 from bus.host_requests import GROUP
 from bus.verdicts import Policy, Verdict
-from bus.wire import streams
+from bus.wire import consumer as consumers
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.shim_kit import World
@@ -57,7 +57,7 @@ async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncI
     stop = asyncio.Event()
     await worker.prepare()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "BEAT_SECONDS", 0.05)
+        patch.setattr(consumers, "BEAT_SECONDS", 0.05)
         running = asyncio.create_task(worker.run(stop))
         try:
             yield worker

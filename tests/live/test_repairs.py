@@ -13,8 +13,9 @@ import pytest
 from bus.ids import event_id
 from bus.requests import defer_call, read_request, sent_by_now
 from bus.wire.connections import Connections, sync_client
+from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Consumer, Entry, server_now
+from bus.wire.streams import Entry, server_now
 from tests.support.delivering import Asked, dispatching, publish, settled, turn_end, watcher_of
 from tests.support.fleet import fleet
 from tests.support.running import (
@@ -144,7 +145,7 @@ async def test_what_was_read_by_a_made_up_id_is_answered_once_and_not_run_again(
         _, reply = await put(connections, keys, bash())  # what honest agents add meanwhile has such an id too
         await until_true(lambda: lines(ran), "the hook runs")
         await until(lambda: sane(connections, keys), "the stream is repaired")
-        evaluator._consumer.must_recheck_pending, evaluator._consumer._searched = True, 0.0
+        evaluator._consumer.must_recheck_pending, evaluator._consumer._rechecked_at = True, 0.0
         go.touch()
         said = await verdict(connections, reply)
         assert (said.decision, said.repeated) == ("deny", False)

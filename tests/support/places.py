@@ -8,8 +8,9 @@ from typing import Any
 from bus.requests import Request, answer_call, claim_call, read_request
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Call, Consumer, call_all, checked
+from bus.wire.streams import Call, call_all, checked
 from tests.support.running import bash, do, put
 
 GROUP = "g"

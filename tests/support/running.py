@@ -17,11 +17,12 @@ from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import apply
 from bus.ids import event_id, reply_token
 from bus.verdicts import Policy, Verdict
-from bus.wire import streams
+from bus.wire import consumer as consumers
 from bus.wire.codec import decode_verdict, encode_event
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Consumer, Entry, flat
+from bus.wire.streams import Entry, flat
 from tests.support.waiting import until
 from workers.evaluator import GROUP, Evaluator
 
@@ -81,7 +82,7 @@ async def evaluating(
     stop = asyncio.Event()
     await evaluator.prepare()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "BEAT_SECONDS", 0.05)
+        patch.setattr(consumers, "BEAT_SECONDS", 0.05)
         running = asyncio.create_task(evaluator.run(stop))
         try:
             yield evaluator

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from bus.errors import FleethookError, Unreachable
 from bus.wire.connections import Argument
-from bus.wire.streams import Backoff, Call, Consumer, checked
+from bus.wire.consumer import Consumer
+from bus.wire.streams import Backoff, Call, checked
 from workers.delivery.breakers import change_text
 from workers.delivery.deliveries import KEPT_ATTEMPTS
 

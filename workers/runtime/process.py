@@ -17,8 +17,8 @@ from bus.hooksets.in_force import Watcher
 from bus.secrets.redaction import redact_text
 from bus.system.directories import directories
 from bus.wire.connections import Connections
+from bus.wire.consumer import BEAT_SECONDS
 from bus.wire.keys import Keys
-from bus.wire.streams import BEAT_SECONDS
 from workers.runtime.lifeline import die_with_parent
 
 _T = TypeVar("_T")

@@ -1,0 +1,249 @@
+"""One member of a consumer group: reads entries, writes its heartbeat, and finds pending entries to resume."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container, Sequence
+from typing import Any, Final
+
+from bus.errors import Unreachable
+from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
+from bus.wire.keys import HEARTBEAT_MS, Keys
+from bus.wire.scripts import every_script
+from bus.wire.streams import Call, Entry, call, checked, flat, is_error, repeat_unknown
+
+log = logging.getLogger("fleethook.streams")
+
+BEAT_SECONDS: Final = 0.5
+"""How often a reading loop writes its heartbeat (TTL 2 s)."""
+
+CLAIM_SECONDS: Final = 0.5
+"""How often a reading loop looks for members whose heartbeat is gone, and for pending entries that it never saw."""
+
+_MOST_PENDING: Final = 10_000
+"""How many of its own pending entries a consumer rechecks at once."""
+
+_MOST_CLAIMED: Final = 64
+"""How many entries of one dead member are claimed at once, per stream."""
+
+
+class Consumer:
+    """One member of a group over some streams.
+
+    The reading loop itself writes the heartbeat, so a loop that is stuck counts as dead.
+    Source: docs/architecture.md, "Time and failure".
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        keys: Keys,
+        *,
+        group: str,
+        name: str,
+        streams: Sequence[str],
+        role: str,
+        about: str = "",
+    ) -> None:
+        self.connections, self.keys, self.group, self.name = connections, keys, group, name
+        self.streams = tuple(streams)
+        self._role, self._about = role, about
+        self._beat_at = 0.0
+        self._claimed_at = 0.0
+        self._rechecked_at = 0.0
+        self.missed_heartbeats = 0
+        """How often our heartbeat had expired when it was written: others may have claimed our entries meanwhile."""
+        self.must_recheck_pending = False
+        """A reply was lost or a script refused, so Redis may hold entries for us that we never saw: see `own_pending`."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether our heartbeat is in Redis. If not (we were stopped), others may have claimed our entries."""
+        return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
+
+    def beat_commands(self) -> list[Command]:
+        """The commands that write two heartbeats: our own, and the role's, by which others see that anybody is there."""
+        if self._beat_at and not self.fresh:
+            self.missed_heartbeats += 1
+        self._beat_at = time.monotonic()
+        return [
+            Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
+            Call("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
+        ]
+
+    async def create(self) -> None:
+        """Make the groups, which begin with the oldest entry; a group that exists stays as it is.
+
+        Loads the scripts too, because learning that one is missing would delay the first answer by a whole read.
+        Raises Unreachable if Redis takes no writes or refuses our rights: without its group nobody can read.
+        """
+        with self.connections.lease() as connection:
+            await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
+            commands = [Call("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
+            for reply in await connection.exchange(commands):
+                if not is_error(reply, "BUSYGROUP"):
+                    checked(reply, f"making the group {self.group}")
+
+    async def read(
+        self, connection: Connection, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
+    ) -> list[Entry]:
+        """Up to `count` new entries per stream; waits up to `block` seconds. Writes the heartbeat when it is due.
+
+        `calls` (answers to earlier entries) go out in the same write, so that a loop that answers and reads on needs one
+        round trip instead of two. After NOGROUP (the server was flushed or failed over) the groups are made again.
+        """
+        names = streams or self.streams
+        waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
+        group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
+        reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
+        *replies, reply = await self._exchange(connection, calls, [reading], block + MARGIN_SECONDS)
+        # 0 says that another consumer has the entry, or that a repair gave it a new id.
+        if any(isinstance(result, Exception) or result == 0 for result in replies):
+            self.must_recheck_pending = True
+        if is_error(reply, "UNBLOCKED"):  # a repair has put another stream in its place
+            return []
+        if is_error(reply, "NOGROUP"):
+            log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
+            await self.create()
+            return []
+        return _entries(checked(reply, f"reading {', '.join(names)}"))
+
+    async def call(self, calls: Sequence[Call]) -> list[Any]:
+        """The results of `calls`, sent in one write; an error reply is in the list as an exception.
+
+        Writes the heartbeat when it is due.
+        """
+        with self.connections.lease() as connection:
+            return await self._exchange(connection, calls, [], COMMAND_SECONDS)
+
+    async def _exchange(
+        self, connection: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
+    ) -> list[Any]:
+        """The replies to `calls` and then to `more`; the heartbeat goes between them when it is due."""
+        commands, beat_at = [script_call.command() for script_call in calls], self._beat_at
+        due = time.monotonic() - beat_at >= BEAT_SECONDS
+        beats = self.beat_commands() if due else []
+        try:
+            replies = await connection.exchange([*commands, *beats, *more], seconds=seconds)
+            await repeat_unknown(self.connections, calls, replies)
+        except BaseException:
+            self.must_recheck_pending = True  # entries may have been handed to us
+            self._beat_at = beat_at  # the heartbeat may not have been written
+            raise
+        if due:
+            del replies[len(calls) : len(calls) + len(beats)]
+        return replies
+
+    async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
+        """Our own pending entries that we never saw, because the reply that handed them to us was lost.
+
+        `held` are those under way, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
+        half second. While we live nobody else claims them.
+        """
+        now = time.monotonic()
+        if not self.must_recheck_pending or now - self._rechecked_at < CLAIM_SECONDS:
+            return []
+        self._rechecked_at = now
+        found: list[Entry] = []
+        with self.connections.lease() as connection:
+            asked: list[Command] = [
+                ("XPENDING", stream, self.group, "-", "+", _MOST_PENDING, self.name) for stream in self.streams
+            ]
+            for stream, rows in zip(self.streams, await connection.exchange(asked), strict=True):
+                if is_error(rows, "NOGROUP"):
+                    continue
+                counts = {row[0].decode(): int(row[3]) for row in checked(rows, f"looking through {stream}")}
+                unseen = [entry_id for entry_id in counts if (stream, entry_id) not in held]
+                ids = await self._not_moved(connection, stream, unseen, held)
+                asked = [("XRANGE", stream, entry_id, entry_id) for entry_id in ids]
+                replies = await connection.exchange(asked) if asked else []
+                for entry_id, reply in zip(ids, replies, strict=True):
+                    if entries := checked(reply, f"looking for {entry_id}"):
+                        found.append(Entry(stream, entry_id, flat(entries[0][1]), counts[entry_id]))
+                    else:  # trimmed or deleted: nothing is left to resume
+                        await connection.exchange([("XACK", stream, self.group, entry_id)])
+        self.must_recheck_pending = False
+        if found:
+            log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
+        return found
+
+    async def _not_moved(
+        self, connection: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
+    ) -> list[str]:
+        """The ids without new ids that a repair gave to entries which are under way by their old ids."""
+        if not ids:
+            return ids
+        (reply,) = await connection.exchange([("HGETALL", self.keys("moved", stream.removeprefix(self.keys.prefix)))])
+        old_ids = {new: old for old, new in flat(checked(reply, "looking for moved entries")).items()}
+        return [entry_id for entry_id in ids if (stream, old_ids.get(entry_id.encode(), b"").decode()) not in held]
+
+    async def claim_from_dead(self, most: int = _MOST_CLAIMED) -> list[Entry]:
+        """Claims up to `most` entries per stream of each member whose heartbeat is gone; looks at most every half second."""
+        now = time.monotonic()
+        if now - self._claimed_at < CLAIM_SECONDS:
+            return []
+        self._claimed_at = now
+        claimed: list[Entry] = []
+        try:
+            for stream in self.streams:
+                for dead in await self._dead_members(stream):
+                    args: list[Argument] = [self.group, dead, self.name, most]
+                    rows = await call(self.connections, "adopt", [stream, self.keys("beat", dead)], args)
+                    claimed += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
+                    if rows:
+                        log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
+        except BaseException:
+            self.must_recheck_pending = True
+            raise
+        return claimed
+
+    async def _dead_members(self, stream: str) -> list[str]:
+        members = await self._other_members(stream)
+        return [name for name, alive in members.items() if not alive]
+
+    async def _is_alone(self) -> bool:
+        """Whether no other member of the group lives, on any of the streams."""
+        members = [await self._other_members(stream) for stream in self.streams]
+        return not any(any(alive.values()) for alive in members)
+
+    async def _other_members(self, stream: str) -> dict[str, bool]:
+        """The other members by name, and whether each has a heartbeat."""
+        with self.connections.lease() as connection:
+            (reply,) = await connection.exchange([("XINFO", "CONSUMERS", stream, self.group)])
+            if isinstance(reply, Exception):
+                return {}
+            names = [flat(row)[b"name"].decode() for row in reply]
+            others = [name for name in names if name != self.name]
+            if not others:
+                return {}
+            replies = await connection.exchange([("EXISTS", self.keys("beat", name)) for name in others])
+        # Only a plain 0 says that a member is gone; an error says nothing.
+        return {name: exists != 0 for name, exists in zip(others, replies, strict=True)}
+
+    async def leave(self) -> None:
+        """Remove our heartbeat, and our membership where nothing is pending.
+
+        The last member removes the role's heartbeat too, so that callers fall back at once instead of after 2 s.
+        """
+        try:
+            alone = await self._is_alone()
+            with self.connections.lease() as connection:
+                commands: list[Command] = [("DEL", self.keys("beat", self.name))]
+                if alone:
+                    await connection.exchange([("DEL", self.keys("alive", self._role))])
+                commands += [("XPENDING", stream, self.group, "-", "+", 1, self.name) for stream in self.streams]
+                replies = await connection.exchange(commands)
+                empty = [stream for stream, pending in zip(self.streams, replies[1:], strict=True) if pending == []]
+                if empty:
+                    await connection.exchange(
+                        [("XGROUP", "DELCONSUMER", stream, self.group, self.name) for stream in empty]
+                    )
+        except Unreachable:
+            log.warning("could not say good-bye: redis is away; others claim what is pending in 2 s")
+
+
+def _entries(reply: Any) -> list[Entry]:
+    if not reply:
+        return []
+    return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]
