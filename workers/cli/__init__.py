@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from workers.cli.common import HELP, Context, Lazy, LazyGroup, run_command
+from workers.cli.common import COMPLETION_VARIABLE, HELP, Context, Lazy, LazyGroup, run_command
 
-_RUN, _SEE, _SET, _MORE = "Run", "Events and deliveries", "Hooks and settings", "Beneath"
+_RUN, _SEE, _SET, _MORE = "Run", "Events and deliveries", "Hooks and settings", "Internals"
 
 COMMANDS: Final = {
     "up": Lazy(
@@ -43,6 +44,9 @@ COMMANDS: Final = {
     "doctor": Lazy(
         "workers.cli.doctor:doctor", "Check that hooks really run, and say how to mend what does not.", _SET
     ),
+    "completion": Lazy("workers.cli.completion:completion", "Print the completion script of bash, zsh or fish.", _MORE),
+    "help": Lazy("workers.cli.words:help_", "Show the help of a command.", _MORE),
+    "version": Lazy("workers.cli.words:version_", "Show the version.", _MORE),
     "acl": Lazy("workers.cli.config:acl", "Print the Redis users of the roles.", _MORE),
     "bench": Lazy("workers.cli.bench:bench", "Measure, ratios first.", _MORE),
     "worker": Lazy("workers.cli.worker:worker", "Run one process, as a Procfile line does.", _MORE),
@@ -71,14 +75,18 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     context_settings=HELP,
     epilog="Exit codes: 0 ok, 1 findings, 2 usage, 3 unreachable, 4 configuration invalid, 5 partly done.",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Say which.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 @click.option("--no-color", "no_colour", is_flag=True, help="No colours (as NO_COLOR; FORCE_COLOR wants them).")
 @click.option("-v", "--verbose", is_flag=True, help="Say more; show where an error came from.")
+@click.option("-n", "--namespace", metavar="NAME", help="The fleet to look at, instead of the one that is set.")
 @click.pass_context
-def root(ctx: click.Context, no_colour: bool, verbose: bool) -> None:
+def root(ctx: click.Context, no_colour: bool, verbose: bool, namespace: str | None) -> None:
     """The hook bus for fleets of AI coding agents."""
     fleet = ctx.ensure_object(Context)
     fleet.verbose = verbose
+    fleet.namespace = namespace
     fleet.colour = False if no_colour else None
     if verbose:
         import logging
@@ -88,4 +96,8 @@ def root(ctx: click.Context, no_colour: bool, verbose: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The program: ends the process with the exit code."""
+    if COMPLETION_VARIABLE in os.environ:
+        from workers.cli.completion import with_values
+
+        LazyGroup.prepare = staticmethod(with_values)
     sys.exit(run_command(root, argv))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import click
 
@@ -53,6 +54,9 @@ if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+COMPLETION_VARIABLE: Final = "_FLEETHOOK_COMPLETE"
+"""Set by a shell's script while it asks for completions (click's own convention)."""
+
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -78,6 +82,11 @@ class LazyGroup(click.Group):
     Without `lazy` it is an ordinary group that guesses.
     """
 
+    prepare: ClassVar[Callable[[click.Command, click.Context], click.Command]] = staticmethod(
+        lambda command, _: command
+    )
+    """What is done to each command before it is used: while a shell completes, its values are looked up."""
+
     def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", HELP)
         super().__init__(*args, **kwargs)
@@ -92,7 +101,8 @@ class LazyGroup(click.Group):
         if cmd_name not in self.commands and cmd_name in self.lazy:
             module, _, attribute = self.lazy[cmd_name].target.partition(":")
             self.commands[cmd_name] = getattr(importlib.import_module(module), attribute)
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        return None if command is None else LazyGroup.prepare(command, ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -335,10 +345,24 @@ def _report(error: Exception, fleet: Context) -> int:
     return code
 
 
+def _nearest(error: click.UsageError) -> str:
+    """The choices that a mistyped one may have meant, as the end of a sentence; empty where none is near."""
+    parameter = error.param if isinstance(error, click.BadParameter) else None
+    given = re.match(r"'(.+?)' is not one of ", error.message)
+    if parameter is None or given is None or not isinstance(parameter.type, click.Choice):
+        return ""
+    import difflib
+
+    near = difflib.get_close_matches(
+        given[1].lower(), [str(choice) for choice in parameter.type.choices], n=3, cutoff=0.5
+    )
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
 def _text(error: BaseException) -> str:
     if isinstance(error, click.UsageError):
         where = f"{error.ctx.command_path} --help" if error.ctx is not None else "fleethook --help"
-        text = error.format_message().rstrip(".")
+        text = error.format_message().rstrip(".") + _nearest(error)
         return f"{text} See `{where}`" if text.endswith("?") else f"{text}; see `{where}`"
     if isinstance(error, click.ClickException):
         return error.format_message()
