@@ -10,6 +10,7 @@ import gc
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bus.errors import FleethookError, Unreachable
@@ -20,15 +21,16 @@ from bus.secrets.sealing import MissingKey
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
-from bus.wire.streams import Backoff, Call, Entry, checked
+from bus.wire.streams import Call, Entry, checked
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import Afterwords
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
 from workers.delivery.results import AttemptResult
 from workers.delivery.settlements import SettlementWriter
+from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
 from workers.runtime.in_flight import InFlight
-from workers.runtime.process import DRAIN_SECONDS, SELDOM, drained
+from workers.runtime.process import DRAIN_SECONDS, SELDOM
 
 log = logging.getLogger("fleethook.carrier")
 
@@ -36,15 +38,12 @@ GROUP: Final = "carriers"
 LEASE_MARGIN_MS: Final = 5_000
 """How much longer than its own timeout an attempt may keep its target's place, before the place is given away."""
 
-TURN_SECONDS: Final = 0.003
-"""Who is busy reads no more often, and what came meanwhile at once: with 500 events a second on one core, 95 % are at
-their receiver within half the time that they need when each is read for itself (measured)."""
-
 MOST_TAKEN: Final = 32 * 1024 * 1024
 """Bytes of events' bodies that come in one reply: a hundred of the largest would be 1.6 GiB."""
 
 _READ_SECONDS: Final = 0.25
 _OUTAGE_SECONDS: Final = 2.5
+"""How long after an outage the carriers that live may take to write their heartbeats, before one claims from another."""
 
 
 class Overtaken(FleethookError):
@@ -88,7 +87,7 @@ class Carrier:
         )
         self._failures = failures if failures is not None else FailureCounts()
         self._attempts = Attempts(self.name, watcher, keys, Afterwords(connections, keys), self._failures)
-        self._adopt_from = self._read_at = 0.0
+        self._active_at = self._read_at = 0.0
         self.carried = 0
 
     async def work(self) -> int:
@@ -103,57 +102,42 @@ class Carrier:
         Returns the number of attempts.
         """
         gc.set_threshold(*SELDOM)
+        self._active_at = time.monotonic()
         writing = asyncio.create_task(self._settlements.run())
         try:
             async with ClientPool() as clients:
                 try:
-                    await self._carry(stop, idle, clients)
-                    await drained(self._busy.tasks, self._drain, self._beat)
+                    turn = partial(self._turn, clients, idle)
+                    await consume(self._consumer, turn, stop, who="carrier", prepare=self._prepare)
+                    await drain(self._consumer, (self._busy.tasks,), self._drain)
                 finally:  # before the connections go: an attempt that is broken off has no outcome
-                    for task in self._busy.tasks:
-                        task.cancel()
-                    await asyncio.gather(*self._busy.tasks, return_exceptions=True)
+                    await cancel_tasks(self._busy.tasks)
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            await cancel_tasks([writing])
             await self._settlements.write_last()
             await self._consumer.leave()
             await self._reading.close()
         return self.carried
 
-    async def _carry(self, stop: asyncio.Event, idle: float, clients: ClientPool) -> None:
-        backoff = Backoff("carrier")
-        last, prepared = time.monotonic(), False
-        while not stop.is_set():
-            try:
-                if not prepared:
-                    await self._consumer.create()
-                    await self._watcher.refresh(force=True)
-                    prepared = True
-                if await self._turn(clients) or self._busy or self._settlements:
-                    last = time.monotonic()
-                elif time.monotonic() - last > idle:
-                    return
-                backoff.back()
-            except (Unreachable, FleethookError) as error:
-                last, prepared = time.monotonic(), False
-                self._consumer.must_recheck_pending = True
-                # After an outage nobody's heartbeat is left; who lives gets the time to beat again.
-                self._adopt_from = last + _OUTAGE_SECONDS
-                await backoff.wait(error)
+    async def _prepare(self) -> None:
+        await self._consumer.create()
+        await self._watcher.refresh(force=True)
 
-    async def _turn(self, clients: ClientPool) -> bool:
-        """Read what there is room for, and start it; whether there was anything."""
+    async def _turn(self, clients: ClientPool, idle: float) -> bool:
+        """Start what there is room for; returns False after `idle` seconds without anything to do."""
+        if await self._start_new(clients) or self._busy or self._settlements:
+            self._active_at = time.monotonic()
+        return time.monotonic() - max(self._active_at, self._consumer.failed_at) <= idle
+
+    async def _start_new(self, clients: ClientPool) -> bool:
+        """Claim as many deliveries as there is room for and start them; returns whether there were any."""
         await self._watcher.refresh()
         room = await self._busy.room()
         if not room:
-            with self._connections.lease() as connection:
-                await connection.exchange(self._consumer.beat_commands())
+            await self._consumer.beat()
             return True
         missed_heartbeats = self._consumer.missed_heartbeats
-        entries = await self._consumer.own_pending(self._held)
-        if time.monotonic() >= self._adopt_from:
-            entries += await self._consumer.claim_from_dead(room)
+        entries = await self._consumer.pending_to_resume(self._held, room, _OUTAGE_SECONDS)
         rows = await self._take(entries) if entries else []
         if self._read_at:  # there is more, probably: what we have done is written down on the way
             await let_entries_accumulate(self._read_at)
@@ -244,8 +228,7 @@ class Carrier:
         """
         if self._consumer.fresh and self._consumer.missed_heartbeats == missed_heartbeats:
             return
-        with self._connections.lease() as connection:
-            await connection.exchange(self._consumer.beat_commands())
+        await self._consumer.beat()
         (row,) = await self._take([claimed.entry])
         if row[0] != b"run":
             raise Overtaken(f"delivery {claimed.id}: this carrier was stopped; another has taken it over")
@@ -259,17 +242,3 @@ class Carrier:
                 await connection.exchange(missed_commands(self._keys, error.key, host_name(), claimed.hook))
         except Unreachable as away:
             log.warning("that key %s is missing cannot be said: %s", error.key, away)
-
-    async def _beat(self) -> None:
-        try:
-            with self._connections.lease() as connection:
-                await connection.exchange(self._consumer.beat_commands())
-        except Unreachable:
-            log.warning("redis is away while %d deliveries end", len(self._busy))
-
-
-async def let_entries_accumulate(last_read: float, seconds: float = TURN_SECONDS) -> None:
-    """Wait until `seconds` after the last read (at `last_read` by the monotonic clock), so that entries accumulate."""
-    left = last_read + seconds - time.monotonic()
-    if left > 0:
-        await asyncio.sleep(left)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from bus.errors import DecodeError, FleethookError, Unreachable
@@ -26,13 +27,13 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Command, Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Entry, call, call_all, checked, flat
+from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
-from workers.carrier import TURN_SECONDS, let_entries_accumulate
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.records.bounds import Relief
 from workers.records.bulk_jobs import waiting
+from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.hook_loops import lineage, loop_text
 from workers.runtime.spooled_once import counts
 from workers.runtime.stream_repair import Repairs
@@ -125,30 +126,23 @@ class Dispatcher:
         """Dispatch while the lease is ours, stand by while it is not, until `stop`; makes room on a full server, too."""
         relief = asyncio.create_task(self._relief.run(stop))
         try:
-            await self._dispatch_until(stop)
+            await consume(self._consumer, partial(self._turn, stop), stop, who="dispatcher")
         finally:
-            relief.cancel()
-            await asyncio.gather(relief, return_exceptions=True)
+            await cancel_tasks([relief])
         await self._leave()
 
-    async def _dispatch_until(self, stop: asyncio.Event) -> None:
-        backoff = Backoff("dispatcher")
-        while not stop.is_set():
-            try:
-                if await self._holds_lease():
-                    if not self._active:
-                        self._active, self._scan = True, b"0"
-                        self._behind = time.monotonic() + _CATCH_UP_SECONDS
-                        log.info("%s is the active dispatcher", self.name)
-                    await self._turn()
-                else:
-                    self._active = False
-                    await self._show_standby()
-                    await _pause(stop, STANDBY_SECONDS)
-                backoff.back()
-            except (Unreachable, FleethookError) as error:
-                self._consumer.must_recheck_pending = True
-                await backoff.wait(error)
+    async def _turn(self, stop: asyncio.Event) -> bool:
+        if await self._holds_lease():
+            if not self._active:
+                self._active, self._scan = True, b"0"
+                self._behind = time.monotonic() + _CATCH_UP_SECONDS
+                log.info("%s is the active dispatcher", self.name)
+            await self._work()
+        else:
+            self._active = False
+            await self._show_standby()
+            await _pause(stop, STANDBY_SECONDS)
+        return True
 
     async def _holds_lease(self) -> bool:
         if not self._due("lease", _LEASE_SECONDS if self._active else 0.0):
@@ -174,12 +168,11 @@ class Dispatcher:
         await self._consumer.leave()
         await self._reading.close()
 
-    async def _turn(self) -> None:
+    async def _work(self) -> None:
         await self._watcher.refresh()
         await self._repairs.keep()
         woken = time.monotonic() >= self._wake_at and await self._wake()
-        entries = await self._consumer.own_pending()
-        entries += await self._consumer.claim_from_dead()
+        entries = await self._consumer.pending_to_resume()
         longest = _SEEN_SECONDS if self._owed else WAKE_SECONDS
         wait = 0 if entries else max(0.001, min(longest, self._next_due - time.monotonic()))
         if self._behind and await self._is_behind():

@@ -31,15 +31,16 @@ from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, Backoff, Call, Entry, call_all
+from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call_all
 from workers.delivery.later_context import Afterwords
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
+from workers.runtime.consumer_loop import cancel_tasks, consume, drain
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import Notices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.placement import Placement
-from workers.runtime.process import DRAIN_SECONDS, drained_in_turn
+from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.replies import Replies
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
@@ -99,7 +100,6 @@ class Evaluator:
         self._answers: list[Call] = []
         self._begun: set[str] = set()
         self._kept = 0.0
-        self._reconnect = False
         self._warmed: HookSet | None = None
         self._clock = ServerClock(connections)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
@@ -107,22 +107,12 @@ class Evaluator:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
-        backoff = Backoff("evaluator")
         async with self._clients, self._checks:
             try:
-                while not stop.is_set():
-                    try:
-                        await self._turn()
-                        backoff.back()
-                    except FleethookError as error:
-                        self._reconnect = self._consumer.must_recheck_pending = True
-                        await backoff.wait(error)
+                await consume(self._consumer, self._turn, stop, who="evaluator", prepare=self._consumer.create)
                 await self._finish()
             finally:
-                tasks = self._slots.tasks | self._checking.tasks
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await cancel_tasks(self._slots.tasks | self._checking.tasks)
                 await self._runners.end_background()
                 await self._reading.close()
 
@@ -132,8 +122,7 @@ class Evaluator:
         await self._clock.keep()
         await self._watcher.refresh(force=True)
         await self._warm()
-        with self._connections.lease() as connection:
-            await connection.exchange(self._consumer.beat_commands())
+        await self._consumer.beat()
 
     async def _warm(self) -> None:
         """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
@@ -143,10 +132,7 @@ class Evaluator:
         self._warmed = in_force
         await self._runners.warm(in_force)
 
-    async def _turn(self) -> None:
-        if self._reconnect:
-            await self._consumer.create()  # a server that was restarted knows our scripts no more
-            self._reconnect = False
+    async def _turn(self) -> bool:
         entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
         free = self._slots.free
         requests, waiting = self._consumer.streams
@@ -163,6 +149,7 @@ class Evaluator:
                 raise
         for entry in entries:
             self._answers += await self._handle(entry)
+        return True
 
     async def _keep(self) -> list[Entry]:
         """What is to be done now and then, and the entries of others, or of our own, that it finds to carry on."""
@@ -184,7 +171,7 @@ class Evaluator:
         await self._recorder.keep()
         await self._counters.send()
         held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
-        return await self._consumer.own_pending(held) + await self._consumer.claim_from_dead()
+        return await self._consumer.pending_to_resume(held)
 
     async def _handle(self, entry: Entry) -> list[Call]:
         """The calls that rules can make at once, for one write together with the next read; a slot for the rest.
@@ -371,13 +358,9 @@ class Evaluator:
             self._answers = []
             groups = (self._checking.tasks, self._slots.tasks, self._runners.background)
             log.info("finishing %d requests, %d hooks in the background", *map(len, groups[1:]))
-            await drained_in_turn(groups, self._drain, self._beat)
+            await drain(self._consumer, groups, self._drain)
             await self._send(self._answers)
             await self._counters.send()
         except Unreachable as error:
             log.error("leaving while redis is away: %s; others carry on what is pending", error)
         await self._consumer.leave()
-
-    async def _beat(self) -> None:
-        with self._connections.lease() as connection:
-            await connection.exchange(self._consumer.beat_commands()[:1])

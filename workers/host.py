@@ -27,13 +27,14 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
-from bus.wire.streams import Backoff, Entry, call, call_all, checked
+from bus.wire.streams import Entry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import Afterwords
 from workers.runtime.clock import ServerClock
+from workers.runtime.consumer_loop import cancel_tasks, consume, drain
 from workers.runtime.file_notices import Notices
 from workers.runtime.hook_loops import lineage, without_loops
-from workers.runtime.process import DRAIN_SECONDS, drained_in_turn
+from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms
@@ -82,41 +83,28 @@ class HostWorker:
         await self._clock.keep()
         await self._watcher.refresh(force=True)
         await self._recorder.keep()
-        await self._beat()
+        await self._consumer.beat()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Answer until `stop`, then finish what is under way (at most the drain time) and leave the group."""
-        backoff = Backoff("host worker")
         async with self._clients, self._checks:
             try:
-                while not stop.is_set():
-                    try:
-                        await self._turn()
-                        backoff.back()
-                    except FleethookError as error:
-                        self._consumer.must_recheck_pending = True
-                        await backoff.wait(error)
-                await drained_in_turn((self._slots.tasks, self._runners.background), self._drain, self._beat)
+                await consume(self._consumer, self._turn, stop, who="host worker")
+                await drain(self._consumer, (self._slots.tasks, self._runners.background), self._drain)
                 await self._consumer.leave()
             finally:
-                for task in self._slots.tasks:
-                    task.cancel()
-                await asyncio.gather(*self._slots.tasks, return_exceptions=True)
+                await cancel_tasks(self._slots.tasks)
                 await self._runners.end_background()
                 await self._reading.close()
 
-    async def _beat(self) -> None:
-        with self._connections.lease() as connection:
-            await connection.exchange(self._consumer.beat_commands())
-
-    async def _turn(self) -> None:
+    async def _turn(self) -> bool:
         await self._clock.keep()
         await self._watcher.refresh()
         await self._notices.announce(self._watcher.rejected())
         await self._notices.report(self._watcher.guards)
         await self._recorder.keep()
         requests, events = self._consumer.streams
-        entries = await self._consumer.own_pending(self._slots.held) + await self._consumer.claim_from_dead()
+        entries = await self._consumer.pending_to_resume(self._slots.held)
         free = self._slots.free
         with self._reading.lease() as connection:
             entries += await self._consumer.read(
@@ -129,6 +117,7 @@ class HostWorker:
         for entry in entries:
             if entry.stream == requests:
                 self._slots.start(self._answer(entry), entry.stream, entry.id)
+        return True
 
     async def _answer(self, entry: Entry) -> None:
         try:

@@ -56,6 +56,8 @@ class Consumer:
         """How often our heartbeat had expired when it was written: others may have claimed our entries meanwhile."""
         self.must_recheck_pending = False
         """A reply was lost or a script refused, so Redis may hold entries for us that we never saw: see `own_pending`."""
+        self.failed_at = float("-inf")
+        """When a turn of the loop last failed, by the monotonic clock."""
 
     @property
     def fresh(self) -> bool:
@@ -71,6 +73,17 @@ class Consumer:
             Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
             Call("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
         ]
+
+    async def beat(self, *, with_role: bool = True) -> None:
+        """Write our heartbeat, and by default the role's; raises Unreachable."""
+        commands = self.beat_commands()
+        with self.connections.lease() as connection:
+            await connection.exchange(commands if with_role else commands[:1])
+
+    def note_failure(self) -> None:
+        """Note that a turn of the loop failed: what it was handed, or answered, has to be looked at again."""
+        self.must_recheck_pending = True
+        self.failed_at = time.monotonic()
 
     async def create(self) -> None:
         """Make the groups, which begin with the oldest entry; a group that exists stays as it is.
@@ -134,6 +147,19 @@ class Consumer:
         if due:
             del replies[len(calls) : len(calls) + len(beats)]
         return replies
+
+    async def pending_to_resume(
+        self, held: Container[tuple[str, str]] = (), most: int = _MOST_CLAIMED, grace: float = 0.0
+    ) -> list[Entry]:
+        """Pending entries to resume: our own that we never saw, and those of dead members; looks at most every half second.
+
+        `held` are those under way, as (stream, entry id). For `grace` seconds after a failure nothing is claimed: after
+        an outage no heartbeat is left, and members that live need time to write theirs.
+        """
+        entries = await self.own_pending(held)
+        if time.monotonic() - self.failed_at >= grace:
+            entries += await self.claim_from_dead(most)
+        return entries
 
     async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
         """Our own pending entries that we never saw, because the reply that handed them to us was lost.

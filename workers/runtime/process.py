@@ -7,17 +7,15 @@ import gc
 import logging
 import os
 import sys
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from bus.config.settings import Settings
 from bus.hooksets.in_force import Watcher
 from bus.secrets.redaction import redact_text
 from bus.system.directories import directories
 from bus.wire.connections import Connections
-from bus.wire.consumer import BEAT_SECONDS
 from bus.wire.keys import Keys
 from workers.runtime.lifeline import die_with_parent
 
@@ -101,24 +99,3 @@ def spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM)
-
-
-async def drained(busy: Collection[asyncio.Task[Any]], seconds: float, beat: Callable[[], Awaitable[object]]) -> None:
-    """Wait until all of `busy` have ended, at most `seconds`, beating meanwhile so that nobody takes them over.
-
-    `busy` may shrink at any time; what `beat` raises is raised.
-    """
-    until = time.monotonic() + seconds
-    while busy and (left := until - time.monotonic()) > 0:
-        await beat()
-        if busy:
-            await asyncio.wait(busy, timeout=min(BEAT_SECONDS, left))
-
-
-async def drained_in_turn(
-    groups: Iterable[Collection[asyncio.Task[Any]]], seconds: float, beat: Callable[[], Awaitable[object]]
-) -> None:
-    """As `drained`, for one group after the other, at most `seconds` in all."""
-    until = time.monotonic() + seconds
-    for busy in groups:
-        await drained(busy, until - time.monotonic(), beat)
