@@ -21,6 +21,8 @@ from workers.cli import root
 OWN_TESTS = {"docs/operations.md": "tests/flow/test_operations.py"}
 """Pages whose commands are typed on several hosts, and the tests that run them there."""
 
+pytestmark = pytest.mark.timeout(150)  # a page is some twenty commands, and other tests share the cores
+
 COMING = {f"docs/{name}.md" for name in ("hooks", "endpoints", "settings", "events", "wire", "commands")}
 """The generated references, which are made by a change of their own."""
 
