@@ -56,6 +56,10 @@ class Reader:
                     elif last.line != UP:
                         others[block.place] = Terminal(self.env, folder)
                         others[block.place].start(last.line, "".join(last.shown[:1]).partition("…")[0], _SECONDS)
+            if any("hooks apply" in block.text or "guards publish" in block.text for block in blocks):
+                # The reader of the next page has published nothing.
+                (folder / "empty.yaml").write_text("version: 1\n", encoding="utf-8")
+                terminal.run("fleethook hooks apply empty.yaml", _SECONDS)
             for place, other in others.items():
                 _, out = other.interrupt(_SECONDS)
                 assert "Traceback" not in out, f"{place}:\n{out}"
