@@ -88,7 +88,7 @@ def test_deliveries_are_filtered_and_tried_now(server: Server, keys: Keys, home:
         tried = fleethook("deliveries", "retry", "--endpoint", "log", "--dry-run", "--json")
         kinds = [{"endpoint": "log", "reason": "receiver answered 503", "count": 2}]
         assert tried.json == {"matching": 2, "done": 0, "endpoints": {"log": 2}, "kinds": kinds}
-        listed = fleethook("deliveries", "retry", *names, "e0.log", "--dry-run").out
+        listed = fleethook("deliveries", "retry", *names, "e9.log", "--dry-run").out
         assert listed.splitlines()[0] == "2 would be tried now"
         assert listed.splitlines()[-1].split() == ["2", "log", "receiver", "answered", "503"]
         assert fleethook("deliveries", "retry").code == 2
@@ -128,7 +128,7 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
         counted = fleethook("dead", action, *every, "--dry-run", "--json").json
         assert (counted["matching"], counted["endpoints"]) == (1, {"gone": 1})
         assert "410" in counted["kinds"][0]["reason"]
-        assert fleethook("dead", action, "e0.gone", "--dry-run").out.startswith("nothing can be ")
+        assert fleethook("dead", action, "e9.gone", "--dry-run").out.startswith("nothing can be ")
     assert "for good (gone 1)?" in fleethook("dead", "drop", "--all").err
     assert fleethook("dead", "drop", "--endpoint", "gone", "--until", "1h", "--yes").out == "nothing can be dropped\n"
 

@@ -18,6 +18,7 @@ from tests.support.waiting import until
 from workers.delivery.dead_letters import redrive
 from workers.delivery.deliveries import deliveries, retry, waits_for
 from workers.delivery.endpoint_controls import disable, enable, pause, resume
+from workers.delivery.filters import Filter
 from workers.records.status import count_waiting
 
 TARGET = "endpoint:one"
@@ -76,7 +77,7 @@ async def test_a_batch_that_fails_is_tried_again_as_it_was_and_dies_as_deliverie
         for _ in range(3):
             await publish(connections, keys, turn_end())
         await until(are(connections, keys, delivered=3, dead=3), "given up together")
-        dead = [one.id for one in await deliveries(connections, keys, state="dead")]
+        dead = [one.id for one in await deliveries(connections, keys, Filter(states=("dead",)))]
         assert await redrive(connections, keys, dead[:2]) == 2
         await until(are(connections, keys, delivered=5, dead=1), "a batch of two")
         assert [event["data"]["id"] + ".one" for event in receiver.got[-1].json["events"]] == dead[:2]

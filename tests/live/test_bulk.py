@@ -30,11 +30,12 @@ from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries, retry
+from workers.delivery.filters import Filter
 from workers.jobs import CHORES, enqueue, queue
 from workers.records import bulk_jobs
 from workers.records.bulk_jobs import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
 from workers.records.replay import ReplaySpec
-from workers.records.selection import Wanted, walk
+from workers.records.selection import walk
 
 OFFLINE = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
 
@@ -104,12 +105,12 @@ async def test_a_walk_comes_past_everything_once_though_pages_leave_and_times_ar
     names = await bury(connections, keys, 450)
     names += await bury(connections, keys, 3, at=2)
     seen: list[str] = []
-    async for place, page in walk(connections, keys, "dead", Wanted()):
+    async for place, page in walk(connections, keys, "dead", Filter()):
         seen += page
         await do(connections, "ZREM", keys("dead"), *page[::2])
         assert place == (float(page[-1][1]), page[-1])
     assert seen == names
-    assert [page async for _, page in walk(connections, keys, "recent", Wanted(since=2, until=2))] == [names[-3:]]
+    assert [page async for _, page in walk(connections, keys, "recent", Filter(since=2, until=2))] == [names[-3:]]
 
 
 @pytest.mark.req("G-10")
@@ -118,7 +119,7 @@ async def test_redriving_takes_each_that_matches_once_though_it_dies_again(
 ) -> None:
     names = await bury(connections, keys, 450)
     other = await bury(connections, keys, 5, "another", at=2)
-    name = await begin(connections, keys, "redrive", Wanted(reason="for a TEST", endpoint="a"))
+    name = await begin(connections, keys, "redrive", Filter(reason="for a TEST", endpoint="a"))
     late = await server_now(connections) + 1_000
     await do(connections, "ZADD", keys("dead"), late, names[7])  # it died again after the job began
     done = await worked(connections, keys, name)
@@ -127,7 +128,7 @@ async def test_redriving_takes_each_that_matches_once_though_it_dies_again(
     assert {one.id for one in await dead_letters(connections, keys)} == {names[7], *other}
     again = await worked(connections, keys, name)
     assert (again.done, again.updated) == (449, done.updated), "what is over stays so"
-    dropped = await worked(connections, keys, await begin(connections, keys, "drop", Wanted(ids=tuple(other[:2]))))
+    dropped = await worked(connections, keys, await begin(connections, keys, "drop", Filter(ids=tuple(other[:2]))))
     assert (dropped.done, await do(connections, "ZCARD", keys("dead"))) == (2, 4)
     assert [one.kind for one in await jobs(connections, keys)][-1] == "redrive"
     assert await do(connections, "ZCARD", keys("jobs:open")) == 0
@@ -300,7 +301,7 @@ async def test_a_worker_that_dies_within_a_page_redrives_nothing_twice(
 ) -> None:
     """After a page was done and before its cursor was written: whoever comes next does it again, to no effect."""
     names = await bury(connections, keys, 450)
-    name = await begin(connections, keys, "redrive", Wanted(reason="for a test"))
+    name = await begin(connections, keys, "redrive", Filter(reason="for a test"))
     real, pages = bulk_jobs.ACTS["redrive"], []
 
     async def dies(*args: Any, **more: Any) -> int:

@@ -22,6 +22,7 @@ from tests.support.waiting import until
 from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import dead_letters, drop, redrive
+from workers.delivery.filters import Filter
 
 SECRET = generate_secret()
 
@@ -290,7 +291,7 @@ hooks:
             one, two = await settled(connections, keys, name, "dead", "dead")
         assert "endpoint 'one' was deleted or disabled since fleet@1" in one.reason
         assert "hook 'two' was deleted or disabled since fleet@1" in two.reason
-        assert [letter.id for letter in await dead_letters(connections, keys, reason="deleted")]
+        assert [letter.id for letter in await dead_letters(connections, keys, Filter(reason="deleted"))]
         assert receiver.got == []
 
 

@@ -37,6 +37,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries
+from workers.delivery.filters import Filter
 from workers.dispatcher import GROUP, STANDBY_SECONDS, WAKE_SECONDS, Dispatcher
 
 HOOKS = """
@@ -51,7 +52,7 @@ hooks:
 
 async def states(connections: Connections, keys: Keys, event: str) -> dict[str, str]:
     """The deliveries of an event by hook."""
-    return {one.hook: one.state for one in await deliveries(connections, keys, event=event)}
+    return {one.hook: one.state for one in await deliveries(connections, keys, Filter(event=event))}
 
 
 async def until_owed(connections: Connections, keys: Keys, event: str, *hooks: str) -> None:
@@ -367,5 +368,5 @@ async def test_hooks_of_the_users_own_file_go_to_the_hosts_stream(
 
 
 async def _names(connections: Connections, keys: Keys, event: str, *names: str) -> bool:
-    found = await deliveries(connections, keys, event=event)
+    found = await deliveries(connections, keys, Filter(event=event))
     return sorted(one.id.partition(".")[2] for one in found) == sorted(names)

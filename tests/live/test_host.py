@@ -29,6 +29,7 @@ from tests.support.running import bash, do, evaluating, lines, publish_hooks, pu
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.deliveries import deliveries
+from workers.delivery.filters import Filter
 from workers.host import HostWorker
 
 LAPTOP = "laptop"
@@ -214,7 +215,7 @@ async def test_background_hooks_of_another_machines_files_become_deliveries_ther
         name = await publish(connections, keys, Event(type="turn:end", source="generic", host=LAPTOP), host=LAPTOP)
 
         async def there() -> bool:
-            return [one.hook for one in await deliveries(connections, keys, event=name)] == ["logs"]
+            return [one.hook for one in await deliveries(connections, keys, Filter(event=name))] == ["logs"]
 
         await until(there, "the laptop dispatches its own")
         assert await do(connections, "XLEN", keys("deliveries", LAPTOP)) == 1

@@ -31,6 +31,7 @@ from workers.delivery.endpoint_controls import (
     resume,
 )
 from workers.delivery.endpoint_health import Breaker, read_health
+from workers.delivery.filters import Filter
 
 TARGET = "endpoint:one"
 RETRIES = ", ".join(["0.05"] * 20)
@@ -108,7 +109,7 @@ async def test_failures_open_the_breaker_and_what_waits_is_neither_tried_nor_car
         receiver.usual = Answer(503)
         first = await publish(connections, keys, turn_end())
         await until(are(connections, keys, parked=1), "it waits, though it is due again")
-        (one,) = await deliveries(connections, keys, event=first)
+        (one,) = await deliveries(connections, keys, Filter(event=first))
         assert (one.attempts, len(receiver.got)) == (5, 5), "what waits uses up none of its schedule"
         for _ in range(30):
             await publish(connections, keys, turn_end())

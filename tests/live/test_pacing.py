@@ -23,6 +23,7 @@ from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import redrive
 from workers.delivery.deliveries import deliveries, retry, waits_for
 from workers.delivery.endpoint_controls import disable, enable, pause
+from workers.delivery.filters import Filter
 from workers.dispatcher import GROUP
 from workers.records.status import count_waiting
 
@@ -186,8 +187,8 @@ async def test_a_failing_head_holds_up_its_own_session_alone(
             await publish(connections, keys, of_session("ill"))
             await publish(connections, keys, of_session("well"))
         await until(are(connections, keys, due=1, parked=3, delivered=3), "the others go out")
-        (head,) = await deliveries(connections, keys, event=first)
-        for waiting in await deliveries(connections, keys, state="parked"):
+        (head,) = await deliveries(connections, keys, Filter(event=first))
+        for waiting in await deliveries(connections, keys, Filter(states=("parked",))):
             assert await waits_for(connections, keys, waiting.id) == f"for {head.id}, which is before it in its session"
         assert await waits_for(connections, keys, head.id) == ""
         assert await count_waiting(connections, keys) == 3
@@ -209,7 +210,7 @@ async def test_a_dead_head_lets_the_next_go_and_waits_its_turn_when_it_is_tried_
         await publish(connections, keys, of_session("a"))
         await publish(connections, keys, of_session("a"))
         await until(are(connections, keys, dead=1, running=1, parked=1), "one under way")
-        (dead,) = await deliveries(connections, keys, event=first)
+        (dead,) = await deliveries(connections, keys, Filter(event=first))
         assert await redrive(connections, keys, [dead.id]) == 1
         await until(are(connections, keys, running=1, parked=2), "it waits")
         receiver.release()

@@ -34,9 +34,10 @@ from tests.support.running import (
 )
 from tests.support.servers import Server
 from tests.support.waiting import until, wait_until
+from workers.delivery.filters import Filter
 from workers.dispatcher import Dispatcher
 from workers.evaluator import GROUP
-from workers.records.events import Filters, find_event, follow, moment, recent
+from workers.records.events import find_event, follow, moment, recent
 from workers.runtime.stream_repair import AHEAD_MS, Repairs, read_repairs
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-09")]
@@ -88,7 +89,7 @@ async def test_verdicts_go_on_within_two_seconds(
     assert took < 10, "a loaded machine is forgiven what a promise of two seconds is not"
     (one,) = await read_repairs(connections, keys)
     assert (one.stream, one.times) == ("requests", 1)
-    (said,) = await recent(connections, keys, Filters(types=("bus:repaired",)))
+    (said,) = await recent(connections, keys, Filter(types=("bus:repaired",)))
     assert said.event.data["stream"] == "requests"
 
 
@@ -213,7 +214,7 @@ async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
     await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
-    (seen,) = await recent(connections, keys, Filters())
+    (seen,) = await recent(connections, keys, Filter())
     assert moment(seen.ms).startswith("9999-")
     entry = Entry(keys("requests"), f"{LAST}-1", {b"id": b"x", b"budget": b"2000"})
     request = sent_by_now(read_request(entry, keys), 1_000_000)

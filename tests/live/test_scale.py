@@ -20,6 +20,7 @@ from tests.support.running import do, publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.deliveries import deliveries
+from workers.delivery.filters import Filter
 
 LATE_MS = 250
 """Promised at p99, which the full size holds to; the small one only shows that nothing looks through all that waits."""
@@ -83,7 +84,7 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
             receiver.gate.set()
 
             async def all_done() -> bool:
-                found = await deliveries(connections, keys, event=name, state="delivered", most=1_000)
+                found = await deliveries(connections, keys, Filter(event=name, states=("delivered",)), most=1_000)
                 return len(found) == 1_000
 
             await until(all_done, "all delivered", 40)
@@ -117,7 +118,9 @@ endpoints:
             names = [await publish(connections, keys, turn_end()) for _ in range(20)]
 
             async def all_told() -> bool:
-                told = [await deliveries(connections, keys, event=name, state="delivered") for name in names]
+                told = [
+                    await deliveries(connections, keys, Filter(event=name, states=("delivered",))) for name in names
+                ]
                 return all([one.hook for one in found] == ["healthy"] for found in told)
 
             await until(all_told, "the healthy one has everything, while 120 attempts hang", 20)

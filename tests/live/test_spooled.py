@@ -17,7 +17,8 @@ from tests.support.running import HOST, NO_RM, bash, do, evaluating, publish_hoo
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.deliveries import deliveries
-from workers.records.events import Filters, Seen, find_event, follow, recent
+from workers.delivery.filters import Filter
+from workers.records.events import Seen, find_event, follow, recent
 from workers.records.trace import trace
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
@@ -27,7 +28,7 @@ LONG_AGO = "e0190000000000123456789abcdef0123"
 
 
 async def shown(connections: Connections, keys: Keys) -> list[Seen]:
-    return await recent(connections, keys, Filters(), most=1_000)
+    return await recent(connections, keys, Filter(), most=1_000)
 
 
 async def acknowledged(connections: Connections, keys: Keys) -> bool:
@@ -131,7 +132,7 @@ async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(
             _, reply = await put(connections, keys, bash("rm x"), id=name)
             assert (await verdict(connections, reply)).decision == "deny"
         await until(lambda: acknowledged(connections, keys), "all is acknowledged")
-        assert await deliveries(connections, keys, event=name) == []
+        assert await deliveries(connections, keys, Filter(event=name)) == []
         await fell_back(connections, keys, name)
         await until(lambda: acknowledged(connections, keys), "all is acknowledged")
     (seen,) = await shown(connections, keys)

@@ -18,6 +18,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 from tests.support.zoo import SECONDS, Animal, Zoo, zoo
 from workers.delivery.deliveries import Delivery, deliveries
+from workers.delivery.filters import Filter
 
 SLACK_MS = 1_500
 """What a shared machine may add to a deadline."""
@@ -39,7 +40,7 @@ async def tried(connections: Connections, keys: Keys, event: Event, most: int) -
     found: dict[str, Delivery] = {}
 
     async def all_tried() -> bool:
-        found.update({one.hook: one for one in await deliveries(connections, keys, event=event.id, most=most)})
+        found.update({one.hook: one for one in await deliveries(connections, keys, Filter(event=event.id), most=most)})
         return len(found) == most and all(one.log for one in found.values())
 
     await until(all_tried, "each was tried once")

@@ -19,6 +19,7 @@ from tests.support.running import HOST, do
 from tests.support.waiting import until
 from workers.carrier import Carrier
 from workers.delivery.deliveries import Delivery, deliveries, deliveries_of, dispatch_call, now_ms, pack_fields
+from workers.delivery.filters import Filter
 from workers.dispatcher import GROUP, Dispatcher
 
 
@@ -139,7 +140,7 @@ async def settled(connections: Connections, keys: Keys, event: str, *states: str
     found: list[Delivery] = []
 
     async def done() -> bool:
-        found[:] = sorted(await deliveries(connections, keys, event=event), key=lambda one: one.hook)
+        found[:] = sorted(await deliveries(connections, keys, Filter(event=event)), key=lambda one: one.hook)
         return [one.state for one in found] == list(states)
 
     try:

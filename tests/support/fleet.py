@@ -35,7 +35,8 @@ from tests.support.waiting import wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, deliveries
-from workers.records.events import Filters, Seen, find_event, recent
+from workers.delivery.filters import Filter
+from workers.records.events import Seen, find_event, recent
 from workers.records.trace import Trace, trace
 
 T = TypeVar("T")
@@ -190,7 +191,7 @@ class Fleet:
 
     def events(self, **filters: Any) -> list[Seen]:
         """What stands in the record, newest first, as `fleethook events list` shows it."""
-        return self.ask(lambda connections: recent(connections, self.keys, Filters(**filters), most=1000))
+        return self.ask(lambda connections: recent(connections, self.keys, Filter(**filters), most=1000))
 
     def event(self, name: str) -> Seen:
         """One event of the record."""
@@ -202,7 +203,7 @@ class Fleet:
 
     def deliveries(self, event: str = "") -> list[Delivery]:
         """Deliveries, newest first."""
-        return self.ask(lambda connections: deliveries(connections, self.keys, event=event))
+        return self.ask(lambda connections: deliveries(connections, self.keys, Filter(event=event)))
 
     def delivered(self, event: str, count: int = 1) -> list[Delivery]:
         """The deliveries of an event, when `count` of them have arrived."""

@@ -17,7 +17,8 @@ from workers.runtime.wording import counted
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.events import Event
     from bus.wire.connections import Connections
-    from workers.records.events import Filters, Seen
+    from workers.delivery.filters import Filter
+    from workers.records.events import Seen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -285,10 +286,10 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 @pass_fleet
 def tail(fleet: Context, /, **given: Any) -> None:
     """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
-    from workers.records.events import follow, matching, read_seen, record
+    from workers.records.events import event_test, follow, read_seen, record
 
     filters = _filters(given, None)
-    fits = matching(filters)
+    fits = event_test(filters)
     if filters.words():
         fleet.say(fleet.style(f"filters are active, other events are not shown: {filters.words()}", "yellow", err=True))
 
@@ -329,11 +330,11 @@ def trace(fleet: Context, name: str) -> None:
     fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
 
 
-def _filters(given: dict[str, Any], since: float | None) -> Filters:
-    from workers.records.events import Filters
+def _filters(given: dict[str, Any], since: float | None) -> Filter:
+    from workers.delivery.filters import Filter
 
     words = {name: value for name, value in given.items() if value is not None}
-    return Filters(**words, since=0 if since is None else int((time.time() - since) * 1000))
+    return Filter(**words, since=0 if since is None else int((time.time() - since) * 1000))
 
 
 def _progress(fleet: Context) -> Callable[[int], None]:

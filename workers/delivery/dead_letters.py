@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ from bus.secrets.redaction import redact_text
 from bus.wire.connections import Connections
 from bus.wire.keys import DEAD_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked, flat
+from workers.delivery.filters import NO_FILTER, Filter, letter_test
 
 CUT_BYTES: Final = 4096
 """So many characters of a poison entry's body are kept."""
@@ -97,19 +98,14 @@ def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
 async def dead_letters(
     connections: Connections,
     keys: Keys,
+    wanted: Filter = NO_FILTER,
     *,
-    reason: str = "",
-    target: str = "",
     most: int = 100,
-    since: int = 0,
-    until: int = 0,
-    fits: Callable[[DeadLetter], bool] | None = None,
 ) -> list[DeadLetter]:
-    """The dead letters, newest first, of which reason and target contain the given words, by time (ms) and `fits`."""
-    found: list[DeadLetter] = []
-    async for letter in _all(connections, keys, since, until):
-        named = reason.lower() in letter.reason.lower() and target in letter.target
-        if named and (fits is None or fits(letter)):
+    """The dead letters that pass a filter, newest first, at most so many."""
+    fits, found = letter_test(wanted), list[DeadLetter]()
+    async for letter in _all(connections, keys, wanted.since, wanted.until):
+        if fits(letter):
             found.append(letter)
             if len(found) == most:
                 break

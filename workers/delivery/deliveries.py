@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -23,6 +23,7 @@ from bus.wire.codec import pack, unpack
 from bus.wire.connections import Connections
 from bus.wire.keys import HOST_EVENTS_MS, Keys
 from bus.wire.streams import Call, Entry, call_all, checked, flat
+from workers.delivery.filters import NO_FILTER, Filter, delivery_test
 
 State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
 
@@ -85,6 +86,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     redrives: int = 0
     reason: str = ""
     log: tuple[Attempt, ...] = ()
+
+    @property
+    def last_status(self) -> int:
+        """The HTTP status or exit code of the last attempt; 0 if there is none."""
+        return self.log[-1].status if self.log else 0
 
 
 class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,21 +235,24 @@ def dispatch_call(
 async def deliveries(
     connections: Connections,
     keys: Keys,
+    wanted: Filter = NO_FILTER,
     *,
-    state: str = "",
-    target: str = "",
-    event: str = "",
     most: int = 100,
-    since: int = 0,
-    until: int = 0,
-    fits: Callable[[Delivery], bool] | None = None,
 ) -> list[Delivery]:
-    """Deliveries, newest first, filtered by state, part of their target, event, time of their making (ms) and `fits`."""
-    found: list[Delivery] = []
+    """The deliveries that pass a filter, newest first, at most so many."""
+    fits, found = delivery_test(wanted), list[Delivery]()
     start = 0
     while len(found) < most:
         with connections.lease() as connection:
-            asked = ("ZREVRANGEBYSCORE", keys("recent"), until or "+inf", since or "-inf", "LIMIT", start, _PAGE)
+            asked = (
+                "ZREVRANGEBYSCORE",
+                keys("recent"),
+                wanted.until or "+inf",
+                wanted.since or "-inf",
+                "LIMIT",
+                start,
+                _PAGE,
+            )
             (page,) = await connection.exchange([asked])
             ids = [name.decode() for name in checked(page, "listing deliveries")]
             replies = await connection.exchange([("HGETALL", keys("delivery", name)) for name in ids]) if ids else []
@@ -251,10 +260,9 @@ async def deliveries(
             fields = flat(checked(reply, "reading a delivery"))
             if not fields:
                 continue
-            one = read_delivery(name, fields)
-            wanted = state in {"", one.state} and target in one.target and event in {"", one.event}
-            if wanted and (fits is None or fits(one)):
-                found.append(one)
+            delivery = read_delivery(name, fields)
+            if fits(delivery):
+                found.append(delivery)
         if len(ids) < _PAGE:
             break
         start += _PAGE

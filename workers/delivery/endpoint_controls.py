@@ -16,6 +16,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call
 from workers.delivery.dead_letters import dead_letters, redrive
+from workers.delivery.filters import Filter
 
 DISABLED: Final = "disabled: "
 """The beginning of the reason of every dead letter whose endpoint was disabled."""
@@ -80,7 +81,7 @@ async def forget(connections: Connections, keys: Keys, target: str) -> None:
 
 async def recoverable(connections: Connections, keys: Keys, target: str) -> list[str]:
     """The ids of the dead letters that an endpoint has because it was disabled, newest first."""
-    letters = await dead_letters(connections, keys, reason=DISABLED, target=target, most=_ALL)
+    letters = await dead_letters(connections, keys, Filter(reason=DISABLED, target=target), most=_ALL)
     return [letter.id for letter in letters if letter.target == target and letter.reason.startswith(DISABLED)]
 
 

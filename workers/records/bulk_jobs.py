@@ -23,8 +23,9 @@ from bus.wire.keys import DONE_MS, HEARTBEAT_MS, Keys
 from bus.wire.streams import call, checked, flat, server_now
 from workers.delivery.dead_letters import drop, redrive
 from workers.delivery.deliveries import retry
+from workers.delivery.filters import Filter, delivery_test, letter_test
 from workers.records.replay import ReplaySpec, chunks, send, watched
-from workers.records.selection import START, Place, Wanted, fits, letter_fits, read_deliveries, read_letters, walk
+from workers.records.selection import START, Position, read_deliveries, read_letters, walk
 
 log = logging.getLogger("fleethook.bulk")
 
@@ -72,7 +73,7 @@ class Step(NamedTuple):
     wait: float = 0.0
 
 
-async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Wanted | ReplaySpec) -> str:
+async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec) -> str:
     """Write a new job down; returns its id. Whatever it is about was there before it: its end of time is now."""
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
@@ -237,7 +238,7 @@ def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: Job) -> 
     try:
         if one.kind == "replay":
             return _replay(connections, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
-        return _on_deliveries(connections, keys, one, msgspec.convert(one.spec, Wanted))
+        return _on_deliveries(connections, keys, one, msgspec.convert(one.spec, Filter))
     except msgspec.ValidationError as error:
         raise DecodeError(f"job {one.id}: its filters cannot be read: {error}") from error
 
@@ -252,17 +253,20 @@ async def _replay(
         yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
 
 
-async def _on_deliveries(connections: Connections, keys: Keys, one: Job, wanted: Wanted) -> AsyncIterator[Step]:
-    """Retry, redrive or drop what is wanted and has not changed since the job began; the scripts count it."""
+async def _on_deliveries(connections: Connections, keys: Keys, one: Job, wanted: Filter) -> AsyncIterator[Step]:
+    """Retry, redrive or drop what passes the filter and has not changed since the job began; the scripts count it."""
+    fits_delivery, fits_letter = delivery_test(wanted), letter_test(wanted)
     index = "recent" if one.kind == "retry" else "dead"
-    after: Place = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START
-    async for place, ids in walk(connections, keys, index, wanted, after):
+    after: Position = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START
+    async for position, ids in walk(connections, keys, index, wanted, after):
         if one.kind == "retry":
-            chosen = [found.id for found in await read_deliveries(connections, keys, ids) if fits(wanted)(found)]
+            chosen = [
+                delivery.id for delivery in await read_deliveries(connections, keys, ids) if fits_delivery(delivery)
+            ]
         else:
-            chosen = [found.id for found in await read_letters(connections, keys, ids) if letter_fits(wanted)(found)]
+            chosen = [letter.id for letter in await read_letters(connections, keys, ids) if fits_letter(letter)]
         await ACTS[one.kind](connections, keys, chosen, before=one.created, counted_by=keys("job", one.id))
-        yield Step(msgspec.json.encode(place).decode(), len(ids))
+        yield Step(msgspec.json.encode(position).decode(), len(ids))
 
 
 def _job(name: str, fields: dict[bytes, bytes]) -> Job:

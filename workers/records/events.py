@@ -14,10 +14,9 @@ import msgspec
 from bus.agents import find
 from bus.errors import ConditionError, DecodeError, NotFound, OverBudget, Unreachable
 from bus.events import Event, EventType, native_type, source_name
-from bus.hooks import Hook
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.findings import holds
-from bus.matching.patterns import Index, parse_tool
+from bus.matching.patterns import parse_tool
 from bus.requests import MOST_BUDGET_MS, read_event, read_request
 from bus.secrets.redaction import redact, redact_text
 from bus.tools import tool_names
@@ -27,6 +26,7 @@ from bus.wire.connections import MARGIN_SECONDS, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff, Entry, checked, flat
 from workers.delivery.deliveries import unpack_fields
+from workers.delivery.filters import NO_FILTER, Filter, type_index
 from workers.runtime.spooled_once import Repeats
 from workers.runtime.stream_repair import AHEAD_MS
 
@@ -77,57 +77,29 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.fallback or (self.verdict.fallback if self.verdict is not None else "")
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are wanted; what is empty lets everything through."""
+def event_test(wanted: Filter) -> Callable[[Seen], bool]:
+    """A test of events; raises PatternError."""
+    types, tool = type_index(wanted), parse_tool(wanted.tool)
+    source = source_name(wanted.source) if wanted.source else ""
+    condition = compile_condition(wanted.where) if wanted.where else None
 
-    types: tuple[str, ...] = ()
-    session: str = ""
-    """The session's id, or how it begins."""
-    tool: str = ""
-    source: str = ""
-    decision: str = ""
-    """A decision, or `fallback` for every answer that no hook gave."""
-    where: str = ""
-    """A CEL condition over `event` and `verdict`; an event for which it has no answer is left out."""
-    since: int = 0
-    """Milliseconds since 1970."""
-
-    def words(self) -> str:
-        """The filters as a person reads them; empty where there are none."""
-        named = {
-            "type": ", ".join(self.types),
-            "session": self.session,
-            "tool": self.tool,
-            "source": self.source,
-            "decision": self.decision,
-            "where": self.where,
-        }
-        return "; ".join(f"{name} {value}" for name, value in named.items() if value)
-
-
-def matching(filters: Filters) -> Callable[[Seen], bool]:
-    """A test for `filters`; types, tool and where are read as a hook's `on`, `tool` and `when`; raises PatternError."""
-    index = Index([(Hook(id="filter", on=filters.types), filters.types)]) if filters.types else None
-    tool, source = parse_tool(filters.tool), source_name(filters.source) if filters.source else ""
-    condition = compile_condition(filters.where) if filters.where else None
-
-    def fits(seen: Seen) -> bool:
+    def test(seen: Seen) -> bool:
         event = seen.event
-        if source not in {"", event.source} or not event.session.startswith(filters.session):
-            return False
-        if (
-            filters.decision
-            and filters.decision != seen.decision
-            and not (filters.decision == "fallback" and seen.fell_back)
-        ):
-            return False
-        if index is not None and not index.find(event):
-            return False
-        if seen.ms < filters.since or not (tool.matches_all or tool(tool_names(event.tool, event.native_tool))):
-            return False
-        return condition is None or _holds(condition, seen)
+        return (
+            seen.ms >= wanted.since
+            and source in {"", event.source}
+            and event.session.startswith(wanted.session)
+            and _has_decision(seen, wanted.decision)
+            and (types is None or bool(types.find(event)))
+            and (tool.matches_all or tool(tool_names(event.tool, event.native_tool)))
+            and (condition is None or _holds(condition, seen))
+        )
 
-    return fits
+    return test
+
+
+def _has_decision(seen: Seen, decision: str) -> bool:
+    return decision in {"", seen.decision} or (decision == "fallback" and bool(seen.fell_back))
 
 
 def _holds(condition: Condition, seen: Seen) -> bool:
@@ -174,11 +146,11 @@ async def events_pages(
 
 
 async def recent(
-    connections: Connections, keys: Keys, filters: Filters, *, most: int = 50, say: Say | None = None
+    connections: Connections, keys: Keys, wanted: Filter = NO_FILTER, *, most: int = 50, say: Say | None = None
 ) -> list[Seen]:
-    """The newest events that pass the filters, newest first; reads back no further than `filters.since`."""
-    fits, found, looked = matching(filters), [], 0
-    async for entries in events_pages(connections, keys, start=str(filters.since or "-"), newest_first=True):
+    """The newest events that pass the filter, newest first; reads back no further than its `since`."""
+    fits, found, looked = event_test(wanted), [], 0
+    async for entries in events_pages(connections, keys, start=str(wanted.since or "-"), newest_first=True):
         for entry in entries:
             seen = read_seen(entry, keys)
             if fits(seen):

@@ -11,13 +11,14 @@ from bus.errors import NotFound
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.delivery.deliveries import delivery
+from workers.delivery.filters import Filter
 from workers.records.events import kept_event, read_seen, record
-from workers.records.selection import Wanted, chosen_letters
+from workers.records.selection import filtered_letters
 
 
-async def exported(connections: Connections, keys: Keys, wanted: Wanted) -> AsyncIterator[dict[str, Any]]:
-    """A record for each dead letter that is wanted, oldest first: `letter`, and where it is a delivery `log` and `event`."""
-    async for letter in chosen_letters(connections, keys, wanted):
+async def exported(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[dict[str, Any]]:
+    """A record for each dead letter that passes the filter, oldest first: `letter`; of a delivery also `log` and `event`."""
+    async for letter in filtered_letters(connections, keys, wanted):
         line: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
         if letter.kind == "delivery":
             try:

@@ -8,7 +8,7 @@ import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
-from workers.cli.deliveries.filters import delivery_filters, wanted, words
+from workers.cli.deliveries.options import delivery_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, short
 from workers.cli.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
@@ -16,7 +16,7 @@ from workers.runtime.wording import counted
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
-    from workers.records.selection import Wanted
+    from workers.delivery.filters import Filter
 
 _RETRIED: Final = ("due", "parked", "dead")
 
@@ -35,14 +35,11 @@ def deliveries() -> None:
 def list_deliveries(fleet: Context, /, limit: int, whole: bool, **given: Any) -> None:
     """List deliveries, newest first."""
     from workers.delivery.deliveries import deliveries as listed
-    from workers.records.selection import fits
 
-    chosen = wanted(given)
+    chosen = read_filter(given)
 
     async def work(connections: Connections) -> list[Delivery]:
-        return await listed(
-            connections, fleet.keys(), since=chosen.since, until=chosen.until, fits=fits(chosen), most=limit
-        )
+        return await listed(connections, fleet.keys(), chosen, most=limit)
 
     found = fleet.run(work)
     if fleet.json:
@@ -53,7 +50,7 @@ def list_deliveries(fleet: Context, /, limit: int, whole: bool, **given: Any) ->
         if len(found) == limit:
             fleet.say(f"the newest {limit}; --limit shows more")
     else:
-        fleet.say(f"no deliveries{f' with {words(chosen)}' if words(chosen) else ''}")
+        fleet.say(f"no deliveries{f' with {chosen.words()}' if chosen.words() else ''}")
 
 
 @deliveries.command("show")
@@ -109,8 +106,8 @@ def retry(
     """
     from workers.records.ids import whole_delivery_ids
 
-    chosen = wanted(given)
-    if bool(ids) == (everything or not chosen.empty()):
+    chosen = read_filter(given)
+    if bool(ids) == (everything or not chosen.empty):
         raise click.UsageError("say ids, or --all, or filters such as --endpoint and --state")
     ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), ids)) if ids else ids
     if ids and not dry_run:
@@ -119,7 +116,7 @@ def retry(
             [("", "")] * len(ids),
         )  # as they are named: those that cannot be tried are counted then
     else:
-        waiting = fleet.run(lambda connections: _waiting(fleet, connections, wanted(given, ids)))
+        waiting = fleet.run(lambda connections: _waiting(fleet, connections, read_filter(given, ids)))
         found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
     asked = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
     if not go_on(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
@@ -130,10 +127,10 @@ def retry(
         tell(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
 
 
-async def _waiting(fleet: Context, connections: Connections, chosen: Wanted) -> list[Delivery]:
-    from workers.records.selection import chosen_deliveries
+async def _waiting(fleet: Context, connections: Connections, chosen: Filter) -> list[Delivery]:
+    from workers.records.selection import filtered_deliveries
 
-    return [one async for one in chosen_deliveries(connections, fleet.keys(), chosen) if one.state in _RETRIED]
+    return [one async for one in filtered_deliveries(connections, fleet.keys(), chosen) if one.state in _RETRIED]
 
 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:

@@ -13,9 +13,9 @@ from workers.runtime.wording import counted
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.in_force import Watcher
     from bus.wire.connections import Connections
+    from workers.delivery.filters import Filter
     from workers.records.bulk_jobs import Job, Kind
     from workers.records.replay import ReplaySpec
-    from workers.records.selection import Wanted
 
 MANY: Final = 500
 """More than this are a maintenance job's work."""
@@ -91,7 +91,7 @@ def tell(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
         raise PartlyDone(f"{asked - done} of {asked} could not be {what}: not {state} (any more)")
 
 
-def as_job(fleet: Context, kind: Kind, spec: Wanted | ReplaySpec, count: int, *, follow: bool) -> None:
+def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *, follow: bool) -> None:
     """Have it done as a maintenance job: by the chores worker where one is there, else here; say how far it is."""
     from workers.records.bulk_jobs import begin
 

@@ -10,7 +10,7 @@ import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, Sort, as_job, do_now, go_on, tell
-from workers.cli.deliveries.filters import letter_filters, wanted
+from workers.cli.deliveries.options import letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
 from workers.cli.rows import no_trunc_option, show_dead_letters
 from workers.runtime.wording import counted
@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.deliveries import Delivery
+    from workers.delivery.filters import Filter
     from workers.records.bulk_jobs import Kind
-    from workers.records.selection import Wanted
 
 
 @click.group(cls=LazyGroup)
@@ -46,7 +46,7 @@ def dead() -> None:
 @pass_fleet
 def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **given: Any) -> None:
     """List dead letters, newest first, or count them by reason."""
-    chosen = wanted(given)
+    chosen = read_filter(given)
     found = _letters(fleet, chosen) if grouped else _newest(fleet, chosen, limit)
     if grouped:
         groups = list(_groups(found))[:limit]
@@ -88,7 +88,7 @@ def show_dead(fleet: Context, name: str) -> None:
     from workers.records.events import payload
 
     (name,) = _whole(fleet, (name,))
-    found = _letters(fleet, wanted({}, (name,)))
+    found = _letters(fleet, read_filter({}, (name,)))
     if not found:
         raise NotFound(f"no dead letter is called {name!r}; see `fleethook dead list`")
     (letter,) = found
@@ -205,7 +205,7 @@ def export(
     from workers.cli.output import to_json
     from workers.records.export import exported
 
-    chosen = wanted(given, _whole(fleet, ids) if ids else ())
+    chosen = read_filter(given, _whole(fleet, ids) if ids else ())
     if dry_run:
         go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
         return
@@ -232,23 +232,18 @@ def export(
     fleet.say(f"{count:,} dead letters exported" if count else "no dead letters")
 
 
-def _newest(fleet: Context, chosen: Wanted, limit: int) -> list[DeadLetter]:
+def _newest(fleet: Context, chosen: Filter, limit: int) -> list[DeadLetter]:
     from workers.delivery.dead_letters import dead_letters
-    from workers.records.selection import letter_fits
 
-    return fleet.run(
-        lambda connections: dead_letters(
-            connections, fleet.keys(), since=chosen.since, until=chosen.until, fits=letter_fits(chosen), most=limit
-        )
-    )
+    return fleet.run(lambda connections: dead_letters(connections, fleet.keys(), chosen, most=limit))
 
 
-def _letters(fleet: Context, chosen: Wanted) -> list[DeadLetter]:
+def _letters(fleet: Context, chosen: Filter) -> list[DeadLetter]:
     """All of them, oldest first."""
-    from workers.records.selection import chosen_letters
+    from workers.records.selection import filtered_letters
 
     async def work(connections: Connections) -> list[DeadLetter]:
-        return [one async for one in chosen_letters(connections, fleet.keys(), chosen)]
+        return [one async for one in filtered_letters(connections, fleet.keys(), chosen)]
 
     return fleet.run(work)
 
@@ -263,12 +258,12 @@ def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
         yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
 
 
-def _chosen(fleet: Context, given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Wanted:
+def _chosen(fleet: Context, given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Filter:
     """What is meant; a usage error unless ids are given, or it is described."""
-    chosen = wanted(given)
-    if bool(ids) == (everything or not chosen.empty()):
+    chosen = read_filter(given)
+    if bool(ids) == (everything or not chosen.empty):
         raise click.UsageError("say ids, or --all, or filters such as --reason and --endpoint")
-    return wanted({}, _whole(fleet, ids)) if ids else chosen
+    return read_filter({}, _whole(fleet, ids)) if ids else chosen
 
 
 def _whole(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
@@ -283,7 +278,7 @@ def _is_delivery(name: str) -> bool:
     return "." in name
 
 
-def _meant(fleet: Context, chosen: Wanted, dry_run: bool) -> Sequence[DeadLetter]:
+def _meant(fleet: Context, chosen: Filter, dry_run: bool) -> Sequence[DeadLetter]:
     """Those of these ids, or all that are described, oldest first.
 
     What is named and to be acted on is taken at its word: whether it is a dead letter is known when it is done.
@@ -304,7 +299,7 @@ def _do(
     kind: Kind,
     what: str,
     question: str,
-    chosen: Wanted,
+    chosen: Filter,
     letters: Sequence[DeadLetter],
     *,
     dry_run: bool,

@@ -9,7 +9,7 @@ import click
 
 from workers.cli.common import Context, Findings, LazyGroup, PartlyDone, common_options, pass_fleet
 from workers.cli.deliveries.bulk import as_job, follow_job, watcher_here
-from workers.cli.deliveries.filters import MOMENT, RATE
+from workers.cli.deliveries.options import MOMENT, RATE
 from workers.cli.formatting import short, when
 from workers.cli.hooks.sets import in_force
 from workers.runtime.wording import counted

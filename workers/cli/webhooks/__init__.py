@@ -56,12 +56,13 @@ def list_webhooks(fleet: Context) -> None:
     from workers.delivery.deliveries import deliveries as listed
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import read_health
+    from workers.delivery.filters import Filter
 
     known = in_force(fleet).endpoints.values()
     targets = {one.id: endpoint_target(one, host_name()) for one in known}
 
     async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
-        found = await listed(connections, fleet.keys(), target="endpoint:", most=_RECENT)
+        found = await listed(connections, fleet.keys(), Filter(target="endpoint:"), most=_RECENT)
         return found, await read_health(connections, fleet.keys(), list(targets.values()))
 
     recent, health = fleet.run(work)
@@ -85,12 +86,13 @@ def show_webhook(fleet: Context, name: str) -> None:
     from workers.delivery.deliveries import deliveries as listed
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import read_health
+    from workers.delivery.filters import Filter
 
     one = find_endpoint(in_force(fleet), name)
     target = endpoint_target(one, host_name())
 
     async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
-        found = await listed(connections, fleet.keys(), target=f"endpoint:{name}", most=_RECENT)
+        found = await listed(connections, fleet.keys(), Filter(target=f"endpoint:{name}"), most=_RECENT)
         return found, await read_health(connections, fleet.keys(), [target])
 
     recent, health = fleet.run(work)

@@ -1,4 +1,4 @@
-"""Which deliveries, dead letters and events a command means: its filter options, and times as people write them."""
+"""The options of commands on deliveries and dead letters: filters, and times and rates as people write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from bus.errors import ConfigError
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from workers.records.selection import Wanted
+    from workers.delivery.filters import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,7 +20,7 @@ STATES: Final = ("ready", "running", "due", "parked", "delivered", "dead")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Moment(click.ParamType[int]):
+class TimeParam(click.ParamType[int]):
     """A time: now, so long ago (90s, 12h, 7d), or a date, maybe with a time, of this machine's clock; gives ms since 1970."""
 
     name = "time"
@@ -41,7 +41,7 @@ class Moment(click.ParamType[int]):
             self.fail(f"{value!r} is no time; write 90s, 12h or 7d (ago), or 2026-11-21T14:30", param, ctx)
 
 
-class Rate(click.ParamType[float]):
+class RateParam(click.ParamType[float]):
     """So many a second: 50, 50/s, 600/m; 0 for no limit."""
 
     name = "rate"
@@ -58,8 +58,8 @@ class Rate(click.ParamType[float]):
         return rate
 
 
-MOMENT: Final = Moment()
-RATE: Final = Rate()
+MOMENT: Final = TimeParam()
+RATE: Final = RateParam()
 
 
 def delivery_filters(function: F) -> F:
@@ -79,26 +79,11 @@ def letter_filters(function: F) -> F:
     return _with(function, *_common("given up"))
 
 
-def wanted(given: dict[str, Any], ids: tuple[str, ...] = ()) -> Wanted:
-    """What the filter options of a command say."""
-    from workers.records.selection import Wanted
+def read_filter(options: dict[str, Any], ids: tuple[str, ...] = ()) -> Filter:
+    """The filter that the options of a command describe."""
+    from workers.delivery.filters import Filter
 
-    return Wanted(ids=ids, **{name: value for name, value in given.items() if value})
-
-
-def words(one: Wanted) -> str:
-    """The filters as a person reads them; empty where there are none."""
-    named = {
-        "endpoint": one.endpoint,
-        "target": one.target,
-        "event": one.event,
-        "type": ", ".join(one.types),
-        "session": one.session,
-        "state": ", ".join(one.states),
-        "status": one.status,
-        "reason": one.reason,
-    }
-    return "; ".join(f"{name} {value}" for name, value in named.items() if value)
+    return Filter(ids=ids, **{name: value for name, value in options.items() if value})
 
 
 def _common(done: str) -> tuple[Callable[[F], F], ...]:

@@ -1,0 +1,147 @@
+"""The filter of events, deliveries and dead letters: one value for commands, listings and maintenance jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.matching.patterns import Index
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Conditions that must all hold; an empty field is no condition. Maintenance jobs keep it as JSON."""
+
+    types: tuple[str, ...] = ()
+    """Patterns of event types, as in a hook's `on`; one of them must fit."""
+    session: str = ""
+    """The session's id, or its beginning."""
+    since: int = 0
+    """Milliseconds since 1970: an event was added, a delivery made, or a dead letter given up at this time or later."""
+    until: int = 0
+
+    # Of deliveries and dead letters only.
+    ids: tuple[str, ...] = ()
+    endpoint: str = ""
+    """The id of the endpoint or hook."""
+    target: str = ""
+    """A part of the target."""
+    event: str = ""
+    """The event's id, or its beginning."""
+    states: tuple[str, ...] = ()
+    """States of deliveries; one of them must fit."""
+    status: str = ""
+    """Of a delivery's last attempt: `503`, or `5xx`."""
+    reason: str = ""
+    """A part of the reason, in upper or lower case."""
+
+    # Of events only.
+    tool: str = ""
+    """As in a hook's `tool`."""
+    source: str = ""
+    decision: str = ""
+    """A decision, or `fallback` for every answer that no hook gave."""
+    where: str = ""
+    """A CEL condition over `event` and `verdict`; it does not hold for an event for which it has no answer."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no condition."""
+        return self == NO_FILTER
+
+    def words(self) -> str:
+        """The conditions as a person reads them, but for the times and ids; empty if there are none."""
+        named = {
+            "endpoint": self.endpoint,
+            "target": self.target,
+            "event": self.event,
+            "type": ", ".join(self.types),
+            "session": self.session,
+            "tool": self.tool,
+            "source": self.source,
+            "decision": self.decision,
+            "state": ", ".join(self.states),
+            "status": self.status,
+            "reason": self.reason,
+            "where": self.where,
+        }
+        return "; ".join(f"{name} {value}" for name, value in named.items() if value)
+
+
+NO_FILTER: Final = Filter()
+
+
+class FilteredLetter(Protocol):
+    """What a filter asks of a dead letter."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def hook(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def event(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class FilteredDelivery(FilteredLetter, Protocol):
+    """What a filter asks of a delivery."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def last_status(self) -> int: ...
+
+
+def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
+    """A test of dead letters, without the times; raises PatternError."""
+    ids, reason, types = frozenset(wanted.ids), wanted.reason.lower(), type_index(wanted)
+
+    def test(letter: FilteredLetter) -> bool:
+        return (
+            (not ids or letter.id in ids)
+            and wanted.endpoint in {"", letter.hook}
+            and wanted.target in letter.target
+            and letter.event.startswith(wanted.event)
+            and letter.session.startswith(wanted.session)
+            and (types is None or bool(letter.type and types.find(Event(type=letter.type, tool=letter.tool))))
+            and (not reason or reason in letter.reason.lower())
+        )
+
+    return test
+
+
+def delivery_test(wanted: Filter) -> Callable[[FilteredDelivery], bool]:
+    """A test of deliveries, without the times; raises PatternError."""
+    fits_as_letter, states, status = letter_test(wanted), frozenset(wanted.states), wanted.status.lower()
+
+    def test(delivery: FilteredDelivery) -> bool:
+        return (
+            fits_as_letter(delivery)
+            and (not states or delivery.state in states)
+            and (not status or _has_status(delivery.last_status, status))
+        )
+
+    return test
+
+
+def type_index(wanted: Filter) -> Index[Hook] | None:
+    """The event types of a filter, ready to look up; None if every type fits. Raises PatternError."""
+    return Index([(Hook(id="filter", on=wanted.types), wanted.types)]) if wanted.types else None
+
+
+def _has_status(last: int, status: str) -> bool:
+    """Whether a last status (0: none) is `status`, such as `503` or `5xx`."""
+    text = str(last or "")
+    return text == status or (status.endswith("xx") and len(text) == 3 and text[0] == status[0])
