@@ -23,14 +23,13 @@ from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision
 log = logging.getLogger("fleethook.chain")
 
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
-"""Runs one hook within so many seconds; never raises for what the hook does, OverBudget where it may not run here."""
+"""Runs one hook within so many seconds. Never raises for what the hook does; raises OverBudget where it may not run here."""
 
-Elsewhere = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
-"""What the lower layers say of the event that only its own host has: within so many seconds, given the changes so far."""
+AskHost = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
+"""Asks the event's own host for the verdict of the hooks that only it has: within so many seconds, given the changes so far."""
 
-Refit = Callable[[Event], Awaitable[Sequence[Hook]]]
+HooksFor = Callable[[Event], Awaitable[Sequence[Hook]]]
 """The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
-
 
 TOGETHER: Final = frozenset({"claude", "ion"})
 """Dialects whose neighbouring hooks start together, as Claude Code starts them."""
@@ -45,59 +44,59 @@ _NO_CHANGES: Final[dict[str, Any]] = {
 """What is left of an outcome that does not count."""
 
 
-async def evaluate(
-    event: Event,
-    hooks: Sequence[Hook],
-    run: Run,
-    *,
-    seconds: float,
-    policy: Policy = "allow",
-    version: str = "",
-    layers: Sequence[str] = (),
-    again: bool = False,
-    refit: Refit | None = None,
-    changes: Mapping[str, Any] | None = None,
-    elsewhere: Elsewhere | None = None,
-    notes: Sequence[str] = (),
-) -> Verdict:
-    """The verdict of `hooks` (in order of layer, priority, position) on `event`, within `seconds`.
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, the hooks that judge it, and what they may take."""
 
-    Every hook sees the original event; the first deny ends the chain, but where an agent wants to stop: there all hooks
+    event: Event
+    hooks: Sequence[Hook]
+    """Blocking hooks that fit the event, in order of layer, priority and position."""
+    run: Run
+    seconds: float
+    """For all hooks together. A hook that could not be started in time has failed."""
+    policy: Policy = "allow"
+    """Answers for a hook that fails, where neither the hook nor its dialect has a failure policy."""
+    version: str = ""
+    """Of the hook sets in force; stands in the verdict."""
+    layers: Sequence[str] = ()
+    """In force; stands in the verdict."""
+    changes: Mapping[str, Any] = {}
+    """Of the input, made by the layers above these hooks."""
+    hooks_for: HooksFor | None = None
+    """Finds the hooks for a changed event. Default: those that fit the original one."""
+    ask_host: AskHost | None = None
+    """Asks the event's host for the part of the layers below these hooks; None if there is none to ask for."""
+    notes: Sequence[str] = ()
+    """For the verdict."""
+    is_rerun: bool = False
+    """An evaluator died on this request, so hooks may run a second time."""
+
+
+async def evaluate(evaluation: Evaluation) -> Verdict:
+    """The verdict of the hooks on the event.
+
+    Every hook sees the original input. The first deny ends the chain, except where an agent wants to stop: there all hooks
     run, and the agent goes on with all their reasons. The strictest decision wins. A hook that fails is answered for by
-    its `on_failure`, else by `policy`. Rewrites are merged key by key and looked at again, by the hooks that `refit`
-    finds for the changed event (default: those that fit the original one).
-    `again` says that an evaluator died on this request, so hooks may run a second time. `changes` are those that the
-    layers above these hooks made already; `elsewhere` asks for the part of the layers below them. `notes` go into the verdict.
+    its failure policy. Changes of the input are merged key by key, and then hooks look at the changed event again.
     """
     start = time.monotonic()
-    deadline = start + seconds
-    tally = Tally(event, changes or {})
-    tally.notes.extend(notes)
-    stopped = False
-    for together in _groups(hooks):
-        if len(together) == 1:
-            ran = [await _run(together[0], event, run, deadline, policy)]
-        else:
-            ran = await asyncio.gather(*(_run(hook, event, run, deadline, policy) for hook in together))
-        for hook, outcome, part in ran:
-            tally.add(hook, outcome, part)
-            event = tally.event
-            stopped = stopped or (hook.stop_on_failure and bool(outcome.failure))
-        if stopped or tally.ended:
-            break
-    if elsewhere is not None and not tally.ended:
-        below = await elsewhere(event, max(0.0, deadline - time.monotonic()), tally.rewrite)
-        tally.join(below)
+    deadline = start + evaluation.seconds
+    tally = Tally(evaluation.event, evaluation.changes)
+    tally.notes.extend(evaluation.notes)
+    stopped = await _run_in_order(evaluation, tally, deadline)
+    event, layers, version = tally.event, tuple(evaluation.layers), evaluation.version
+    if evaluation.ask_host is not None and not tally.ended:
+        below = await evaluation.ask_host(event, max(0.0, deadline - time.monotonic()), tally.rewrite)
+        tally.add_verdict(below)
         layers = (*layers, *(layer for layer in below.layers if layer not in layers))
         version = f"{version} {below.version}" if below.version else version
     if tally.rewrite and tally.decision != "deny":
-        changed = changed_event(event, tally.rewrite)
-        await _look_again(changed, await refit(changed) if refit else hooks, run, tally, deadline, policy)
-    await _redact_again(hooks, run, tally, deadline, policy, ended=stopped or tally.decision == "deny")
-    if again:
+        await _look_again(evaluation, changed_event(event, tally.rewrite), tally, deadline)
+    if stopped or tally.decision == "deny" or tally.updated_output is not None:
+        await _redact_again(evaluation, tally, deadline)
+    if evaluation.is_rerun:
         tally.notes.append("an evaluator died while it ran these hooks: they may have run twice")
     tally.conclude()
-    contexts = tally.told()  # which may add a note
+    contexts = tally.cut_contexts()  # which may add a note
     return Verdict(
         decision=tally.decision,
         event=event.id,
@@ -113,20 +112,20 @@ async def evaluate(
         silent={place: rules for place, rules in tally.silent.items() if rules},
         ms=round((time.monotonic() - start) * 1000, 3),
         version=version,
-        layers=tuple(layers),
+        layers=layers,
         notes=tuple(tally.notes),
         waiting=tally.waiting,
-        repeated=again,
+        repeated=evaluation.is_rerun,
     )
 
 
 def needed_seconds(event: Event, hooks: Sequence[Hook]) -> float:
     """How long these hooks may take together by what they declare, rules excepted: those that start together count once."""
-    groups = ([_most(hook, event) for hook in group if hook.kind != "rule"] for group in _groups(hooks))
+    groups = ([_most_seconds(hook, event) for hook in group if hook.kind != "rule"] for group in _groups(hooks))
     return sum(max(group, default=0.0) for group in groups)
 
 
-def _most(hook: Hook, event: Event) -> float:
+def _most_seconds(hook: Hook, event: Event) -> float:
     return hook.timeout if hook.dialect == NATIVE else hook.timeout * len(calls(hook, event))
 
 
@@ -135,11 +134,12 @@ def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
 
     Both spellings of a changed field change together: a rule that reads `path` sees what was written to `file_path`.
     """
-    own = native_input(event.source, event.native_tool, rewrite, event.input)
-    return msgspec.structs.replace(event, input=canonical_input(event.source, event.native_tool, own))
+    native = native_input(event.source, event.native_tool, rewrite, event.input)
+    return msgspec.structs.replace(event, input=canonical_input(event.source, event.native_tool, native))
 
 
 def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:
+    """The hooks in order; those that start together are in one group."""
     groups: list[list[Hook]] = []
     before = ""
     for hook in hooks:
@@ -153,7 +153,24 @@ def _groups(hooks: Sequence[Hook]) -> list[list[Hook]]:
     return groups
 
 
-async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Policy) -> tuple[Hook, Outcome, Part]:
+async def _run_in_order(evaluation: Evaluation, tally: Tally, deadline: float) -> bool:
+    """Run the hooks until the chain ends; returns whether a failed hook ended it (`stop_on_failure`)."""
+    for group in _groups(evaluation.hooks):
+        event = tally.event
+        if len(group) == 1:
+            results = [await _run(evaluation, group[0], event, deadline)]
+        else:
+            results = await asyncio.gather(*(_run(evaluation, hook, event, deadline) for hook in group))
+        stopped = False
+        for hook, (outcome, part) in zip(group, results, strict=True):
+            tally.add(hook, outcome, part)
+            stopped = stopped or (hook.stop_on_failure and bool(outcome.failure))
+        if stopped or tally.ended:
+            return stopped
+    return False
+
+
+async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float) -> tuple[Outcome, Part]:
     start = time.monotonic()
     left = deadline - start
     if left <= 0:
@@ -161,7 +178,7 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         log.warning("%s at event %s", outcome.failure, event.id or event.type)
     else:
         try:
-            outcome = await run(hook, event, min(_most(hook, event), left))
+            outcome = await evaluation.run(hook, event, min(_most_seconds(hook, event), left))
         except OverBudget:
             raise  # the caller has to take this request to where it may take longer
         except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
@@ -169,14 +186,15 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
-        # A block of a stop makes the agent go on, so such events never fail closed (docs/architecture.md, "Time and failure").
-        own = "allow" if event.type in STOPS else hook.on_failure or find_hooks(hook.dialect).policy or policy
-        decision = fallback_decision(own)
-        reason = f"{outcome.failure}; its failure policy is {own}" if decision != "abstain" else ""
+        # Stop-like events never fail closed: there a block makes the agent go on.
+        declared = hook.on_failure or find_hooks(hook.dialect).policy
+        policy = "allow" if event.type in STOPS else declared or evaluation.policy
+        decision = fallback_decision(policy)
+        reason = f"{outcome.failure}; its failure policy is {policy}" if decision != "abstain" else ""
         outcome = msgspec.structs.replace(outcome, contexts=(), **_NO_CHANGES)
     changes = outcome.updated_input or outcome.updated_output is not None or outcome.halt or outcome.contexts
     if hook.observe and (decision != "abstain" or changes):
-        note = f"observed only: hook {hook.id!r} would have said {_said(decision, reason, outcome)}"
+        note = f"observed only: hook {hook.id!r} would have said {_observed_text(decision, reason, outcome)}"
         decision, reason = "abstain", ""
         outcome = msgspec.structs.replace(outcome, contexts=(), instead="", note=note, **_NO_CHANGES)
     part = Part(
@@ -191,10 +209,10 @@ async def _run(hook: Hook, event: Event, run: Run, deadline: float, policy: Poli
         origin=hook.origin,
         output=outcome.output,
     )
-    return hook, outcome, part
+    return outcome, part
 
 
-def _said(decision: Decision, reason: str, outcome: Outcome) -> str:
+def _observed_text(decision: Decision, reason: str, outcome: Outcome) -> str:
     more = ["changed " + ", ".join(sorted(outcome.updated_input))] if outcome.updated_input else []
     more += ["changed the output"] if outcome.updated_output is not None else []
     more += [f"ended the agent's work ({outcome.halt})"] if outcome.halt else []
@@ -202,25 +220,24 @@ def _said(decision: Decision, reason: str, outcome: Outcome) -> str:
     return " and ".join([f"{decision}: {reason}" if reason else decision, *more])
 
 
-async def _redact_again(
-    hooks: Sequence[Hook], run: Run, tally: Tally, deadline: float, policy: Policy, *, ended: bool
-) -> None:
-    """Show the output to redaction rules that a deny kept from it, or below which a hook has changed it."""
-    if tally.event.output is None or not (ended or tally.updated_output is not None):
+async def _redact_again(evaluation: Evaluation, tally: Tally, deadline: float) -> None:
+    """Show the output to redaction rules that a deny kept from it, or that ran before another hook changed it."""
+    if tally.event.output is None:
         return
-    for hook in (hook for hook in hooks if hook.rule is not None and hook.rule.redact):
-        _, outcome, part = await _run(hook, tally.event, run, deadline, policy)
+    for hook in evaluation.hooks:
+        if hook.rule is None or not hook.rule.redact:
+            continue
+        outcome, part = await _run(evaluation, hook, tally.event, deadline)
         if outcome.updated_output is not None or outcome.failure:
             tally.add(hook, outcome, part, again=True)
 
 
-async def _look_again(
-    changed: Event, hooks: Sequence[Hook], run: Run, tally: Tally, deadline: float, policy: Policy
-) -> None:
-    """Show the changed event to every rule and to the hooks of the layers above the lowest that changed it.
+async def _look_again(evaluation: Evaluation, changed: Event, tally: Tally, deadline: float) -> None:
+    """Show the changed event to every rule, and to the hooks of the layers above the lowest layer that changed it.
 
-    An `allow` stands only where one who gave it knew the changed event: the only one who changed it, or who says it now.
+    An `allow` counts only if the hook that gave it knew the changed event: it made the only change, or allows it now.
     """
+    hooks = await evaluation.hooks_for(changed) if evaluation.hooks_for else evaluation.hooks
     changers = {hook.id: hook for hook in tally.setters.values()}
     lowest = max(LAYERS.index(hook.layer) for hook in changers.values())
     allowed = any(set(changers) == {hook.id} for hook in tally.allowers)
@@ -230,7 +247,7 @@ async def _look_again(
         if time.monotonic() >= deadline:
             tally.drop_rewrite("no time was left to look at it again")
             return
-        _, outcome, part = await _run(hook, changed, run, deadline, policy)
+        outcome, part = await _run(evaluation, hook, changed, deadline)
         if outcome.failure and time.monotonic() >= deadline:
             tally.drop_rewrite(f"hook {hook.id!r} had no time to look at it again")
             return

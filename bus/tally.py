@@ -106,8 +106,8 @@ class Tally:
             self.permissions.clear()
         self.interrupt = self.interrupt and self.decision == "deny"
 
-    def join(self, below: Verdict) -> None:
-        """Count in what the layers below said together, on the event's own host."""
+    def add_verdict(self, below: Verdict) -> None:
+        """Add the verdict of the layers below, from the event's own host."""
         self.halt = self.halt or below.halt
         self.permissions.extend(below.permissions)
         self.interrupt = self.interrupt or below.interrupt
@@ -164,7 +164,7 @@ class Tally:
             if why:
                 self.notes.append(why)
 
-    def told(self) -> tuple[str, ...]:
+    def cut_contexts(self) -> tuple[str, ...]:
         """The contexts, within their budget."""
         if not self.contexts:
             return ()

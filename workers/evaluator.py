@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from bus.chain import Run, evaluate
+from bus.chain import Evaluation, Run, evaluate
 from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import Hook
@@ -314,23 +314,25 @@ class Evaluator:
         again: bool = False,
         early: int = 0,
     ) -> Verdict:
-        elsewhere, refit = None, own.fitting
+        ask_host, hooks_for = None, own.fitting
         if self._placement.is_remote(event):
             early = max(early, min(request.deadline, self._clock.now()))
             limits = (request.folder, self._replies.strictest_policy(request), early, request.deadline, self._clock)
-            elsewhere = await self._placement.elsewhere(event, hooks, *limits)
-            hooks, refit = [hook for hook in hooks if not hook.on_host], own.fitting_here
+            ask_host = await self._placement.host_part(event, hooks, *limits)
+            hooks, hooks_for = [hook for hook in hooks if not hook.on_host], own.fitting_here
         verdict = await evaluate(
-            event,
-            hooks,
-            run,
-            seconds=self._seconds(request),
-            version=own.in_force.version,
-            layers=own.in_force.layers,
-            again=again,
-            refit=refit,
-            elsewhere=elsewhere,
-            notes=own.notes(event, hooks),
+            Evaluation(
+                event=event,
+                hooks=hooks,
+                run=run,
+                seconds=self._seconds(request),
+                version=own.in_force.version,
+                layers=own.in_force.layers,
+                hooks_for=hooks_for,
+                ask_host=ask_host,
+                notes=own.notes(event, hooks),
+                is_rerun=again,
+            )
         )
         verdict = await self._afterwords.tell(event, request.native, verdict)
         verdict = await self._notices.tell(request, event, verdict, own.in_force)

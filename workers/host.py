@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
@@ -179,16 +179,18 @@ class HostWorker:
         await self._mark(event.id, event.parent, effects, "1")
         try:
             verdict = await evaluate(
-                event,
-                hooks,
-                run,
-                seconds=max(0.0, seconds * 0.9),
-                policy=ask.policy,
-                version=in_force.version,
-                layers=[layer for layer in in_force.layers if layer != "fleet"],
-                changes=ask.changes,
-                refit=own.fitting_there,
-                notes=own.notes(event, hooks),
+                Evaluation(
+                    event=event,
+                    hooks=hooks,
+                    run=run,
+                    seconds=max(0.0, seconds * 0.9),
+                    policy=ask.policy,
+                    version=in_force.version,
+                    layers=[layer for layer in in_force.layers if layer != "fleet"],
+                    changes=ask.changes,
+                    hooks_for=own.fitting_there,
+                    notes=own.notes(event, hooks),
+                )
             )
         finally:
             await self._mark(event.id, event.parent, effects, str(self._clock.now()))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bus.agents import find
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooksets.in_force import HookSet, Layered
@@ -80,7 +80,9 @@ def python(folder: Path, code: str) -> str:
 
 
 async def judge(hooks: HookSet, event: Event, seconds: float = PATIENCE) -> Verdict:
-    return await evaluate(event, hooks.blocking(event), CommandRunner().run, seconds=seconds)
+    return await evaluate(
+        Evaluation(event=event, hooks=hooks.blocking(event), run=CommandRunner().run, seconds=seconds)
+    )
 
 
 def lines(path: Path) -> list[Any]:

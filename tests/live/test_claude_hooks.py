@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bus.agents import find
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Endpoint, Layer
@@ -98,7 +98,9 @@ def hooks(path: Path, layer: Layer = "user", dialect: str = "claude") -> HookSet
 
 
 async def ask(found: HookSet, given: Event) -> Verdict:
-    return await evaluate(given, found.blocking(given), CommandRunner().run, seconds=PATIENCE)
+    return await evaluate(
+        Evaluation(event=given, hooks=found.blocking(given), run=CommandRunner().run, seconds=PATIENCE)
+    )
 
 
 def settings(project: Path) -> Path:
@@ -252,7 +254,8 @@ async def test_an_http_hook_is_sent_what_a_command_reads(project: Path, agent: s
         path.write_text(json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}}))
         found, given = hooks(path), shell(agent, project, "ls")
         (hook,) = found.blocking(given)
-        verdicts = [await evaluate(given, [hook], HttpRunner(client).run, seconds=PATIENCE) for _ in bodies]
+        evaluation = Evaluation(event=given, hooks=[hook], run=HttpRunner(client).run, seconds=PATIENCE)
+        verdicts = [await evaluate(evaluation) for _ in bodies]
     assert [(one.decision, one.reason) for one in verdicts[:2]] == [("deny", "not from this fleet"), ("abstain", "")]
     assert verdicts[2].decision == "deny"
     assert "cannot be used" in verdicts[2].reason

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bus.agents import find
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooksets.in_force import HookSet, Layered
@@ -79,7 +79,7 @@ def systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, HookSe
 
 
 async def judge(found: HookSet, asked: Event) -> Verdict:
-    return await evaluate(asked, found.blocking(asked), CommandRunner().run, seconds=30)
+    return await evaluate(Evaluation(event=asked, hooks=found.blocking(asked), run=CommandRunner().run, seconds=30))
 
 
 @pytest.mark.req("B-08", "X-01", "P-10", "F-10", "I-03")

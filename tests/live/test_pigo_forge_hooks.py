@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bus.agents import find
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook, Layer
@@ -103,7 +103,7 @@ async def judge(
     hooks: HookSet | Sequence[Hook], what: Event, policy: Policy = "allow", seconds: float = PATIENCE
 ) -> Verdict:
     found = hooks.blocking(what) if isinstance(hooks, HookSet) else hooks
-    return await evaluate(what, found, CommandRunner().run, seconds=seconds, policy=policy)
+    return await evaluate(Evaluation(event=what, hooks=found, run=CommandRunner().run, seconds=seconds, policy=policy))
 
 
 def written(dialect: str, folder: Path, content: object) -> HookSet:

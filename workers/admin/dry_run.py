@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.agents import find
-from bus.chain import Run, evaluate
+from bus.chain import Evaluation, Run, evaluate
 from bus.errors import DecodeError, PatternError
 from bus.events import Event, source_name
 from bus.hooks import Hook
@@ -166,15 +166,17 @@ async def try_event(
         own.wait_for(checks, seconds)
         fitting = await own.fitting(event)
         verdict = await evaluate(
-            event,
-            fitting,
-            own.run,
-            seconds=seconds,
-            policy=policy,
-            version=hooks.version,
-            layers=hooks.layers,
-            refit=own.fitting,
-            notes=own.notes(event, fitting),
+            Evaluation(
+                event=event,
+                hooks=fitting,
+                run=own.run,
+                seconds=seconds,
+                policy=policy,
+                version=hooks.version,
+                layers=hooks.layers,
+                hooks_for=own.fitting,
+                notes=own.notes(event, fitting),
+            )
         )
     return fitting, verdict
 

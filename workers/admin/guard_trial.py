@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.config.file_types import GuardSettings
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
@@ -40,7 +40,7 @@ async def _judge(lines: Sequence[Line], hooks: HookSet) -> list[Judged]:
         begin = time.perf_counter()
         fitting = hooks.blocking(line.event, None, judging.disk)
         judging.seconds = time.perf_counter() - begin
-        verdict = await evaluate(line.event, fitting, judging.run, seconds=_BUDGET_SECONDS)
+        verdict = await evaluate(Evaluation(event=line.event, hooks=fitting, run=judging.run, seconds=_BUDGET_SECONDS))
         seconds = time.perf_counter() - begin
         rules = tuple(part.hook for part in verdict.parts if part.decision in ("deny", "ask"))
         judged.append(Judged(line, verdict.decision, rules, seconds, judging.seconds))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.chain import Elsewhere, evaluate
+from bus.chain import AskHost, Evaluation, evaluate
 from bus.errors import FleethookError
 from bus.event_folder import EventFolder
 from bus.events import Event
@@ -46,7 +46,7 @@ class Placement:
         state = await self._hosts.state(event.host)
         return state.alive or bool(self._recorded_hooks(state, event, folder))
 
-    async def elsewhere(
+    async def host_part(
         self,
         event: Event,
         hooks: Sequence[Hook],
@@ -55,7 +55,7 @@ class Placement:
         deadline: int,
         latest: int,
         clock: ServerClock,
-    ) -> Elsewhere | None:
+    ) -> AskHost | None:
         """How the part of `hooks` that is not ours to run is answered; None where there is none.
 
         It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
@@ -113,7 +113,7 @@ async def _unanswered(
         more = f" {hook.description}" if hook in own and hook.description else ""
         return Outcome(failure=f"hook {hook.id!r}{more} ({hook.origin}) has to run there, but {why}")
 
-    verdict = await evaluate(event, [*there, *own], missing, seconds=1.0, policy=policy)
+    verdict = await evaluate(Evaluation(event=event, hooks=[*there, *own], run=missing, seconds=1.0, policy=policy))
     if not unknown:
         return verdict
     decision = fallback_decision(bus_policy(policy, event.type))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.chain import Run, changed_event, evaluate
+from bus.chain import Evaluation, Run, changed_event, evaluate
 from bus.events import Event
 from bus.hooks import LAYERS, Hook
 from bus.matching.rules import Rule
@@ -50,7 +50,7 @@ class Said:
 
 def judge(hooks: Sequence[Hook], run: Run, event: Event = EVENT, seconds: float = 5.0, **more: Any) -> Verdict:
     """The verdict."""
-    return asyncio.run(evaluate(event, hooks, run, seconds=seconds, **more))
+    return asyncio.run(evaluate(Evaluation(event=event, hooks=hooks, run=run, seconds=seconds, **more)))
 
 
 def says(decision: Decision, reason: str = "", **more: Any) -> Outcome:
@@ -145,10 +145,10 @@ def test_no_hook_keeps_another_from_saying_what_an_agent_has_to_do_before_it_sto
         assert run.ran == ["a", "b", "c", "d"]
         assert (verdict.reason, verdict.instead) == ("run the tests\n\ntests\n\nsay why", "make test; ask")
 
-        async def elsewhere(*_given: object) -> Verdict:
+        async def ask_host(*_given: object) -> Verdict:
             return Verdict(decision="deny", reason="push", event="e1")
 
-        verdict = judge(hooks[:1], run, Event(type=kind, id="e1"), elsewhere=elsewhere)
+        verdict = judge(hooks[:1], run, Event(type=kind, id="e1"), ask_host=ask_host)
         assert verdict.reason == "run the tests\n\npush"
 
 
@@ -341,11 +341,11 @@ def test_a_rule_that_fits_only_the_changed_input_is_asked() -> None:
     rule, project = hook("rule", kind="rule", when="command is rm"), hook("p", "project")
     run = Said(p=changes(command="rm"), rule=says("deny", "no rm"))
 
-    async def refit(event: Event) -> list[Hook]:
+    async def hooks_for(event: Event) -> list[Hook]:
         return [rule, project] if event.input["command"] == "rm" else [project]
 
-    assert judge([project], run, refit=refit).decision == "deny"
-    assert judge([project], Said(p=changes(command="mv")), refit=refit).updated_input == {"command": "mv"}
+    assert judge([project], run, hooks_for=hooks_for).decision == "deny"
+    assert judge([project], Said(p=changes(command="mv")), hooks_for=hooks_for).updated_input == {"command": "mv"}
 
 
 def test_a_rewrite_that_nobody_had_time_to_look_at_is_dropped_loudly() -> None:
@@ -465,7 +465,7 @@ def test_observing_decides_nothing_and_says_what_it_would_have() -> None:
 def test_a_repeated_run_is_said_and_every_part_is_named() -> None:
     run = Said(a=says("deny", "no", exit_code=2, output="out"))
     one = hook("a", "user", version="9f", origin="f.yaml:3")
-    verdict = judge([one], run, again=True, version="user@9f", layers=("user",))
+    verdict = judge([one], run, is_rerun=True, version="user@9f", layers=("user",))
     assert verdict.repeated
     assert any("may have run twice" in note for note in verdict.notes)
     (part,) = verdict.parts

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bus.agents import find as find_dialect
-from bus.chain import evaluate
+from bus.chain import Evaluation, evaluate
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError
 from bus.hooksets.in_force import Watcher
@@ -61,7 +61,7 @@ async def expected(
         await watcher.refresh(force=True)
         event = find_dialect(agent).read(canary.event, json.dumps(canary.payload).encode(), host=host)
         rules = [hook for hook in watcher.for_event(event).blocking(event) if hook.kind == "rule"]
-        return await evaluate(event, rules, RuleRunner().run, seconds=5.0)
+        return await evaluate(Evaluation(event=event, hooks=rules, run=RuleRunner().run, seconds=5.0))
     except FleethookError:
         return None
 
