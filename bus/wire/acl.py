@@ -26,8 +26,13 @@ EVERY_NAMESPACE: Final = "*"
 READ_ONLY: Final = "hookset:"
 """What the workers obey and therefore must not write."""
 
-DEFAULT_OFF: Final = "user default reset off"
-"""The first line of every list of users: nobody gets in without a name, whatever the server's own default is."""
+DEFAULT_OFF: Final = "user default reset off ~* &* +@all"
+"""The first line of every list of users: nobody gets in without a name, whatever the server's own default is.
+
+It keeps its rights, which nobody can use: as this user a server reads its append-only file when it starts. Where it has none,
+a server without the fix of redis#14541 or valkey#3983 silently drops all that transactions and scripts wrote (Redis 7.0.15
+does, Valkey 9.1.2 does not: watched).
+"""
 
 _CONNECT: Final = ("+auth", "+hello", "+ping", "+select")
 _WORKER: Final = (

@@ -64,7 +64,7 @@ def test_the_schema_is_one_and_the_same_for_people_and_programs() -> None:
 def test_the_roles_with_passwords_of_their_own() -> None:
     """Stored as hashes, so the file gives none away; Redis 6.2 gets lines without selectors."""
     made = fleethook("acl", "--passwords", "--json", "-n", "mine").json
-    assert made["default"] == "user default reset off"
+    assert made["default"] == "user default reset off ~* &* +@all"
     assert [one["role"] for one in made["users"]] == ["shim", "agent", "worker", "admin"]
     for one in made["users"]:
         assert one["password"] not in one["line"]

@@ -372,7 +372,9 @@ def test_acl_lines_are_what_a_server_takes(place: Place) -> None:
     plain = place.run("acl")
     assert plain.code == 0
     assert plain.out.count(">CHANGE-ME") == 4
-    assert plain.out.splitlines()[0] == "user default reset off", "else every other user's limits are worth nothing"
+    assert plain.out.splitlines()[0] == "user default reset off ~* &* +@all", (
+        "else every other user's limits are worth nothing"
+    )
     made = place.run("acl", "--passwords", "--every-namespace")
     assert "CHANGE-ME" not in made.out
     assert made.out.count(" #") == 4

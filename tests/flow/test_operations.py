@@ -1,9 +1,9 @@
 """docs/operations.md: every command of the page, in its order, on three hosts that are three homes on this machine.
 
 What stands in: `scp` and `ssh` copy between the homes and run in them, `sudo` runs what it is given, `/etc`, `/run` and
-`/var/lib` lie below a temporary folder, `bus.example.com` is localhost, and `systemctl` is tests/support/systemctl.py, with a
-real server behind a TLS terminator, since the server of the tests speaks no TLS. openssl, the certificates, the roles of the
-ACL, workers, hook commands and their TLS are real.
+`/var/lib` lie below a temporary folder, `bus.example.com` is localhost, and `systemctl` is tests/support/systemctl.py. The
+server speaks TLS itself where it can (Debian's does), else behind a TLS terminator (the wheel's does not). openssl, the
+certificates, the roles of the ACL, workers, hook commands and their TLS are real.
 """
 
 from __future__ import annotations

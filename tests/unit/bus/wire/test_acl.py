@@ -21,7 +21,7 @@ def test_lines_carry_hashes_and_never_a_password() -> None:
 
 def test_only_the_roles_can_log_in() -> None:
     lines = acl_file(EVERY_NAMESPACE, PASSWORDS).splitlines()
-    assert lines[0] == "user default reset off"
+    assert lines[0] == "user default reset off ~* &* +@all"
     assert [line.split()[1] for line in lines[1:]] == [f"fleethook-{role}" for role in ROLES]
     assert not any("nopass" in line or "allkeys" in line or "allchannels" in line for line in lines)
 
