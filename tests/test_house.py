@@ -39,10 +39,9 @@ MOST_FILES = 25
 KNOWN_BY = {
     "redis": {"bus.wire.connections", "workers.bench"},
     "aiohttp": {
-        "bus.http.exchange",
         "bus.http.connector",
+        "bus.http.vetted_resolver",
         "bus.http.client",
-        "bus.http.tunnels",
         "workers.bench",
         "workers.admin.webhook_listener",
     },

@@ -21,13 +21,12 @@ import msgspec
 from bus.errors import AnswerTooLong, FleethookError, ProxyFailed, TargetRefused
 from bus.http.address_policy import AddressPolicy, parse_target, vet
 from bus.http.proxies import NONE, Proxy, proxy_for
-from bus.http.resolver import Lookups
+from bus.http.resolver import Lookup, Lookups
 from bus.http.timings import NO_PHASES, Phases, start_timer
 
-if TYPE_CHECKING:  # importing it takes about 150 ms, which only those who post pay
-    import aiohttp
-
-    from bus.http.exchange import Answer, PreparedTarget
+if TYPE_CHECKING:  # they import aiohttp, which takes about 150 ms that only those who post pay
+    from bus.http.connector import BoundedConnector
+    from bus.http.exchange import PreparedTarget, Response
 
 CAP: Final = 64 * 1024
 """Bytes of a response's body that are read; with more to come the connection is dropped."""
@@ -35,7 +34,6 @@ CAP: Final = 64 * 1024
 AGENT: Final = "Fleethook"
 
 Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol", "proxy"]
-Lookup = Callable[[str, int], Awaitable[list[str]]]
 Before = Callable[[], Awaitable[None]]
 """Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
 
@@ -50,7 +48,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # a line feed stands between the lines that are looked at
 
 
-_NONE: Final[tuple[tuple[str, str], ...]] = ()
+_NO_HEADERS: Final[tuple[tuple[str, str], ...]] = ()
 _NO_FAILURE: Final[tuple[Failure, str]] = ("", "")
 
 
@@ -73,7 +71,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class WebhookClient:
-    """Connections under one address policy; an async context manager.
+    """Posts to webhooks under one address policy; an async context manager.
 
     `proxy` is what `network.proxy` says. `tls` replaces the system's trust store, `lookup(host, port)` the system's
     resolver (its answers are vetted too).
@@ -88,9 +86,8 @@ class WebhookClient:
         lookup: Lookup | None = None,
     ) -> None:
         self._policy, self._proxy, self._tls, self._lookup = policy, proxy, tls, lookup
-        self._ways: dict[str, tuple[PreparedTarget, aiohttp.ClientSession]] = {}
-        self._session: aiohttp.ClientSession | None = None
-        self._proxied: dict[Proxy, aiohttp.ClientSession] = {}
+        self._routes: dict[str, tuple[PreparedTarget, BoundedConnector]] = {}
+        self._connectors: dict[Proxy | None, BoundedConnector] = {}
         self._lookups: Lookups | None = None
 
     async def __aenter__(self) -> Self:
@@ -99,26 +96,27 @@ class WebhookClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def open(self) -> aiohttp.ClientSession:
+    def open(self) -> BoundedConnector:
         """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
-        if self._session is None:
-            from bus.http.connector import Pool
-            from bus.http.exchange import open_session  # takes 150 ms, which only those who post pay
+        connector = self._connectors.get(None)
+        if connector is None:
+            from bus.http.connector import BoundedConnector
+            from bus.http.vetted_resolver import VettedResolver
 
-            self._session = open_session(Pool(self._policy, self._tls, self._look()))
-        return self._session
+            resolver = VettedResolver(self._policy, self._resolver())
+            connector = self._connectors[None] = BoundedConnector(resolver, self._tls)
+        return connector
 
-    def _through(self, proxy: Proxy) -> aiohttp.ClientSession:
+    def _through(self, proxy: Proxy) -> BoundedConnector:
         """The connections through a proxy."""
-        session = self._proxied.get(proxy)
-        if session is None:
-            from bus.http.exchange import open_session
-            from bus.http.tunnels import ProxiedPool
+        connector = self._connectors.get(proxy)
+        if connector is None:
+            from bus.http.tunnels import ProxyConnector
 
-            session = self._proxied[proxy] = open_session(ProxiedPool(proxy, self._policy, self._tls, self._look()))
-        return session
+            connector = self._connectors[proxy] = ProxyConnector(proxy, self._policy, self._tls, self._resolver())
+        return connector
 
-    def _look(self) -> Lookup:
+    def _resolver(self) -> Lookup:
         if self._lookup is not None:
             return self._lookup
         if self._lookups is None:
@@ -127,12 +125,10 @@ class WebhookClient:
 
     async def close(self) -> None:
         """Drop every connection."""
-        session, self._session = self._session, None
-        proxied, self._proxied = self._proxied, {}
-        self._ways.clear()
-        for one in (session, *proxied.values()):
-            if one is not None:
-                await one.close()
+        connectors, self._connectors = self._connectors, {}
+        self._routes.clear()
+        for connector in connectors.values():
+            await connector.close()
         if self._lookups is not None:
             self._lookups.close()
 
@@ -146,22 +142,22 @@ class WebhookClient:
         cap: int = CAP,
         before: Before | None = None,
     ) -> Reply:
-        """POST `body` and read the answer, all within `seconds`: look-up, connecting, sending and reading.
+        """POST `body` and read the response, all within `seconds`: look-up, connecting, sending and reading.
 
         Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
         URL is sent in its canonical spelling.
         """
         timer = start_timer()
-        status, found, got, reason, retry_after = 0, _NONE, b"", "", ""
+        status, received, content, reason, retry_after = 0, _NO_HEADERS, b"", "", ""
         error, detail = _NO_FAILURE
-        answer: Answer | None = None
+        response: Response | None = None
         try:
-            door, session = self._ways.get(url) or self._way(url)
-            head = _head(door, headers, len(body))
-            answer = await door.ask(session, head, body, seconds=seconds, cap=cap, before=before)
-            status, reason, found = answer.status, answer.reason or "", tuple(answer.headers.items())
-            retry_after = answer.headers.get("Retry-After", "")
-            got = await answer.first(cap)
+            target, connector = self._routes.get(url) or self._route(url)
+            head = _head(target, headers, len(body))
+            response = await target.post(connector, head, body, seconds=seconds, cap=cap, before=before)
+            status, reason, received = response.status, response.reason, tuple(response.headers.items())
+            retry_after = response.headers.get("Retry-After", "")
+            content = await response.read(cap)
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
@@ -171,15 +167,16 @@ class WebhookClient:
                 raise  # it came out of `before`
             error, detail = _sort(problem, seconds)
         finally:
-            if answer is not None:
-                answer.close()  # drops the connection unless the body was read to its end
+            if response is not None:
+                response.close()  # drops the connection unless the body was read to its end
         phases = timer.phases()
-        return Reply(status, found, got, phases.total, error, detail, retry_after, reason, phases)
+        return Reply(status, received, content, phases.total, error, detail, retry_after, reason, phases)
 
-    def _way(self, url: str) -> tuple[PreparedTarget, aiohttp.ClientSession]:
-        """Where the URL leads, and by which connections; names are vetted later.
+    def _route(self, url: str) -> tuple[PreparedTarget, BoundedConnector]:
+        """The target of a URL, and the connector that reaches it; a name is vetted when it is connected to.
 
-        What is remembered depends on the text and the policy alone; with a proxy, on variables and files that may change.
+        Without a proxy it depends on the URL's text and the policy alone, and is remembered. A proxy depends on variables
+        and files too, which may change.
         """
         target = parse_target(url)
         if target.literal is not None:
@@ -189,17 +186,19 @@ class WebhookClient:
             from bus.http.tunnels import ProxiedTarget
 
             return ProxiedTarget(target, proxy), self._through(proxy)
+        connector = self.open()
+        from bus.http.connector import TargetRequest
         from bus.http.exchange import PreparedTarget
 
-        way = PreparedTarget(target.url), self.open()
+        route = PreparedTarget(TargetRequest(target.url)), connector
         if self._proxy in ("", NONE):
-            if len(self._ways) >= _REMEMBERED:
-                self._ways.clear()
-            self._ways[url] = way
-        return way
+            if len(self._routes) >= _REMEMBERED:
+                self._routes.clear()
+            self._routes[url] = route
+        return route
 
 
-def _head(door: PreparedTarget, headers: Mapping[str, str], length: int) -> bytes:
+def _head(target: PreparedTarget, headers: Mapping[str, str], length: int) -> bytes:
     """The head of a request; ValueError for a header that would not be one line of its name and value."""
     lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
     if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):
@@ -208,7 +207,7 @@ def _head(door: PreparedTarget, headers: Mapping[str, str], length: int) -> byte
     if framing:
         lines = "\n".join([f"{name}: {value}" for name, value in headers.items() if name.lower() not in _FRAMING])
     theirs = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
-    first = door.request_line if host else door.request_line + door.host_line
+    first = target.request_line if host else target.request_line + target.host_line
     return f"{first}{ours}{theirs}Content-Length: {length}\r\n\r\n".encode()
 
 
@@ -225,7 +224,8 @@ def _around(names: tuple[str, ...]) -> tuple[str, bool, bool]:
 def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
     """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
     import aiohttp
-    from aiohttp.http import HttpProcessingError
+
+    from bus.http.connector import HttpProcessingError
 
     if isinstance(problem, TargetRefused):
         return "refused", problem.reason

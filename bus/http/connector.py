@@ -1,6 +1,9 @@
-"""HTTP lines: connections that are vetted and timed when they are made, and that take no more than was asked for.
+"""Connections that are vetted and timed when they are made, and that read no more than was asked for.
 
-aiohttp makes, pools and parses them; what is ours is the policy under which one is made and the bounds of an answer.
+aiohttp makes, pools and parses them. This is the only file that uses what aiohttp does not document; the list of that is
+`tests/contract/test_aiohttp.py`. Its documented client was measured in its place (`fleethook bench deliveries`, aiohttp
+3.14.5): a carrier made 0.43 of the deliveries of a raw aiohttp loop per CPU-second with it and 0.57 with this, where 0.55
+is demanded. It also has no bound for interim responses.
 """
 
 from __future__ import annotations
@@ -8,59 +11,99 @@ from __future__ import annotations
 import functools
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError, RawResponseMessage
+from aiohttp.streams import StreamReader
+from yarl import URL
 
 from bus.errors import AnswerTooLong, FleethookError
-from bus.http.address_policy import AddressPolicy, Target, vet
 from bus.http.timings import TIMER
+
+__all__ = ["BoundedConnector", "BoundedProtocol", "Connection", "HttpProcessingError", "TargetRequest"]
 
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
 connection that the server is just closing cannot be told from one that it has acted upon."""
 
 OVERHEAD: Final = 64 * 1024
-"""Bytes of an answer that may come beside as many of its body as are read: interim answers, head, chunks, trailers."""
+"""Bytes of a response that may come beside as many of its body as are read: interim responses, head, chunks, trailers."""
 
-Lookup = Callable[[str, int], Awaitable[list[str]]]
+_BUFFER: Final = 64 * 1024
+
+
+class TargetRequest(aiohttp.ClientRequest):
+    """What aiohttp knows a target's connections by; made once for a target, since that costs more than a request."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("POST", URL(url, encoded=True))
+        self._key = super().connection_key
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        """What a pooled connection has to match."""
+        return self._key
 
 
 class BoundedProtocol(ResponseHandler):
-    """One connection: takes a request's answer, at most so many bytes of it, by a deadline; between requests, nothing."""
+    """One connection: reads the response to a request, at most so many bytes of it; nothing between requests."""
 
     _room = _most = 0
     _cap = 0
     _open = False
 
     def begin(self, cap: int) -> None:
-        """From here on an answer is awaited."""
+        """Expect a response, of whose body `cap` bytes are wanted."""
+        self.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER)
         self._cap, self._most, self._open = cap, cap + OVERHEAD, True
         self._room = self._most
 
     def end(self) -> None:
-        """The answer is there: whatever comes before the next request was not asked for."""
+        """Expect nothing: what comes before the next request was not asked for."""
         self._open = False
 
+    def send(self, data: bytes) -> None:
+        """Write a request; raises what ended the connection, if anything did."""
+        if self.transport is None or self.exception() is not None:
+            raise self.exception() or aiohttp.ServerDisconnectedError()
+        self.transport.write(data)
+
+    async def read_head(self) -> tuple[RawResponseMessage, StreamReader]:
+        """Wait for the head of the response, after any interim ones; raises what `fail` was given."""
+        message, body = await self.read()
+        while 100 <= message.code < 200 and message.code != 101:
+            message, body = await self.read()
+        return message, body
+
     def fail(self, error: Exception) -> None:
-        """Whoever waits for the answer, or reads it, gets `error`; not where it is whole already."""
+        """Raise `error` where the response is awaited or read, unless it is complete."""
         self.set_exception(error)
         if self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(error)
 
-    def late(self) -> None:
+    def time_out(self) -> None:
         """The deadline has come."""
         self.fail(TimeoutError())
 
+    def sent_whole(self) -> bool:
+        """Whether the connection is open and the whole request has left."""
+        return self.transport is not None and not self.transport.get_write_buffer_size()
+
+    def drop(self) -> None:
+        """Close at once: a polite close would wait for ever for a receiver that takes nothing."""
+        if self.transport is not None:
+            self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
-        """Called by the transport; what is more than any answer may have is not even looked at."""
-        if not self._open:  # the next request would take it for its answer
+        """Called by the transport; what is more than a response may have is not parsed."""
+        if not self._open:  # the next request would take it for its response
             self.fail(ConnectionError("it spoke before it was asked"))
-            if self.transport is not None:
-                self.transport.abort()
+            self.drop()
             return
         room = self._room = self._room - len(data)
         if room >= 0:
@@ -74,80 +117,64 @@ class BoundedProtocol(ResponseHandler):
                 self.set_exception(error)
 
 
-class Pool(aiohttp.TCPConnector):
-    """Every connection under one address policy."""
+class BoundedConnector(aiohttp.TCPConnector):
+    """A pool of connections, each a BoundedProtocol to an address that the resolver returned.
 
-    def __init__(
-        self,
-        policy: AddressPolicy,
-        tls: ssl.SSLContext | None,
-        lookup: Lookup,
-        *,
-        resolver: AbstractResolver | None = None,
-    ) -> None:
-        self.tls = tls if tls is not None else _tls()
-        self.tls.sslobject_class = _TimedTls
+    `tls` replaces the system's trust store.
+    """
+
+    def __init__(self, resolver: AbstractResolver, tls: ssl.SSLContext | None) -> None:
+        self._context = tls if tls is not None else _default_tls()
+        self._context.sslobject_class = _TimedTls
         super().__init__(
-            resolver=resolver or VettedResolver(policy, lookup),
+            resolver=resolver,
             use_dns_cache=False,
             limit=0,
             keepalive_timeout=KEEP_ALIVE,
-            ssl=self.tls,
+            ssl=self._context,
             socket_factory=_timed_socket,
         )
-        if not hasattr(self, "_factory"):  # aiohttp has no public place for it
+        if not hasattr(self, "_factory"):
             raise FleethookError(f"aiohttp {aiohttp.__version__} makes its connections in another way; install 3.14")
-        make: Any = functools.partial(BoundedProtocol, loop=self._loop)
-        self._factory = make
+        factory: Any = functools.partial(BoundedProtocol, loop=self._loop)
+        self._factory = factory
+
+    async def open(self, request: TargetRequest, seconds: float) -> Connection:
+        """A connection to the target, pooled or new, within `seconds`; TimeoutError, and what aiohttp raises."""
+        return await self.connect(request, [], _timeout(seconds))
+
+    async def new_connection(self, request: TargetRequest, seconds: float) -> BoundedProtocol:
+        """A new connection to the target; a connector through a proxy makes it in its own way."""
+        _, protocol = await self._create_direct_connection(request, [], _timeout(seconds))
+        assert isinstance(protocol, BoundedProtocol)  # noqa: S101 - the factory makes no other
+        return protocol
+
+    async def start_tls(self, protocol: BoundedProtocol, host: str) -> BoundedProtocol:
+        """TLS over a connection that somebody else made, as `host`; the protocol that speaks over it."""
+        inner: Any = self._factory()
+        assert protocol.transport is not None  # noqa: S101 - it is connected
+        transport = await self._loop.start_tls(protocol.transport, inner, self._context, server_hostname=host)
+        if transport is None:
+            raise ConnectionResetError("it was closed")
+        inner.connection_made(transport)
+        secured: BoundedProtocol = inner
+        return secured
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> BoundedProtocol:  # noqa: ARG002, ASYNC109 - as aiohttp has it
+        return await self.new_connection(req, timeout.connect)
 
 
-class VettedResolver(AbstractResolver):
-    """Answers with vetted addresses only, and refuses a name with any address that is not allowed."""
-
-    def __init__(self, policy: AddressPolicy, lookup: Lookup) -> None:
-        self._policy, self._lookup = policy, lookup
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses of `host`, every one of them allowed; raises TargetRefused and what the look-up raises."""
-        timer = TIMER.get()
-        if timer is not None:
-            timer.lookup_started()
-        target = Target(url="", scheme="", host=host, port=port, literal=None)
-        found = [
-            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
-            for address in vet(target, await self._lookup(host, port), self._policy)
-        ]
-        if timer is not None:
-            timer.lookup_ended()
-        return found
-
-    async def close(self) -> None:
-        """Nothing is held."""
-
-
-class Unvetted(AbstractResolver):
-    """Answers with every address: for the operator's own proxy, which no policy judges."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """The addresses of `host`; raises what the look-up raises."""
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)
-            for address in await self._lookup(host, port)
-        ]
-
-    async def close(self) -> None:
-        """Nothing is held."""
+@functools.lru_cache(maxsize=256)
+def _timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """A limit for connecting alone; a request's own deadline is set on its connection."""
+    # aiohttp rounds deadlines above `ceil_threshold` up to the next second.
+    return aiohttp.ClientTimeout(
+        total=None, connect=max(seconds, 0.001), sock_connect=None, ceil_threshold=float("inf")
+    )
 
 
 @functools.lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def _default_tls() -> ssl.SSLContext:
     """The system's trust store, for HTTP/1.1."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -155,7 +182,7 @@ def _tls() -> ssl.SSLContext:
 
 
 class _TimedTls(ssl.SSLObject):
-    """A TLS connection that says when its handshake begins."""
+    """A TLS connection that notes when its handshake begins."""
 
     def do_handshake(self) -> None:
         timer = TIMER.get()
@@ -170,6 +197,6 @@ def _timed_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     if timer is not None:
         timer.connect_started()
     family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setblocking(False)
-    return made
+    sock = socket.socket(family=family, type=kind, proto=protocol)
+    sock.setblocking(False)
+    return sock

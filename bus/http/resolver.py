@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 MOST: Final = 128
 """Names that are looked up at the same time, those whose name server hangs among them; a thread each."""
+
+Lookup = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host, given with its port; raises OSError where there are none."""
 
 Resolve = Callable[[str], list[str]]
 """The addresses of a name, as texts; may block, and raises OSError where there are none."""

