@@ -30,7 +30,7 @@ from bus.hooks import Endpoint, Hook, HttpCall, Layer
 from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources
 from bus.http.address_policy import never, parse_target
 from bus.http.address_policy import policy as address_policy
-from bus.http.proxies import MAY_SAY, check_proxy
+from bus.http.proxies import MAY_NAME, check_proxy
 from bus.pacing import pacing_checks
 from bus.verdicts import Policy
 
@@ -286,7 +286,7 @@ class _Reader:
 
     def proxy(self, said: str) -> str:
         path = ("network", "proxy")
-        if said and self.layer not in MAY_SAY:
+        if said and self.layer not in MAY_NAME:
             hint = "say it in your own file or in the fleet's set"
             self.report(path, f"a {self.layer}'s file may not name the proxy that webhooks go through", hint=hint)
             return ""

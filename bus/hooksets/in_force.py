@@ -25,7 +25,7 @@ from bus.hooksets.trust import trusted_file
 from bus.hooksets.watched_file import WatchedFile
 from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
-from bus.http.proxies import MAY_SAY
+from bus.http.proxies import MAY_NAME
 from bus.ids import host_name
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
@@ -83,7 +83,7 @@ class HookSet:
             if one.layer != "project":  # a cloned repository may not open the network
                 allow.extend(one.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
-        said = (one.file.network_proxy for one in layers if one.layer in MAY_SAY and one.file.network_proxy)
+        said = (one.file.network_proxy for one in layers if one.layer in MAY_NAME and one.file.network_proxy)
         self.proxy: str = next(said, "")
         """What `network.proxy` says in the highest layer that says anything."""
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)

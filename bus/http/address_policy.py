@@ -1,10 +1,11 @@
 """Where the bus may connect: one strict URL parser, one table of address ranges, one allow list.
 
-A webhook's URL is written by whoever may write configuration, and the machine that posts to it can often reach what
-that person cannot. So: parse once and strictly, look at *every* address that the resolver gave, connect to exactly the
-addresses that `vet` returns, and do all of it again at the next attempt, since DNS answers change between the check and
-the connection. The ranges follow IANA's special-purpose registries and are spelled out, because `ipaddress.is_global`
-differs by patch version (CVE-2024-4032) and calls multicast, NAT64, 6to4 and mapped CGNAT addresses global on 3.11.7.
+The author of a configuration names a webhook's URL, and the machine that posts to it can often reach what the author
+cannot. So: parse once and strictly, check *every* address that the resolver returned, connect to exactly the addresses
+that `vet` returns, and do all of it again at the next attempt, since DNS answers may change in between.
+
+The ranges follow IANA's special-purpose registries and are spelled out, because `ipaddress.is_global` differs by patch
+version (CVE-2024-4032) and calls multicast, NAT64, 6to4 and mapped CGNAT addresses global on 3.11.7.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BLOCKED_PORTS = frozenset(
     | {6380, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 9042, 9092, 10080, 10250, 11211, 16379, 26379, 27017}
 )
 
-# (range, what it is, whether the allow list may open it). The first match decides, so narrow rows stand first.
+# (range, what it is, whether the allow list may open it). The first match decides, so narrow rows come first.
 _RANGES_V4: tuple[tuple[IPv4Network, str, bool], ...] = tuple(
     (IPv4Network(cidr), what, listable)
     for cidr, what, listable in (
@@ -120,7 +121,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class AddressPolicy:
-    """What the operator opened, as written and as read; made by `policy`."""
+    """The allow list, as written and as parsed; made by `policy`."""
 
     allow: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = ()
@@ -129,10 +130,10 @@ class AddressPolicy:
 def parse_target(
     url: str, *, schemes: Collection[str] = ("https", "http"), ports: Collection[int] | None = None
 ) -> Target:
-    """Read a URL the one way that leaves no second reading, or raise TargetRefused.
+    """Parse a URL, or raise TargetRefused for one that another parser could read differently.
 
     `ports` are the only ports accepted; without it every port but BLOCKED_PORTS is. A URL may hold no userinfo, no
-    fragment, no zone, no percent sign in its host, no space, control character or backslash: parsers disagree on each.
+    fragment, no zone, no percent sign in its host, no space, control character or backslash: parsers disagree on these.
     """
     if len(url) > URL_LIMIT:
         raise TargetRefused(f"the URL has {len(url)} characters, more than {URL_LIMIT}")
@@ -184,7 +185,7 @@ def vet(target: Target, addresses: Sequence[str], allowed: AddressPolicy) -> lis
 
 
 def never(target: Target) -> str:
-    """Why no allow list can open a target, as far as its URL alone says it; empty where one could."""
+    """Why no allow list can open a target, as far as its URL alone shows; empty where one could."""
     if target.literal is None and target.host not in _METADATA_NAMES:
         return ""
     try:
@@ -198,27 +199,27 @@ def _judge(target: Target, address: str | Address, allowed: AddressPolicy) -> Ad
     if target.host in _METADATA_NAMES:
         raise TargetRefused(f"{target.host} is a cloud metadata name")
     try:
-        given = ip_address(address) if isinstance(address, str) else address
+        candidate = ip_address(address) if isinstance(address, str) else address
     except ValueError:
         raise TargetRefused(f"the resolver answered something that is no address for {target.host}") from None
-    if isinstance(given, IPv6Address) and given.scope_id is not None:
-        raise TargetRefused(f"{given} has a zone")
-    if target.literal is not None and given != target.literal:
-        raise TargetRefused(f"{given} is not the address {target.literal} that the URL names")
-    effective, wrapped = _unwrap(given)
+    if isinstance(candidate, IPv6Address) and candidate.scope_id is not None:
+        raise TargetRefused(f"{candidate} has a zone")
+    if target.literal is not None and candidate != target.literal:
+        raise TargetRefused(f"{candidate} is not the address {target.literal} that the URL names")
+    effective, wrapped = _unwrap(candidate)
     what, listable = _classify(effective)
     shown = f"{effective} ({what or 'public'})"
-    shown = f"{given} ({wrapped}) holding {shown}" if wrapped else shown
+    shown = f"{candidate} ({wrapped}) holding {shown}" if wrapped else shown
     if target.literal is None:
         shown = f"{target.host} is at {shown}"
     if not listable or wrapped not in ("", "IPv4-mapped", "NAT64"):
         raise TargetRefused(f"{shown}, {_NEVER}")
-    if wrapped == "NAT64" and not _listed(target, given, allowed):
+    if wrapped == "NAT64" and not _listed(target, candidate, allowed):
         raise TargetRefused(f"{shown}; allow {_NAT64} if this network has NAT64")
     needs_listing = bool(what) or wrapped == "IPv4-mapped" or (target.literal is None and _is_private_name(target.host))
     if needs_listing and not _listed(target, effective, allowed):
         raise TargetRefused(f"{shown}, which is not in the allow list for port {target.port}")
-    return given if wrapped == "NAT64" else effective
+    return candidate if wrapped == "NAT64" else effective
 
 
 def _unwrap(address: Address) -> tuple[Address, str]:
@@ -231,7 +232,7 @@ def _unwrap(address: Address) -> tuple[Address, str]:
         return IPv4Address(low), "IPv4-mapped"
     if address in _NAT64:
         return IPv4Address(low), "NAT64"
-    if number >> 80 == 0x0064FF9B0001:  # RFC 8215; where the IPv4 address stands depends on the network
+    if number >> 80 == 0x0064FF9B0001:  # RFC 8215; the position of the IPv4 address depends on the network
         return IPv4Address(low), "local NAT64"
     if number >> 112 == 0x2002:
         return IPv4Address(number >> 80 & 0xFFFFFFFF), "6to4"
@@ -264,7 +265,7 @@ def _listed(target: Target, address: Address, allowed: AddressPolicy) -> bool:
         if entry.network is not None:
             if address in entry.network:
                 return True
-        # Loopback takes more than a name: whoever owns the name's DNS would choose a port of this machine.
+        # A name alone does not open loopback: the owner of its DNS would choose a port of this machine.
         elif entry.host == target.host and (entry.host.endswith(".localhost") or not _is_loopback(address)):
             return True
     return False
@@ -279,15 +280,15 @@ def _is_private_name(host: str) -> bool:
 
 
 def _split_authority(authority: str) -> tuple[str, int | None, Address | None]:
-    """Host, port and literal of `host[:port]`; TargetRefused for whatever two parsers could read differently."""
+    """Host, port and literal of `host[:port]`; TargetRefused where two parsers could disagree."""
     if authority.startswith("["):
         inside, bracket, tail = authority[1:].partition("]")
         try:
             literal: Address = IPv6Address(inside)
         except ValueError:
-            raise TargetRefused("between the brackets stands no IPv6 address") from None
+            raise TargetRefused("what is in the brackets is not an IPv6 address") from None
         if not bracket or "%" in inside or (tail and not tail.startswith(":")):
-            raise TargetRefused("an IPv6 address stands in brackets, without a zone, and only a port follows")
+            raise TargetRefused("an IPv6 address is written in brackets, without a zone, and only a port may follow")
         return str(literal), _port(tail[1:]) if tail else None, literal
     name, colon, digits = authority.partition(":")
     if ":" in digits:
@@ -360,7 +361,7 @@ def _entries(text: str) -> tuple[Entry, ...]:
         raise ConfigError(f"{where}: {error.reason}", hint="write a host name, an address or a CIDR") from error
     if host in _METADATA_NAMES:
         raise ConfigError(f"{where}: a cloud metadata name can never be allowed")
-    if host == "localhost":  # however it is spelled in the URL, it is this machine
+    if host == "localhost":  # in any spelling of the URL it is this machine
         return (Entry(ip_network("127.0.0.1"), "", port), Entry(ip_network("::1"), "", port))
     return (Entry(None, host, port),)
 

@@ -1,9 +1,9 @@
-"""HTTP out: one POST, with everything that the receiver may do to us bounded.
+"""HTTP out: one POST, and bounds on everything that the receiver may do to us.
 
-What leaves here goes only to addresses that the policy has vetted: a literal before the request, a name inside the
-resolver, so that the connection is made to exactly the addresses that were looked at, with the name in Host and SNI.
-A pooled connection is reused for its own name and port only, and was vetted when it was made. No redirect is followed,
-no proxy used but the one that `network.proxy` names, no cookie kept, no body decompressed.
+A request goes only to addresses that the policy has vetted. A literal address is vetted before the request, a name
+inside the resolver: the connection is made to exactly the addresses that were checked, with the name in Host and SNI. A
+pooled connection was vetted when it was made, and is reused for its own name and port only. No redirect is followed, no
+cookie is kept, no body is decompressed, and no proxy is used but the one that `network.proxy` names.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ AGENT: Final = "Fleethook"
 
 Failure = Literal["", "refused", "dns", "connect", "tls", "timeout", "protocol", "proxy"]
 Before = Callable[[], Awaitable[None]]
-"""Is awaited on an open connection, right before the first byte is sent; where it raises, none is sent."""
+"""Awaited on an open connection, right before the first byte is sent; if it raises, nothing is sent."""
 
 _REMEMBERED = 1024  # URLs, about as many as a fleet has endpoints
-_OWN: Final = {
+_DEFAULTS: Final = {
     "accept": "Accept: */*\r\n",
     "accept-encoding": "Accept-Encoding: identity\r\n",
     "user-agent": f"User-Agent: {AGENT}\r\n",
 }
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding", "expect"})
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # a line feed stands between the lines that are looked at
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")  # without the line feed that joins the lines to be checked
 
 
 _NO_HEADERS: Final[tuple[tuple[str, str], ...]] = ()
@@ -53,7 +53,7 @@ _NO_FAILURE: Final[tuple[Failure, str]] = ("", "")
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came back. It is an answer only where `error` is empty: a status may stand beside a body that broke off."""
+    """The result of one POST. It is a response only if `error` is empty: there may be a status and a body that broke off."""
 
     status: int = 0
     headers: tuple[tuple[str, str], ...] = ()
@@ -62,11 +62,11 @@ class Reply(msgspec.Struct, frozen=True):
     ms: float = 0.0
     error: Failure = ""
     detail: str = ""
-    """For the operator: the rule that refused, the system's error, or which limit was met."""
+    """For the operator: the rule that refused, the system's error, or the limit that was reached."""
     retry_after: str = ""
     """The header of that name, as sent."""
     reason: str = ""
-    """What the status line says after the status."""
+    """The text after the status in the status line."""
     phases: Phases = NO_PHASES
 
 
@@ -97,7 +97,7 @@ class WebhookClient:
         await self.close()
 
     def open(self) -> BoundedConnector:
-        """The direct connections, made at the first use; a process that is about to post a lot may call this before."""
+        """The direct connections, made at the first use; a process that is about to post a lot may call this first."""
         connector = self._connectors.get(None)
         if connector is None:
             from bus.http.connector import BoundedConnector
@@ -160,12 +160,12 @@ class WebhookClient:
             content = await response.read(cap)
         except asyncio.CancelledError:
             raise
-        except Exception as problem:  # whatever aiohttp raises is sorted, and nothing is let through
+        except Exception as problem:  # anything that aiohttp raises becomes the reply's error
             if isinstance(problem, FleethookError) and not isinstance(
                 problem, TargetRefused | AnswerTooLong | ProxyFailed
             ):
                 raise  # it came out of `before`
-            error, detail = _sort(problem, seconds)
+            error, detail = _classify(problem, seconds)
         finally:
             if response is not None:
                 response.close()  # drops the connection unless the body was read to its end
@@ -199,30 +199,30 @@ class WebhookClient:
 
 
 def _head(target: PreparedTarget, headers: Mapping[str, str], length: int) -> bytes:
-    """The head of a request; ValueError for a header that would not be one line of its name and value."""
+    """The head of a request; ValueError for a header that is not one line."""
     lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
     if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):
         raise ValueError("a header holds a control character")
-    ours, framing, host = _around(tuple(headers))
-    if framing:
+    defaults, has_framing, has_host = _defaults_for(tuple(headers))
+    if has_framing:
         lines = "\n".join([f"{name}: {value}" for name, value in headers.items() if name.lower() not in _FRAMING])
-    theirs = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
-    first = target.request_line if host else target.request_line + target.host_line
-    return f"{first}{ours}{theirs}Content-Length: {length}\r\n\r\n".encode()
+    written = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
+    first = target.request_line if has_host else target.request_line + target.host_line
+    return f"{first}{defaults}{written}Content-Length: {length}\r\n\r\n".encode()
 
 
 @lru_cache(maxsize=1024)
-def _around(names: tuple[str, ...]) -> tuple[str, bool, bool]:
-    """Our lines in a request with headers of these names; whether some of those are not theirs to say; whether one is Host."""
+def _defaults_for(names: tuple[str, ...]) -> tuple[str, bool, bool]:
+    """Our lines beside headers of these names; whether some of those are dropped as framing; whether one of them is Host."""
     if not all(_TOKEN.fullmatch(name) for name in names):
-        raise ValueError("a header's name holds what no name may hold")
-    theirs = {name.lower() for name in names}
-    ours = "".join(line for name, line in _OWN.items() if name not in theirs)
-    return ours, not _FRAMING.isdisjoint(theirs), "host" in theirs
+        raise ValueError("a header's name holds a character that is not allowed")
+    folded = {name.lower() for name in names}
+    defaults = "".join(line for name, line in _DEFAULTS.items() if name not in folded)
+    return defaults, not _FRAMING.isdisjoint(folded), "host" in folded
 
 
-def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
-    """The class of an error and a text for the operator; neither the URL's path nor its query is in it."""
+def _classify(problem: Exception, seconds: float) -> tuple[Failure, str]:
+    """The kind of a failure and a text for the operator, without the URL's path and query."""
     import aiohttp
 
     from bus.http.connector import HttpProcessingError
@@ -231,7 +231,7 @@ def _sort(problem: Exception, seconds: float) -> tuple[Failure, str]:
         return "refused", problem.reason
     if isinstance(problem, ProxyFailed):
         cause = problem.__cause__
-        why = _sort(cause, seconds)[1] if isinstance(cause, Exception) else ""
+        why = _classify(cause, seconds)[1] if isinstance(cause, Exception) else ""
         return "proxy", f"{problem.reason}: {why}" if why else problem.reason
     if isinstance(problem, TimeoutError):
         return "timeout", f"no complete answer within {seconds:g} s"
@@ -256,6 +256,6 @@ _URL: Final = re.compile(r"https?://\S+")
 
 def _connection_text(problem: Exception) -> str:
     if isinstance(problem, OSError):
-        said = _URL.sub("the target", str(problem.strerror or problem))  # a path may be a secret
-        return f"no connection, or it was lost: {said}"
+        reason = _URL.sub("the target", str(problem.strerror or problem))  # a path may be a secret
+        return f"no connection, or it was lost: {reason}"
     return "the connection was closed before an answer came"

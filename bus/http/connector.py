@@ -1,9 +1,9 @@
 """Connections that are vetted and timed when they are made, and that read no more than was asked for.
 
-aiohttp makes, pools and parses them. This is the only file that uses what aiohttp does not document; the list of that is
-`tests/contract/test_aiohttp.py`. Its documented client was measured in its place (`fleethook bench deliveries`, aiohttp
-3.14.5): a carrier made 0.43 of the deliveries of a raw aiohttp loop per CPU-second with it and 0.57 with this, where 0.55
-is demanded. It also has no bound for interim responses.
+aiohttp makes, pools and parses them. This is the only file that uses what aiohttp does not document, and
+`tests/contract/test_aiohttp.py` lists that. aiohttp's documented client, a ClientSession, was measured in its place by
+`fleethook bench deliveries` (aiohttp 3.14.5, seven alternated runs of 4,000 deliveries). The carrier then makes 0.43 of a
+raw aiohttp loop's requests per CPU-second (0.40 with a TraceConfig); 0.55 is demanded, and with this file it makes 0.73.
 """
 
 from __future__ import annotations

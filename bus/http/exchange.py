@@ -1,7 +1,7 @@
 """One exchange: a POST over one connection, and its response.
 
-The request is written in one piece with its body and by no task of its own. Cookies, redirects and variables of the
-environment play no part.
+The request is written in one piece with its body and by no task of its own. Cookies, redirects and
+environment variables play no part.
 """
 
 from __future__ import annotations

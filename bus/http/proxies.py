@@ -1,7 +1,7 @@
 """Which forward proxy a webhook goes through, where the configuration says so: `network.proxy` of fleethook.yaml.
 
-Nothing is proxied by default, whatever the environment says. A proxy's own address is the operator's word: the address
-policy judges targets alone. Its password never stands in a file: `http://user:${PROXY_PASSWORD}@proxy.corp:3128`.
+Nothing is proxied by default, even if the environment names a proxy. The operator chooses the proxy's own address: the
+address policy judges targets alone. Its password is never in the file: `http://user:${PROXY_PASSWORD}@proxy.corp:3128`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bus.secrets.references import fill
 
 NONE: Final = "none"
 ENVIRONMENT: Final = "environment"
-MAY_SAY: Final = frozenset({"fleet", "user"})
+MAY_NAME: Final = frozenset({"fleet", "user"})
 """The layers that may name a proxy: a cloned repository must not route webhooks through somebody's machine."""
 
 _HINT: Final = "write none, environment or http://proxy.example:3128"
@@ -32,7 +32,7 @@ _ANY_PORT: Final = range(1, 65536)
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A forward proxy; user and password are references as in headers where `filled` is false, else themselves."""
+    """A forward proxy; user and password are references, as in headers, unless `filled` is true."""
 
     host: str
     port: int
@@ -49,22 +49,22 @@ class Proxy:
         return f"Proxy({self.name})"
 
 
-def check_proxy(said: str) -> None:
-    """Raise ConfigError unless this may stand at `network.proxy`; what is wrong is said without quoting it."""
-    if said not in ("", NONE, ENVIRONMENT):
-        _configured(said)
+def check_proxy(configured: str) -> None:
+    """Raise ConfigError unless this is a valid `network.proxy`; the message does not quote it."""
+    if configured not in ("", NONE, ENVIRONMENT):
+        _from_file(configured)
 
 
-def proxy_for(said: str, target: Target, environ: Mapping[str, str] | None = None) -> Proxy | None:
+def proxy_for(configured: str, target: Target, environ: Mapping[str, str] | None = None) -> Proxy | None:
     """The proxy that `network.proxy` means for a target, or None: directly.
 
     This machine is never reached through a proxy, which would take 127.0.0.1 for itself. ProxyFailed where the
     environment (by default this process's) names one that cannot be used.
     """
-    if said in ("", NONE) or _is_here(target):
+    if configured in ("", NONE) or _is_here(target):
         return None
-    if said != ENVIRONMENT:
-        return _configured(said)
+    if configured != ENVIRONMENT:
+        return _from_file(configured)
     environ = os.environ if environ is None else environ
     name = f"{target.scheme}_proxy"
     url = _variable(environ, name)
@@ -94,11 +94,12 @@ def is_named(target: Target, allowed: AddressPolicy) -> bool:
     return any(entry.host == target.host and entry.port in (0, target.port) for entry in allowed.entries)
 
 
-def _configured(said: str) -> Proxy:
-    proxy = _parse(said)
+def _from_file(configured: str) -> Proxy:
+    proxy = _parse(configured)
     if proxy.password and not _REFERENCE.match(proxy.password):
         raise ConfigError(
-            "the proxy's password stands in the file", hint="write http://user:${VAR}@… or http://user:${file:PATH}@…"
+            "the proxy's password is written in the file",
+            hint="write http://user:${VAR}@… or http://user:${file:PATH}@…",
         )
     return proxy
 
@@ -110,13 +111,13 @@ def _parse(url: str) -> Proxy:
     userinfo, at, place = rest.rpartition("@")
     match = _USERINFO.match(userinfo)
     if not url.isprintable() or match is None or (at and not match["user"]):
-        raise ConfigError("before the proxy's @ stands no user and password", hint=_HINT)
+        raise ConfigError("there is no user and password before the proxy's @", hint=_HINT)
     try:
         target = parse_target(f"http://{place}", ports=_ANY_PORT)
     except TargetRefused as error:
         raise ConfigError(f"the proxy's address: {error.reason}", hint=_HINT) from None
     if not target.url.endswith("/") or target.url.count("/") != 3:
-        raise ConfigError("behind the proxy's port stands nothing", hint=_HINT)
+        raise ConfigError("nothing may follow the proxy's port", hint=_HINT)
     return Proxy(target.host, target.port, match["user"], match["password"] or "")
 
 
@@ -127,27 +128,27 @@ def _is_here(target: Target) -> bool:
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
-    """A variable, whose lower-case spelling wins and may be empty to take the other back."""
-    return next((environ[one].strip() for one in (name, name.upper()) if one in environ), "")
+    """The value of a variable; its lower-case spelling wins, and may be empty to cancel the other."""
+    return next((environ[key].strip() for key in (name, name.upper()) if key in environ), "")
 
 
 def _excepted(target: Target, listed: str) -> bool:
-    """Whether NO_PROXY has the target: `*`, a name and all below it, `name:port`, an address or a CIDR."""
-    return any(_fits(target, one) for one in listed.lower().replace(",", " ").split())
+    """Whether NO_PROXY lists the target: `*`, a name and all below it, `name:port`, an address or a CIDR."""
+    return any(_fits(target, entry) for entry in listed.lower().replace(",", " ").split())
 
 
-def _fits(target: Target, listed: str) -> bool:
-    if listed == "*":
+def _fits(target: Target, entry: str) -> bool:
+    if entry == "*":
         return True
     if target.literal is not None:
         try:
-            return target.literal in ip_network(listed.strip("[]"), strict=False)
+            return target.literal in ip_network(entry.strip("[]"), strict=False)
         except ValueError:
             pass  # a name, or an address with a port
-    name, colon, port = listed.rpartition(":")
+    name, colon, port = entry.rpartition(":")
     if colon and port.isdigit():
         if int(port) != target.port:
             return False
-        listed = name.strip("[]")
-    listed = listed.removeprefix("*").lstrip(".")
-    return bool(listed) and (target.host == listed or target.host.endswith(f".{listed}"))
+        entry = name.strip("[]")
+    entry = entry.removeprefix("*").lstrip(".")
+    return bool(entry) and (target.host == entry or target.host.endswith(f".{entry}"))

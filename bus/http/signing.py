@@ -1,7 +1,7 @@
 """Signed webhooks: Standard Webhooks 1.0.0, symmetric scheme v1, both to send and to check.
 
 The signed content is `<id>.<unix seconds>.<body bytes>`, exactly the bytes sent; v1 is the base64 of its HMAC-SHA256.
-While a secret is being rotated there are two, and the header carries one signature for each, separated by a space.
+While a secret is rotated there are two secrets, and the header carries a signature by each, separated by a space.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def generate_secret() -> str:
 def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
     """Return the webhook-signature header: one `v1,<base64>` for each secret, in order, separated by spaces.
 
-    `timestamp` is in whole unix seconds, that of this attempt. ConfigError: a secret that is none, or no secret at
-    all. SignatureError: an id that is empty, longer than 256 characters, or holds a dot, a space or non-ASCII.
+    `timestamp` is in whole unix seconds, that of this attempt. ConfigError: no secret, or one that is malformed.
+    SignatureError: an id that is empty, longer than 256 characters, or holds a dot, a space or non-ASCII.
     """
     if not secrets:
         raise ConfigError("a signed webhook needs at least one secret", hint="add `secrets:` to the endpoint")
@@ -63,12 +63,12 @@ def verify(
     now: float | None = None,
     tolerance: float = TOLERANCE,
 ) -> None:
-    """Raise SignatureError unless one signature of the headers is that of one of the secrets, and the time is near.
+    """Raise SignatureError unless a signature in the headers was made with one of the secrets, not long ago.
 
-    For receivers too: `bus.verify(secret, request.headers, raw_body)`; the body has to be the very bytes that came.
-    Header names in any case. A secret may be shorter than one that we sign with. `now` in unix seconds, the clock if
-    None; `tolerance` in seconds, both ways. Versions other than v1 are skipped. ConfigError for a secret that is none:
-    the fault is ours then, not the sender's.
+    For receivers too: `bus.verify(secret, request.headers, raw_body)`; the body has to be exactly the bytes that came.
+    Header names may be in any case. A secret may be shorter than one that we sign with. `now` in unix seconds, the clock if
+    None; `tolerance` in seconds, both ways. Versions other than v1 are skipped. ConfigError for a malformed secret:
+    that is the receiver's fault, not the sender's.
     """
     found = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, listed = (found.get(f"webhook-{part}", "") for part in ("id", "timestamp", "signature"))
@@ -83,10 +83,10 @@ def verify(
             f"webhook-timestamp is {abs(ahead):.0f} seconds away from our clock ({side}), more than {tolerance:g}: "
             "a replay, or a clock that is wrong"
         )
-    given = list(_signatures(listed))
+    received = list(_signatures(listed))
     # The text of the header is signed, not the number, so 007 and 7 stay different messages.
     expected = _digests([secrets] if isinstance(secrets, str) else secrets, message_id, timestamp, body, least=1)
-    matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]
+    matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in received]
     if not any(matches):
         raise SignatureError("no signature of the webhook matches; check that both sides hold the same secret")
 

@@ -104,14 +104,14 @@ class ProxyConnector(BoundedConnector):
             raise
 
     async def _vet(self, target: Target) -> None:
-        """Refuse a name with any bad address; one without any here goes to the proxy only where the operator lists it."""
+        """Refuse a name with any bad address; one that has no address here goes to the proxy only if the operator lists it."""
         if target.literal is not None:
             return  # vetted when its URL was read
         try:
             await self._targets.resolve(target.host, target.port)
         except socket.gaierror as error:
             if not is_named(target, self._policy):
-                text = f"{error.strerror or error} (one that only the proxy can resolve has to stand in network.allow)"
+                text = f"{error.strerror or error} (one that only the proxy can resolve has to be in network.allow)"
                 raise socket.gaierror(error.errno, text) from None
             timer = TIMER.get()
             if timer is not None:
@@ -123,7 +123,7 @@ class ProxyConnector(BoundedConnector):
         try:
             protocol.send(request.connect_head)
             message, _ = await protocol.read_head()
-        except Exception as error:  # the client says what it was: the proxy hung up, or speaks something else
+        except Exception as error:  # the client's message gives the cause
             raise ProxyFailed(self._proxy_name) from error
         protocol.end()
         if not 200 <= message.code < 300:
@@ -131,5 +131,5 @@ class ProxyConnector(BoundedConnector):
 
 
 def _refused(proxy: str, what: str, status: int, reason: str | None) -> ProxyFailed:
-    answer = f"{status} {(reason or '')[:100]}".rstrip()
-    return ProxyFailed(f"{proxy}: it answered {what} with {answer}")
+    status_line = f"{status} {(reason or '')[:100]}".rstrip()
+    return ProxyFailed(f"{proxy}: it answered {what} with {status_line}")

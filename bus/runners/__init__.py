@@ -1,4 +1,4 @@
-"""One file a hook kind; each turns a hook and an event into an outcome."""
+"""One file per hook kind; each turns a hook and an event into an outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bus.outcomes import Outcome
 
 
 class Runner(Protocol):
-    """Runs hooks of one kind. Never raises for what a hook does: that is an Outcome with its failure."""
+    """Runs hooks of one kind. Never raises for a hook's failure: that is part of its Outcome."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """Run `hook` for `event` within `seconds` (its own timeout, cut to what is left of the budget)."""

@@ -1,4 +1,4 @@
-"""Hooks of Claude Code and ion that nobody waits for: for how long they may go on, and what they say to the model later."""
+"""Background hooks of Claude Code and ion: how long they may run, and what they tell the model afterwards."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from bus.system.processes import Finished
 from bus.wire.codec import read_json
 
 DETACHING: Final = frozenset({"claude", "ion"})
-"""Whose hooks may go to the background."""
+"""The dialects whose hooks may go to the background."""
 
 _BLOCKS: Final = 2
 
 
 def background_seconds(line: bytes, timeout: float) -> float | None:
-    """For how long a hook may go on whose first line is `{"async": true}`; None for any other line."""
+    """How many seconds a hook may run whose first line is `{"async": true}`; None for any other line."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
-        said = read_json(line)
+        value = read_json(line)
     except DecodeError:
         return None
-    if not isinstance(said, dict) or said.get("async") is not True:
+    if not isinstance(value, dict) or value.get("async") is not True:
         return None
-    given = said.get("asyncTimeout")
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
+    limit = value.get("asyncTimeout")
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0:
         return timeout
-    return min(timeout, given / 1000)
+    return min(timeout, limit / 1000)
 
 
 def wakes(hook: Hook, done: Finished) -> bool:
-    """Whether this is how a hook with `asyncRewake` calls its agent: exit 2, which is no failure of it."""
+    """Whether a hook with `asyncRewake` calls its agent: it exits with 2, which is no failure then."""
     return hook.dialect in DETACHING and bool(hook.own.get("wakes")) and done.exit_code == _BLOCKS
 
 
 def later_text(hook: Hook, done: Finished) -> str:
-    """What a background run has to say to the model: its output, or the message of a hook that wakes its agent."""
+    """What a background run tells the model: its output, or the message of a hook that wakes its agent."""
     if wakes(hook, done):
         return plain(done.stderr).strip() or plain(done.stdout).strip()
     if hook.dialect not in DETACHING or hook.blocking or done.exit_code != 0 or done.timed_out:
@@ -47,17 +47,17 @@ def later_text(hook: Hook, done: Finished) -> str:
 
 
 def printed_text(stdout: bytes) -> str:
-    """Output as context for the model, without the line `{"async": true}`: of an object its fields for that, else all."""
+    """A hook's output as context for the model, without the line `{"async": true}`; of a JSON object its context fields."""
     first, _, rest = stdout.partition(b"\n")
     text = plain(stdout if background_seconds(first, 1.0) is None else rest).strip()
     if text.startswith("{"):
         try:
-            said = read_json(text.encode())
+            value = read_json(text.encode())
         except DecodeError:
             return text
-        if isinstance(said, dict):
-            specific = said.get("hookSpecificOutput")
+        if isinstance(value, dict):
+            specific = value.get("hookSpecificOutput")
             inner = specific.get("additionalContext") if isinstance(specific, dict) else None
-            found = (inner, said.get("systemMessage"))
+            found = (inner, value.get("systemMessage"))
             return "\n".join(part for part in found if isinstance(part, str) and part)
     return text

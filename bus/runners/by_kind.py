@@ -32,16 +32,17 @@ class Runners:
 
     @property
     def background(self) -> set[asyncio.Task[None]]:
-        """The hooks that go on though their agents have their answers."""
+        """The hooks that still run although their agents have their answers."""
         return self._commands.background
 
     async def end_background(self) -> None:
-        """End what still goes on in the background."""
+        """End the hooks that still run in the background."""
         await self._commands.end_background()
 
     async def warm(self, in_force: HookSet) -> None:
-        """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
-        for hook in [one for one in in_force.hooks.values() if one.kind == "rule"][:_WARMED]:
+        """Judge a sample event before an agent waits: loading the rules' libraries and patterns takes half a second once."""
+        rules = [hook for hook in in_force.hooks.values() if hook.kind == "rule"]
+        for hook in rules[:_WARMED]:
             await self.rules.run(hook, _SAMPLE, 1.0)
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
             self._clients.get(in_force.network, in_force.proxy).open()

@@ -18,38 +18,38 @@ from bus.hooks import Hook
 from bus.hooksets.pins import ScriptChanged, check_pins
 from bus.outcomes import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
-from bus.runners.per_file import one_by_one
+from bus.runners.per_file import run_per_file
 from bus.system.environment import base_env, fit_env
 from bus.system.processes import Detach, Finished, run_process
 
 GRACE: Final = 0.25
-"""Seconds from SIGTERM to SIGKILL where somebody waits for the verdict; in the background it is `run_process`'s own."""
+"""Seconds from SIGTERM to SIGKILL where an agent waits for the verdict; in the background `run_process` has its default."""
 
 
 MOST_BACKGROUND: Final = 64
-"""Hooks of one process that go on in the background; those over it are waited for."""
+"""Hooks of one process that may run in the background; further ones are waited for."""
 
 log = logging.getLogger("fleethook.command")
 
 
 class CommandRunner:
-    """Runs blocking hooks of kind `command`; `later` gets what one said that went on in the background."""
+    """Runs blocking hooks of kind `command`; `later` gets the output of one that ran in the background."""
 
     def __init__(self, later: Callable[[Event, str], Awaitable[None]] | None = None) -> None:
         self._later = later
         self.background: set[asyncio.Task[None]] = set()
-        """The hooks that go on though their agents have their answers."""
+        """The hooks that still run although their agents have their answers."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        """What the ending of the command means in the hook's dialect; of a call about several files, file by file."""
+        """The command's result as the hook's dialect reads it; a call about several files runs once per file."""
         dialect = find_hooks(hook.dialect)
 
-        async def one(call: Event, seconds: float) -> Outcome:
+        async def run_call(call: Event, seconds: float) -> Outcome:
             try:
                 done = await self._run(hook, call, seconds)
                 if done is None:
                     return Outcome(note=f"{hook_name(hook)} went on in the background (async)")
-            except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+            except (TypeError, ValueError) as error:  # a publisher's event may hold a value that JSON lacks
                 why = f"{hook_name(hook)} was not started: the event cannot be written as JSON ({error})"
                 log_failure(call, why)
                 return Outcome(failure=why)
@@ -57,20 +57,20 @@ class CommandRunner:
                 log_failure(call, str(error))
                 return Outcome(failure=str(error))
             outcome = dialect.outcome(hook, call, done, seconds)
-            if outcome.failure and not failure(hook, done, seconds):  # it ended well, and said what cannot be used
+            if outcome.failure and not failure(hook, done, seconds):  # it ended well, and its output cannot be used
                 log_failure(call, outcome.failure)
             return outcome
 
-        return await one_by_one(hook, event, seconds, one)
+        return await run_per_file(hook, event, seconds, run_call)
 
     async def end_background(self) -> None:
-        """End the hooks that still go on in the background, so that none is left without a worker; each is logged."""
+        """End the hooks that still run in the background, so that none outlives its worker; each is logged."""
         for task in (left := tuple(self.background)):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
     async def _run(self, hook: Hook, call: Event, seconds: float) -> Finished | None:
-        """How the command ended; None where it said that it goes on in the background, for its own timeout at most."""
+        """How the command ended; None if it moved to the background, where its own timeout bounds it."""
         if hook.dialect not in DETACHING or len(self.background) >= MOST_BACKGROUND:
             return await run_command(hook, call, seconds, grace=GRACE)
         detach = Detach(lambda line: background_seconds(line, hook.timeout))
@@ -102,16 +102,16 @@ class CommandRunner:
             task.cancel()
             await asyncio.wait([task])
             raise
-        except Exception:  # nobody waits for it: its failure is in the log alone
+        except Exception:  # no caller is left: its failure is in the log alone
             log.exception("hook %r in the background", hook.id)
 
 
 async def run_command(
     hook: Hook, event: Event, seconds: float, *, grace: float = 2.0, detach: Detach | None = None
 ) -> Finished:
-    """Run the command of `hook` for `event`, blocking or in the background; TypeError or ValueError as `stdin` says.
+    """Run the command of `hook` for `event`, blocking or in the background; raises what the dialect's `stdin` raises.
 
-    ScriptChanged where a trusted project's script is not the one that was trusted.
+    ScriptChanged if a trusted project's script has changed since it was trusted.
     """
     directory = _directory(hook, event)
     check_pins(hook, directory)
@@ -131,7 +131,7 @@ async def run_command(
 
 
 def argv(hook: Hook) -> str | list[str]:
-    """The command as it is started: a program with arguments, or a text for a shell (`/bin/sh` unless it names one)."""
+    """What is started: a program with arguments, or a text for a shell (`/bin/sh` unless the hook names one)."""
     if hook.args:
         return [hook.command, *hook.args]
     return [hook.shell, "-c", hook.command] if hook.shell else hook.command
@@ -140,7 +140,7 @@ def argv(hook: Hook) -> str | list[str]:
 def command_env(hook: Hook, event: Event) -> dict[str, str]:
     """The environment of a command: the safe list, `env_pass`, its dialect's, its own, and the event's FLEETHOOK_*.
 
-    Values too large for the OS are cut and marked, and their names stand in FLEETHOOK_CUT.
+    Values too large for the OS are cut and marked, and FLEETHOOK_CUT lists their names.
     """
     env, cut = fit_env(
         {
@@ -165,9 +165,9 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
 
 
 def _directory(hook: Hook, event: Event) -> str:
-    """Where the dialect says, else the hook's own directory (relative to the event's), else the event's, else home."""
+    """The dialect's directory, else the hook's own (relative to the event's), else the event's, else home."""
     rooted = find_rooted(hook.dialect)
-    if rooted is not None and (own := rooted.directory(hook, event)):
-        return own
+    if rooted is not None and (directory := rooted.directory(hook, event)):
+        return directory
     base = event.cwd if os.path.isabs(event.cwd) and os.path.isdir(event.cwd) else os.path.expanduser("~")
     return os.path.join(base, os.path.expanduser(hook.working_dir)) if hook.working_dir else base

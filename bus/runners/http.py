@@ -18,15 +18,15 @@ from bus.http.client import Reply, WebhookClient
 from bus.http.webhook_headers import webhook_headers
 from bus.ids import delivery_id, webhook_id
 from bus.outcomes import Outcome
-from bus.runners.per_file import one_by_one
+from bus.runners.per_file import run_per_file
 from bus.secrets.redaction import redact_event, redact_text
 from bus.wire.codec import write_json
 
 SHOWN: Final = 4096
-"""Characters of the end of an answer that a trace keeps."""
+"""Characters at the end of an answer that a trace keeps."""
 
 _REDACTION: Final = re.compile(rb"\[redacted(?::[a-z-]+)?\]")
-_UNFIT: Final = re.compile(r"[^!-\-/-~]")  # what a message id may not hold (signing.py)
+_UNFIT: Final = re.compile(r"[^!-\-/-~]")  # characters that a message id may not hold (signing.py)
 
 
 class HttpRunner:
@@ -36,51 +36,51 @@ class HttpRunner:
         self._client = client
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        """What the receiver says; of a call about several files, file by file where the hook is another system's."""
+        """The receiver's answer; an imported hook is asked once per file of a call about several."""
 
-        async def one(call: Event, left: float) -> Outcome:
+        async def ask(call: Event, left: float) -> Outcome:
             outcome = await self._ask(hook, call, left)
             if outcome.failure:
                 log_failure(call, outcome.failure)
             return outcome
 
-        return await one_by_one(hook, event, seconds, one)
+        return await run_per_file(hook, event, seconds, ask)
 
     async def _ask(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        """2xx with JSON is the answer, 2xx with nothing is abstain; whatever else comes, or does not, is a failure."""
+        """2xx with JSON is the answer, 2xx without a body is abstain; anything else is a failure."""
         name = f"hook {hook.id!r} ({hook.origin})" if hook.origin else f"hook {hook.id!r}"
         if hook.http is None:
             return Outcome(failure=f"{name} has no http part")
-        theirs = find_http(hook.dialect)
+        dialect = find_http(hook.dialect)
         try:
             sent = event if hook.http.payload == "raw" else redact_event(event)
-            body = theirs.http_body(sent, None, hook) if theirs is not None else _body(sent)
+            body = dialect.http_body(sent, None, hook) if dialect is not None else _body(sent)
             headers = _headers(hook, hook.http, event, body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
-        except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+        except (TypeError, ValueError) as error:  # a publisher's event may hold a value that JSON lacks
             return Outcome(failure=f"{name} was not sent: the event cannot be written as JSON ({error})")
         reply = await self._client.post(hook.http.url, body, headers, seconds=seconds)
         if reply.error == "refused":
-            # Which rule refused says what the network behind us looks like: for the trace, not for the model.
+            # Which rule refused shows what our network looks like: that is for the trace, not for the model.
             return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)
         shown = redact_text(reply.body[-2 * SHOWN :].decode("utf-8", "replace"))[-SHOWN:]
-        wrong = _wrong(reply)
-        if wrong:
-            return Outcome(failure=f"{name} {wrong}", output=shown)
+        problem = _problem(reply)
+        if problem:
+            return Outcome(failure=f"{name} {problem}", output=shown)
         if not reply.body.strip():
             return Outcome()
         try:
-            read = (
-                theirs.http_answer(reply.body, hook, event) if theirs is not None else read_reply(reply.body, hook.id)
+            outcome = (
+                dialect.http_answer(reply.body, hook, event) if dialect is not None else read_reply(reply.body, hook.id)
             )
-            if hook.http.payload != "raw" and _holds_redaction(read.updated_input):
+            if hook.http.payload != "raw" and _holds_redaction(outcome.updated_input):
                 return Outcome(
                     failure=f"{name} changed an input that it saw redacted, so its secrets would be lost; "
                     "say `payload: raw` where it has to see them",
                     output=shown,
                 )
-            return msgspec.structs.replace(read, output=shown)
+            return msgspec.structs.replace(outcome, output=shown)
         except DecodeError as error:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 
@@ -93,7 +93,7 @@ def _headers(hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str,
 
 
 def _holds_redaction(value: object) -> bool:
-    """Whether a replacement for a secret stands anywhere in JSON-like data."""
+    """Whether JSON-like data holds the replacement of a secret anywhere."""
     return value is not None and _REDACTION.search(write_json(value)) is not None
 
 
@@ -101,7 +101,7 @@ def _body(event: Event) -> bytes:
     return write_json({"event": {field: getattr(event, field) for field in event.__struct_fields__}})
 
 
-def _wrong(reply: Reply) -> str:
+def _problem(reply: Reply) -> str:
     if reply.error:
         return f"got no answer ({reply.error}): {reply.detail}"
     if 300 <= reply.status < 400:

@@ -1,7 +1,7 @@
-"""One tool call that names several files (a patch, a reading of many) as the calls that another system's author knows.
+"""Imported hooks and tool calls about several files (a patch, a read of many).
 
-Imported hooks look at one path. They run once a file, each time for a call about that file alone, and what the runs say
-becomes one outcome. Our own hooks have all files in `paths` and run once.
+A hook that was written for another system knows calls with one path. It runs once per file, each time for a call about
+that file alone, and the outcomes are combined. A native hook runs once and finds all files in `paths`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bus.verdicts import fallback_decision, strictest
 
 
 def calls(hook: Hook, event: Event) -> tuple[Event, ...]:
-    """The event as `hook` runs for it: itself, or one event a file that the hook asks for; never empty."""
+    """The events that `hook` runs for: the event itself, or one per file that the hook applies to; never empty."""
     if hook.dialect == NATIVE or not isinstance(event.input.get("paths"), list):
         return (event,)
     dialect = find_hooks(hook.dialect)
     tool = "edit" if _is_edit_of_shell(event) and not dialect.applies(hook, _as_command(event)) else event.tool
-    split = tuple(msgspec.structs.replace(event, input=one) for one in single_files(tool, event.input))
-    return tuple(one for one in split if dialect.applies(hook, one)) or (event,)
+    split = tuple(msgspec.structs.replace(event, input=fields) for fields in single_files(tool, event.input))
+    return tuple(call for call in split if dialect.applies(hook, call)) or (event,)
 
 
 def _is_edit_of_shell(event: Event) -> bool:
@@ -36,15 +36,15 @@ def _is_edit_of_shell(event: Event) -> bool:
 
 
 def _as_command(event: Event) -> Event:
-    """The same as nothing but a command: a hook that does not fit that was meant for edits."""
+    """The same event as a command alone: a hook that does not fit it was meant for edits."""
     plain = {name: value for name, value in event.input.items() if name not in ("patch", "path", "paths")}
     return msgspec.structs.replace(event, input=plain)
 
 
-async def one_by_one(
+async def run_per_file(
     hook: Hook, event: Event, seconds: float, run: Callable[[Event, float], Awaitable[Outcome]]
 ) -> Outcome:
-    """What `run` says of each file, as one outcome within `seconds` in all; the first deny ends it."""
+    """The outcomes of `run` for each file as one, within `seconds` in all; the first deny ends it."""
     found = calls(hook, event)
     if found == (event,):
         return await run(event, seconds)
@@ -57,58 +57,60 @@ async def one_by_one(
             log_failure(event, late)
             outcomes.append(Outcome(failure=late))
             break
-        outcomes.append(_about(hook, call, await run(call, min(hook.timeout, left))))
+        outcomes.append(_with_file(hook, call, await run(call, min(hook.timeout, left))))
         if outcomes[-1].decision == "deny":
             break
     return _combined(hook, outcomes)
 
 
-def _about(hook: Hook, call: Event, said: Outcome) -> Outcome:
+def _with_file(hook: Hook, call: Event, outcome: Outcome) -> Outcome:
     """One run's outcome: its reason names the file, and its changed input is dropped."""
     path = call.input["path"]
-    reason = f"{said.reason} ({path})" if said.decision in ("deny", "ask") and path not in said.reason else said.reason
-    failure = f"{said.failure} ({path})" if said.failure else ""
-    if not said.updated_input or said.decision == "deny":
-        return msgspec.structs.replace(said, reason=reason, failure=failure)
-    # No agent has a form for a part of a call, and an allow was given for the changed one.
+    reason = outcome.reason
+    if outcome.decision in ("deny", "ask") and path not in reason:
+        reason = f"{reason} ({path})"
+    failure = f"{outcome.failure} ({path})" if outcome.failure else ""
+    if not outcome.updated_input or outcome.decision == "deny":
+        return msgspec.structs.replace(outcome, reason=reason, failure=failure)
+    # No agent lets a hook change a part of a call, and the hook allowed the changed call only.
     note = f"{hook_name(hook)} changed the input for {path}, one file of several: the change was dropped"
     return msgspec.structs.replace(
-        said,
+        outcome,
         reason=reason,
         failure=failure,
         updated_input=None,
-        note="; ".join(filter(None, (said.note, note))),
-        decision="abstain" if said.decision == "allow" else said.decision,
+        note="; ".join(filter(None, (outcome.note, note))),
+        decision="abstain" if outcome.decision == "allow" else outcome.decision,
     )
 
 
 def _combined(hook: Hook, outcomes: Sequence[Outcome]) -> Outcome:
     """The strictest of them; an allow only where every file was allowed, and a failure where nothing outweighs it."""
-    failed = next((one for one in outcomes if one.failure), None)
-    said = next((one for one in outcomes if one.decision == "deny"), None) or next(
-        (one for one in outcomes if one.decision == "ask"), None
+    failed = next((outcome for outcome in outcomes if outcome.failure), None)
+    deciding = next((outcome for outcome in outcomes if outcome.decision == "deny"), None) or next(
+        (outcome for outcome in outcomes if outcome.decision == "ask"), None
     )
-    if said is None and failed is None and all(one.decision == "allow" for one in outcomes):
-        said = outcomes[0]
-    codes = [one.exit_code for one in outcomes if one.exit_code is not None]
-    notes = [one.note for one in outcomes if one.note]
+    if deciding is None and failed is None and all(outcome.decision == "allow" for outcome in outcomes):
+        deciding = outcomes[0]
+    codes = [outcome.exit_code for outcome in outcomes if outcome.exit_code is not None]
+    notes = [outcome.note for outcome in outcomes if outcome.note]
     if failed is not None:
         policy = fallback_decision(hook.on_failure or find_hooks(hook.dialect).policy or "allow")
-        if said is None or strictest(said.decision, policy) != said.decision:
-            said = failed
+        if deciding is None or strictest(deciding.decision, policy) != deciding.decision:
+            deciding = failed
         else:
             notes.append(failed.failure)
-    texts = [text for one in outcomes for text in one.contexts]
-    outputs = "\n".join(one.output for one in outcomes if one.output)
+    texts = [text for outcome in outcomes for text in outcome.contexts]
+    outputs = "\n".join(outcome.output for outcome in outcomes if outcome.output)
     return Outcome(
-        decision=said.decision if said is not None and not said.failure else "abstain",
-        reason=said.reason if said is not None else "",
-        instead=said.instead if said is not None else "",
-        failure=said.failure if said is not None else "",
+        decision=deciding.decision if deciding is not None and not deciding.failure else "abstain",
+        reason=deciding.reason if deciding is not None else "",
+        instead=deciding.instead if deciding is not None else "",
+        failure=deciding.failure if deciding is not None else "",
         contexts=tuple(dict.fromkeys(texts)),
         note="; ".join(dict.fromkeys(notes)),
         output=outputs[-SHOWN:],
-        exit_code=said.exit_code
-        if said is not None
+        exit_code=deciding.exit_code
+        if deciding is not None
         else next((code for code in codes if code), next(iter(codes), None)),
     )

@@ -1,11 +1,11 @@
-"""What is read, logged, traced, sent or archived goes through here: secrets out, everything else as it was.
+"""Redaction: everything that is read, logged, traced, sent or archived passes through here, and its secrets are replaced.
 
-Two ways to know a secret: by its own form (a token's prefix, a PEM block, a JWT), named in its replacement, and by
-what stands beside it (a key, a variable, a flag, a header). Patterns err towards redacting, since a trace that hides
-too much costs a look at the source and one that hides too little costs a rotation; hashes, UUIDs and paths stay.
+A secret is known by its own form (a token's prefix, a PEM block, a JWT), which its replacement names, or by the text
+beside it (a key, a variable, a flag, a header). In doubt the patterns redact: a trace that hides too much costs a look at
+the source, and one that hides too little costs a rotation. Hashes, UUIDs and paths stay.
 
 Cost is bounded: no pattern can backtrack over more than a constant, a pattern runs only where one of its needles
-occurs, and what lies behind TEXT_LIMIT is not shown at all, because it was not looked at.
+occurs, and text beyond TEXT_LIMIT is not shown, because it was not scanned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Rule:
     replace: _Replace | str
 
 
-# --- values known by what stands beside them -------------------------------------------------------------------------
+# --- values known by the text beside them -------------------------------------------------------------------------
 
 _QUOTED = r"""
     \\{1,8}"[^"\n]*+"? | \\{1,8}'[^'\n]*+'?              # quoted inside a string that is itself quoted
@@ -151,7 +151,7 @@ _RULES = (
         lambda match: f"{match['head']}[redacted:webhook-url]",
     ),
     _near("://", r"""://(?P<value>[^\s/?\#"'<>]+)@""", _userinfo),
-    # A password with an unencoded slash; what stands between a colon and a slash and is a number is a port instead.
+    # A password with an unencoded slash; a number between a colon and a slash is a port instead.
     _near("://", r"""://(?P<value>[^\s/?\#"'<>@:\[]{0,256}:(?![0-9]{1,5}[/?\#])[^\s"'<>@]{1,512})@""", _userinfo),
     # A header in a dump runs to the end of its line, one inside a command or a JSON text to the closing quote.
     _near(
@@ -201,11 +201,11 @@ _RULES = (
 
 _NEEDLES = tuple(sorted({needle for rule in _RULES for needle in rule.needles}))
 _ANY_NEEDLE = "|".join(map(re.escape, _NEEDLES))
-"""Most texts hold none: one look for all of them takes a tenth of one for each (measured on RE2)."""
+"""Most texts hold none: one search for all of them takes a tenth of a search for each (measured on RE2)."""
 
 
 def redact_text(text: str) -> str:
-    """Return the text with every secret that is recognised replaced; what follows TEXT_LIMIT is cut and counted."""
+    """Return the text with every secret that is recognised replaced; text beyond TEXT_LIMIT is cut and counted."""
     cut = len(text) - TEXT_LIMIT
     if cut > 0:
         text = text[:TEXT_LIMIT]
@@ -221,8 +221,8 @@ def redact_text(text: str) -> str:
 def redact(value: object) -> object:
     """Return a copy of JSON-like data in which secrets are replaced, by the names of keys and by `redact_text`.
 
-    Dicts, lists, tuples (as lists), bytes (as text) and strings are followed; numbers, booleans and None stay unless
-    a key names them; anything else becomes its redacted text, so that no object carries a secret past in its repr.
+    Dicts, lists, tuples (as lists), bytes (as text) and strings are searched; numbers, booleans and None stay unless
+    a key names them; anything else becomes its redacted text, so that no object's repr carries a secret.
     """
     return _redact(value, 0, redact_text)
 
@@ -230,7 +230,7 @@ def redact(value: object) -> object:
 def redact_whole(value: object) -> object:
     """Return a copy of JSON-like data as `redact` does, but with long texts kept to their end.
 
-    They are read in windows that end with a line; only a single line longer than TEXT_LIMIT is cut.
+    They are scanned in windows that end with a line; only a single line longer than TEXT_LIMIT is cut.
     """
     return _redact(value, 0, _redact_long)
 
@@ -250,14 +250,14 @@ def _redact_long(text: str) -> str:
 
 
 def redact_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts without secrets; looked at together first, since most hold none and each look costs 10 us."""
+    """Return the texts without secrets; scanned together first, since most hold none and each scan costs 10 us."""
     together = "\n".join(texts.values())
     clean = redact_text(together) == together
     return dict(texts) if clean else {name: redact_text(text) for name, text in texts.items()}
 
 
 def redact_event(event: Event) -> Event:
-    """Return a copy of the event for somebody else's eyes: texts, input, output, data and raw payload without secrets."""
+    """Return a copy of the event whose texts, input, output, data and raw payload hold no secrets."""
     texts = redact_texts({name: getattr(event, name) for name in _EVENT_TEXTS})
     details = {name: redact(getattr(event, name)) for name in ("input", "output", "data", "raw")}
     return msgspec.structs.replace(event, **texts, **details)

@@ -45,7 +45,7 @@ def resolve_secret(reference: str) -> str:
             raise ConfigError(f"the secret file:{name} is empty")
         return secret
     # The text is not shown: it may be a secret that was pasted without its prefix.
-    raise ConfigError("the secret is no reference", hint="write env:NAME, file:PATH or whsec_<base64>")
+    raise ConfigError("the secret is not a reference", hint="write env:NAME, file:PATH or whsec_<base64>")
 
 
 def recent_secret(reference: str) -> str:
@@ -60,7 +60,7 @@ def recent_secret(reference: str) -> str:
 
 
 def fill(values: Mapping[str, str]) -> dict[str, str]:
-    """Header values with every `${VAR}`, `${env:VAR}` and `${file:PATH}` replaced; ConfigError for one that is missing."""
+    """Header values with every `${VAR}`, `${env:VAR}` and `${file:PATH}` replaced; ConfigError if one is missing."""
 
     def variable(match: re.Match[str]) -> str:
         if match[1].startswith("file:"):

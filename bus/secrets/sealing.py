@@ -1,8 +1,9 @@
 """Secrets that are stored in Redis: encrypted with a key file that never leaves the machines of the workers.
 
-A published hook set may hold a `whsec_…` as it was written; in Redis it is `sealed:KEY-ID:…` (older ones name no key). A key is
-a Fernet key (AES-128-CBC and HMAC-SHA256). The file of mode 0600 has one a line: the first one seals, each may open. `fleethook
-up`, or the first `hooks apply`, makes it; `fleethook key export` and `key import` hand a key to another machine.
+A published hook set may hold a `whsec_…` secret; Redis holds it as `sealed:KEY-ID:…` (older versions wrote no key id). A key
+is a Fernet key (AES-128-CBC and HMAC-SHA256). The key file has mode 0600 and one key a line: the first seals, each can
+open. `fleethook up`, or the first `hooks apply`, makes it; `fleethook key export` and `key import` copy a key to another
+machine.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class MissingKey(ConfigError):
 
 
 def key_file() -> Path:
-    """Where the key lies."""
+    """The path of the key file."""
     named = os.environ.get(VARIABLE)
     return Path(named) if named else directories().data / "secret.key"
 
 
 def make_key() -> Path:
-    """Make the key file unless there is one; returns where it lies."""
+    """Make the key file unless there is one; returns its path."""
     from cryptography.fernet import Fernet
 
     path = key_file()
@@ -55,17 +56,17 @@ def make_key() -> Path:
 
 
 def seal(secret: str) -> str:
-    """`secret` as it may lie in Redis; references (`env:`, `file:`) and sealed ones stay as they are."""
+    """`secret` as Redis may hold it; references (`env:`, `file:`) and sealed secrets stay as they are."""
     from cryptography.fernet import Fernet
 
     if not secret.startswith("whsec_"):
         return secret
-    own = _keys(make_key())[0]
-    return f"{PREFIX}{key_id(own)}:{Fernet(own).encrypt(secret.encode()).decode('ascii')}"
+    key = _keys(make_key())[0]
+    return f"{PREFIX}{key_id(key)}:{Fernet(key).encrypt(secret.encode()).decode('ascii')}"
 
 
 def unseal(sealed: str) -> str:
-    """The secret in a sealed one; MissingKey where this machine does not have the key that closed it."""
+    """The secret in a sealed one; MissingKey if this machine does not have the key that sealed it."""
     from cryptography.fernet import Fernet, InvalidToken
 
     path = key_file()
@@ -85,12 +86,12 @@ def unseal(sealed: str) -> str:
 
 
 def key_id(key: bytes) -> str:
-    """What a key is known by."""
+    """The public id of a key."""
     return hashlib.sha256(b"fleethook key\n" + key).hexdigest()[:8]
 
 
 def key_ids() -> list[str]:
-    """The keys that this machine has, the one that seals first; none where there is no key file."""
+    """The ids of this machine's keys, the one that seals first; empty if there is no key file."""
     try:
         return [key_id(key) for key in _keys(key_file())]
     except MissingKey:
@@ -98,7 +99,7 @@ def key_ids() -> list[str]:
 
 
 def export_key(wanted: str = "") -> str:
-    """A key of this machine as text: the one that seals, or the one with this id. ConfigError where it is not here."""
+    """A key of this machine as text: the one that seals, or the one with this id. ConfigError if there is none."""
     path = key_file()
     found = next((key for key in _keys(path) if wanted in {"", key_id(key)}), None)
     if found is None:
@@ -107,21 +108,26 @@ def export_key(wanted: str = "") -> str:
 
 
 def import_key(text: str) -> str:
-    """Put another machine's key before this machine's own, which still open; returns its id. ConfigError where it is none."""
+    """Put another machine's key before this machine's own; returns its id. ConfigError if the text is not a key.
+
+    This machine's own keys can still open what they sealed.
+    """
     key = text.strip().encode("ascii", "replace")
     if not _is_key(key):
-        raise ConfigError("this is no key", hint="pipe what `fleethook key export` prints on the machine that has it")
+        raise ConfigError(
+            "this is not a key", hint="pipe what `fleethook key export` prints on the machine that has it"
+        )
     path = key_file()
     known = _keys(path) if path.exists() else []
     try:
-        write_private(path, "".join(f"{one.decode('ascii')}\n" for one in dict.fromkeys((key, *known))))
+        write_private(path, "".join(f"{line.decode('ascii')}\n" for line in dict.fromkeys((key, *known))))
     except OSError as error:
         raise ConfigError(f"the key file {path} cannot be written: {error.strerror or error}") from error
     return key_id(key)
 
 
 def fingerprint(secret: str) -> str:
-    """What is shown of a secret: enough to see whether it changed."""
+    """What is shown of a secret: enough to see that it changed."""
     if secret.startswith(PREFIX):
         try:
             secret = unseal(secret)

@@ -59,7 +59,7 @@ def test_what_may_not_and_a_password_in_the_file_is_not_quoted(said: str) -> Non
     assert (problem.file, problem.line, problem.path) == ("f.yaml", 2, "network.proxy")
     assert "hunter2" not in str(problem)
     if said in LITERAL:
-        assert "password stands in the file" in str(problem)
+        assert "password is written in the file" in str(problem)
     with pytest.raises(ConfigError):
         from_document({"network_proxy": said})
 
