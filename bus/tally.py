@@ -1,4 +1,4 @@
-"""What the hooks of one event have said so far, counted into one verdict."""
+"""The outcomes of one event's hooks so far, combined into one verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bus.tools import native_input
 from bus.verdicts import Decision, Part, Verdict, strictest
 
 CONTEXT_BUDGET: Final = 10_000
-"""Characters of injected context in all: above it Claude Code cuts silently (observed), so we cut and say so."""
+"""Characters of injected context in all: above that Claude Code cuts silently (observed), so we cut and note it."""
 
 
 OPINIONS_ONLY: Final = frozenset({"project", "session"})
@@ -25,15 +25,15 @@ _ABOVE: Final = Hook(id="layers above", on=(), layer="fleet")
 
 
 _BELOW: Final = Hook(id="layers below", on=(), layer="user")
-"""Who set what where the hooks themselves are on another machine."""
+"""Stand for the hooks of another machine."""
 
 
 class Tally:
-    """What has been said so far."""
+    """The outcomes so far."""
 
     def __init__(self, event: Event, changes: Mapping[str, Any]) -> None:
         self.event = event
-        """With the output as hooks have changed it so far: the next one reads that, as the model will."""
+        """With the output as hooks have changed it so far: the next hook reads that output, as the model will."""
         self._output = event.output
         self.halt = ""
         self.permissions: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ class Tally:
         self.contexts: list[str] = []
         self.rewrite: dict[str, Any] = {}
         self.setters: dict[str, Hook] = {}
-        """By field, whatever its spelling: who set it last."""
+        """The hook that set each field last, whatever the spelling of the field."""
         self.allowers: list[Hook] = []
         self.parts: list[Part] = []
         self.silent: dict[str, dict[str, int]] = {}
@@ -54,11 +54,11 @@ class Tally:
             self._merge(_ABOVE, changes)
 
     def add(self, hook: Hook, outcome: Outcome, part: Part, *, again: bool = False) -> None:
-        """Count one outcome in; `again` for a second look, which may only deny or ask."""
+        """Add one outcome; `again` marks a second look, which may only deny or ask."""
         if outcome is NOTHING:
             self.silent.setdefault(part.place, {})[part.hook] = round(part.ms * 1000)
             return
-        if again:  # it had nothing to say to the event as it was
+        if again:  # it was silent on the original event
             self.silent.get(part.place, {}).pop(part.hook, None)
         self.parts.append(part)
         refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
@@ -69,7 +69,7 @@ class Tally:
             self.allowers.append(hook)
         self._decide(decision, part.reason, outcome.instead)
         if part.fallback:
-            # A policy `allow` shows as abstain: nobody objected.
+            # A failure policy `allow` gives the decision abstain.
             policy = "allow" if part.decision == "abstain" else part.decision
             self.notes.append(f"{part.fallback}; its failure policy is {policy}")
         if outcome.note:
@@ -84,7 +84,7 @@ class Tally:
 
     @property
     def ended(self) -> bool:
-        """Whether nobody else needs to be asked: a deny is the last word, but where it makes the agent go on."""
+        """Whether no other hook needs to run, after a deny; at stop events all run, because a deny makes the agent go on."""
         return self.decision == "deny" and self.event.type not in STOPS
 
     @property
@@ -93,12 +93,12 @@ class Tally:
         return self.event.output if self.event.output is not self._output else None
 
     def change_output(self, output: object) -> None:
-        """Take over a changed output."""
+        """Set the changed output."""
         if output != self.event.output:
             self.event = msgspec.structs.replace(self.event, output=output)
 
     def conclude(self) -> None:
-        """Let a halt win over hooks that want a stopping agent to go on, and permissions go without their allow."""
+        """Apply what depends on all outcomes: a halt beats a hook that wants the agent to go on; permissions need an allow."""
         if self.halt and self.event.type in STOPS and self.decision == "deny":
             self.notes.append(f"the agent may stop: a hook said so ({self.halt}), although another wanted it to go on")
             self.decision, self.reason, self.instead = "abstain", "", ""
@@ -129,7 +129,7 @@ class Tally:
         self._decide(decision, below.reason, below.instead)
 
     def _decide(self, decision: Decision, reason: str, instead: str) -> None:
-        """Let a stricter decision win, and join what hooks want done before their agent stops: the model reads all of it."""
+        """Keep the stricter decision. At stop events join the reasons of all denying hooks, because the model reads them."""
         if strictest(decision, self.decision) != self.decision:
             self.decision, self.reason, self.instead = decision, reason, instead
         elif decision == "deny" and self.event.type in STOPS:
@@ -137,10 +137,10 @@ class Tally:
             self.instead = _joined(self.instead, instead, "; ")
 
     def _merge(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
-        """Take over what `hook` changes; whether any of it was refused."""
+        """Merge the changes of `hook`; returns whether any was refused."""
         refused = False
         for key, value in changes.items():
-            # Hooks run from the highest layer down, so whoever set a field first is never below the one who asks now.
+            # Hooks run from the highest layer down, so the hook that set a field first is never in a lower layer.
             field = next(iter(native_input(self.event.source, self.event.native_tool, {key: value}, {})), key)
             setter = self.setters.get(field)
             if setter is not None and setter.layer != hook.layer:
@@ -152,7 +152,7 @@ class Tally:
         return refused
 
     def drop_rewrite(self, why: str) -> None:
-        """Forget the changed input, and an `allow` with it: it was given for something else than the original."""
+        """Drop the changed input and an `allow`, which was for the changed input and not for the original."""
         self.notes.append(f"the changed input ({', '.join(sorted(self.rewrite))}) was dropped: {why}")
         self.rewrite.clear()
         self.take_back_allow("")
@@ -165,7 +165,7 @@ class Tally:
                 self.notes.append(why)
 
     def cut_contexts(self) -> tuple[str, ...]:
-        """The contexts, within their budget."""
+        """The contexts, cut to their budget; notes what was cut."""
         if not self.contexts:
             return ()
         contexts, cut = _within_budget(self.contexts)
@@ -175,7 +175,7 @@ class Tally:
 
 
 def _joined(text: str, more: str, between: str) -> str:
-    """Both texts, each once."""
+    """Both texts joined, each part once."""
     return between.join(dict.fromkeys(part for part in (*text.split(between), more) if part))
 
 

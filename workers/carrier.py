@@ -24,7 +24,7 @@ from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import Call, Entry, checked
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
-from workers.delivery.later_context import Afterwords
+from workers.delivery.later_context import LateContexts
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
 from workers.delivery.results import AttemptResult
 from workers.delivery.settlements import SettlementWriter
@@ -86,7 +86,7 @@ class Carrier:
             self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or BreakerLimits()).args
         )
         self._failures = failures if failures is not None else FailureCounts()
-        self._attempts = Attempts(self.name, watcher, keys, Afterwords(connections, keys), self._failures)
+        self._attempts = Attempts(self.name, watcher, keys, LateContexts(connections, keys), self._failures)
         self._active_at = self._read_at = 0.0
         self.carried = 0
 

@@ -1,7 +1,7 @@
 """The dispatcher: events -> deliveries; due retries back to their streams; carriers where leases are missing.
 
-One is active at a time and others stand by; what it does is gated by the entries' own acknowledgement, so two that
-both believe to be active do nothing twice.
+One is active at a time and others stand by. Each step counts only with the acknowledgement of its entry, so two that both
+believe to be active do nothing twice.
 """
 
 from __future__ import annotations
@@ -42,42 +42,42 @@ log = logging.getLogger("fleethook.dispatcher")
 
 GROUP: Final = "dispatchers"
 WAKE_SECONDS: Final = 0.2
-"""Due retries start at most so much late."""
+"""A due retry starts at most this much late."""
 
 STANDBY_SECONDS: Final = 0.5
 _LEASE_SECONDS: Final = 0.25
-"""How often the lease is asked for anew while it is ours; it lasts eight times as long."""
+"""How often the lease is renewed while it is ours; it lasts eight times as long."""
 
-_WAKE_BETWEEN: Final = 0.02
-"""A busy dispatcher looks no more often for what has become due unforeseen."""
+_WAKE_PAUSE_SECONDS: Final = 0.02
+"""A busy dispatcher looks no more often for retries that became due earlier than was known."""
 
 _IDLE_TURN_SECONDS: Final = 0.02
-"""How often a busy dispatcher reads events of which nobody is told: most are of requests, and each that is read for itself
-took its agent a third of a millisecond longer, by taking a core at the wrong time (measured on two)."""
+"""How often a busy dispatcher reads events that become no delivery. Most are events of requests; reading each by itself
+delayed its agent by a third of a millisecond, because it took a core at the wrong time (measured on two cores)."""
 
 _SEEN_SECONDS: Final = 0.1
-"""For so long a carrier that was alive counts as alive: asking for this, the lease and what is due at each of 500 events
+"""How long a carrier that was alive counts as alive: looking for carriers, the lease and due retries at each of 500 events
 a second took a fifth of our time (measured)."""
 
-_READ: Final = 128
-_READ_FIRST: Final = 16
+_MOST_READ: Final = 128
+_FIRST_READ: Final = 16
 _READ_BYTES: Final = 16 * 1024 * 1024
-"""About so much is read at once: a heap of the largest bodies would otherwise be 2 GiB in our memory."""
-_WAKE_MOST: Final = 500
+"""About as much is read at once: 128 of the largest bodies would be 2 GiB of memory."""
+_MOST_WOKEN: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _SCAN: Final = 1_000
 _MOST_TARGETS: Final = 10_000
 _CARRIER_SECONDS: Final = 0.5
-_SAY_SECONDS: Final = 30.0
+_LOG_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
 _CATCH_UP_SECONDS: Final = 3.0
 """How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: fifo`)."""
 _LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
-"""How soon a maintenance job whose worker died, or that lets others have their turn, is taken up again."""
+"""How soon a maintenance job is resumed whose worker died, or that let other jobs go first."""
 LAG_PER_CARRIER: Final = 200
-"""One more carrier is asked for when so many deliveries wait for each that there is."""
+"""One more carrier is asked for when this many deliveries wait for each that is alive."""
 
 Enqueue = Callable[[str], Awaitable[int]]
 """Queues an RQ job by its name (`carry`, `tidy`, `maintain`) and returns how many RQ workers listen there."""
@@ -104,15 +104,15 @@ class Dispatcher:
         self._hosts, self._records = Hosts(connections, keys), KnownRecords()
         self._repairs = Repairs(connections, keys, self.name)
         self._relief = Relief(connections, keys)
-        self._did: dict[str, float] = {}
+        self._done_at: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._count = _READ_FIRST
+        self._asking_jobs: dict[str, asyncio.Task[None]] = {}
+        self._count = _FIRST_READ
         self._waiting: dict[str, float] = {}
         self._active = False
-        self._next_due = self._wake_at = self._read_at = self._behind = 0.0
-        self._carried = self._owed = self._pays = False
+        self._next_due = self._wake_at = self._read_at = self._catch_up_until = 0.0
+        self._has_carriers = self._work_added = self._deliveries_added = False
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -123,7 +123,7 @@ class Dispatcher:
         await self._watcher.refresh(force=True)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Dispatch while the lease is ours, stand by while it is not, until `stop`; makes room on a full server, too."""
+        """Dispatch while we hold the lease and stand by otherwise, until `stop`; also makes room on a full server."""
         relief = asyncio.create_task(self._relief.run(stop))
         try:
             await consume(self._consumer, partial(self._turn, stop), stop, who="dispatcher")
@@ -135,7 +135,7 @@ class Dispatcher:
         if await self._holds_lease():
             if not self._active:
                 self._active, self._scan = True, b"0"
-                self._behind = time.monotonic() + _CATCH_UP_SECONDS
+                self._catch_up_until = time.monotonic() + _CATCH_UP_SECONDS
                 log.info("%s is the active dispatcher", self.name)
             await self._work()
         else:
@@ -151,7 +151,7 @@ class Dispatcher:
         return bool(await call(self._connections, "lease", lease, (self.name, HEARTBEAT_MS)))
 
     async def _show_standby(self) -> None:
-        """Beat as a member of the group that reads nothing: `fleethook worker --health` sees us by that."""
+        """Write our heartbeat as a member of the group that reads nothing, so that `fleethook worker --health` sees us."""
         member: Command = ("XGROUP", "CREATECONSUMER", self._keys("events"), GROUP, self.name)
         with self._connections.lease() as connection:
             await connection.exchange([member, *self._consumer.beat_commands()])
@@ -164,7 +164,7 @@ class Dispatcher:
                     await connection.exchange([("DEL", self._keys("alive", "dispatcher"))])
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
-        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await asyncio.gather(*self._asking_jobs.values(), return_exceptions=True)
         await self._consumer.leave()
         await self._reading.close()
 
@@ -173,49 +173,49 @@ class Dispatcher:
         await self._repairs.keep()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.pending_to_resume()
-        longest = _SEEN_SECONDS if self._owed else WAKE_SECONDS
+        longest = _SEEN_SECONDS if self._work_added else WAKE_SECONDS
         wait = 0 if entries else max(0.001, min(longest, self._next_due - time.monotonic()))
-        if self._behind and await self._is_behind():
+        if self._catch_up_until and await self._is_behind():
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
-            await let_entries_accumulate(self._read_at, TURN_SECONDS if self._pays else _IDLE_TURN_SECONDS)
+            await let_entries_accumulate(self._read_at, TURN_SECONDS if self._deliveries_added else _IDLE_TURN_SECONDS)
             with self._reading.lease() as connection:
                 entries += await self._consumer.read(connection, self._count, wait)
         self._read_at = time.monotonic() if entries else 0.0
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
-            self._count = max(1, min(_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
+            self._count = max(1, min(_MOST_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
             await self._dispatch(entries)
-        self._owed = self._owed or bool(entries) or woken
-        often = _SEEN_SECONDS if self._carried else 0.0
-        if self._due("carriers", often if self._owed else _CARRIER_SECONDS):
+        self._work_added = self._work_added or bool(entries) or woken
+        often = _SEEN_SECONDS if self._has_carriers else 0.0
+        if self._due("carriers", often if self._work_added else _CARRIER_SECONDS):
             await self._start_carriers()
-            self._owed = False
+            self._work_added = False
         if self._scan is not None:
             await self._find_parked(self._scan)
         if self._targets and self._due("unpark", _UNPARK_SECONDS):
             await self._unpark()
         if self._due("chores", CHORES_SECONDS):
-            self._ask("tidy")
+            self._ask_for_job("tidy")
         if self._due("jobs", _JOBS_SECONDS) and await waiting(self._connections, self._keys):
-            self._ask("maintain")
+            self._ask_for_job("maintain")
 
     async def _is_behind(self) -> bool:
-        """Whether another dispatcher holds events still: ours will be newer. Its heartbeat may outlive its lease a little."""
+        """Whether another dispatcher still holds events, which are older than ours: its heartbeat may outlive its lease."""
         with self._connections.lease() as connection:
             pending, *_ = await connection.exchange(
                 [("XPENDING", self._keys("events"), GROUP), *self._consumer.beat_commands()]
             )
         holders = [] if isinstance(pending, Exception) else [row[0] for row in pending[3] or ()]
-        if set(holders) <= {self.name.encode()} or time.monotonic() > self._behind:
-            self._behind = 0.0
-        return bool(self._behind)
+        if set(holders) <= {self.name.encode()} or time.monotonic() > self._catch_up_until:
+            self._catch_up_until = 0.0
+        return bool(self._catch_up_until)
 
     def _due(self, what: str, seconds: float) -> bool:
         now = time.monotonic()
-        if now - self._did.get(what, 0.0) < seconds:
+        if now - self._done_at.get(what, 0.0) < seconds:
             return False
-        self._did[what] = now
+        self._done_at[what] = now
         return True
 
     async def _dispatch(self, entries: list[Entry]) -> None:
@@ -223,31 +223,31 @@ class Dispatcher:
         passed: list[str] = []
         for entry in entries:
             try:
-                made = await self._call(entry)
+                script_call = await self._call(entry)
             except (Unreachable, FleethookError):
                 raise
-            except Exception as error:  # one event that breaks us must not stop the others
+            except Exception as error:  # an error in one event must not stop the others
                 log.exception("event %s cannot be dispatched; dead letter", entry.id)
-                why = f"cannot be dispatched: {type(error).__name__}: {error}"
-                made = poison_call(self._keys, entry, why, acknowledge=GROUP)
-            if made is None:
+                reason = f"cannot be dispatched: {type(error).__name__}: {error}"
+                script_call = poison_call(self._keys, entry, reason, acknowledge=GROUP)
+            if script_call is None:
                 passed.append(entry.id)
             else:
-                calls[entry.id] = made
-        for start in range(0, len(passed), _READ):  # of our own that come back there may be more than Lua unpacks
-            some, keys = passed[start : start + _READ], (self._keys("events"), self._keys("stats"))
+                calls[entry.id] = script_call
+        for start in range(0, len(passed), _MOST_READ):  # Lua cannot unpack more at once
+            some, keys = passed[start : start + _MOST_READ], (self._keys("events"), self._keys("stats"))
             calls[f"{some[0]} to {some[-1]}"] = Call("pass", keys, (GROUP, *some))
-        self._pays = False
+        self._deliveries_added = False
         replies = await call_all(self._connections, list(calls.values()))
-        for (what, made), reply in zip(calls.items(), replies, strict=True):
-            added = checked(reply, f"dispatching {what}")  # what was refused stays pending, and is looked at again
-            self._pays = self._pays or (made.name != "pass" and added > 0)
-            # Another has it, or it has another id since a repair: then it is ours still, and in nobody's hands.
-            if added < (len(made.args) - 1 if made.name == "pass" else 0):
+        for (what, script_call), reply in zip(calls.items(), replies, strict=True):
+            added = checked(reply, f"dispatching {what}")  # what was refused stays pending and is rechecked
+            self._deliveries_added = self._deliveries_added or (script_call.name != "pass" and added > 0)
+            # Another dispatcher has the entry, or a repair gave it a new id and it is still pending for us.
+            if added < (len(script_call.args) - 1 if script_call.name == "pass" else 0):
                 self._consumer.must_recheck_pending = True
 
     async def _call(self, entry: Entry) -> Call | None:
-        """What is to be done for one event: None where nobody is owed anything; nothing is ever delivered twice."""
+        """The script call that dispatches one event; None if it becomes no delivery."""
         if b"spooled" in entry.fields and not await counts(self._connections, self._keys, entry):
             return None
         if b"of" in entry.fields:
@@ -263,22 +263,24 @@ class Dispatcher:
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
         except DecodeError as error:
             if b"verdict" in entry.fields:
-                return None  # an undecodable request: its evaluator buried it already
+                return None  # an undecodable request: its evaluator made a dead letter of it
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
         if b"spooled" in entry.fields and event.type == EventType.GUARD_CHANGED and event.source == "fleethook":
             await self._list_change(event)
         deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
-        if event.parent and any(one.kind == "command" for one in deliveries):
+        if event.parent and any(delivery.kind == "command" for delivery in deliveries):
             running = await lineage(self._connections, self._keys, event)
             looped = [
-                one for one in deliveries if one.kind == "command" and any(one.hook in hooks for _, hooks in running)
+                delivery
+                for delivery in deliveries
+                if delivery.kind == "command" and any(delivery.hook in hooks for _, hooks in running)
             ]
-            for one in looped:
-                log.error("%s", loop_text(one.hook, event, running))
-            deliveries = [one for one in deliveries if one not in looped]
+            for delivery in looped:
+                log.error("%s", loop_text(delivery.hook, event, running))
+            deliveries = [delivery for delivery in deliveries if delivery not in looped]
         if len(self._targets) < _MOST_TARGETS:
-            self._targets.update(one.target for one in deliveries)
+            self._targets.update(delivery.target for delivery in deliveries)
         for_host = await self._is_for_host(event, verdict, request.folder)
         if not (deliveries or for_host):
             return None
@@ -292,7 +294,7 @@ class Dispatcher:
             log.warning("%s", error)
 
     async def _is_for_host(self, event: Event, verdict: Verdict | None, folder: EventFolder) -> bool:
-        """Whether the event's own machine has it to dispatch, too: its worker runs, or hooks in its own files wait for that."""
+        """Whether the event's own machine dispatches it too: its worker runs, or it has background hooks that wait for it."""
         if event.host in {"", self._host}:
             return False
         state = await self._hosts.state(event.host)
@@ -302,16 +304,16 @@ class Dispatcher:
         )
 
     async def _wake(self) -> bool:
-        """Move what is due back to the carriers; whether anything was. Notes when the next one is."""
+        """Move due retries back to the carriers, and note when the next is due; returns whether any were due."""
         now = time.monotonic()
         keys = (self._keys("due"), self._keys("openings"))
-        moved, left = await call(self._connections, "wake", keys, (_WAKE_MOST, self._keys.prefix))
+        moved, left = await call(self._connections, "wake", keys, (_MOST_WOKEN, self._keys.prefix))
         self._next_due = now + (WAKE_SECONDS if left == b"" else int(left) / 1000)
-        self._wake_at = now if moved >= _WAKE_MOST else min(self._next_due, now + _WAKE_BETWEEN)
+        self._wake_at = now if moved >= _MOST_WOKEN else min(self._next_due, now + _WAKE_PAUSE_SECONDS)
         return bool(moved)
 
     async def _find_parked(self, cursor: bytes) -> None:
-        """Look once, a page a turn, for targets with parked deliveries that a dispatcher before us knew."""
+        """Look once, one page a turn, for targets with parked deliveries that an earlier dispatcher knew."""
         prefix = self._keys("parked", "")
         with self._connections.lease() as connection:
             (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
@@ -320,19 +322,19 @@ class Dispatcher:
         self._scan = None if after == b"0" else after
 
     async def _unpark(self) -> None:
-        """Give back parked deliveries of targets with nothing in flight; usually each freed place has called the next."""
+        """Release parked deliveries of targets with nothing in flight; usually the end of an attempt releases the next."""
         keys, targets = self._keys, sorted(self._targets)
         with self._connections.lease() as connection:
             parked = await connection.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
             Call("unpark", (keys("flight", target),), (keys.prefix, target))
-            for target, waits in zip(targets, parked, strict=True)
-            if waits == 1
+            for target, exists in zip(targets, parked, strict=True)
+            if exists == 1
         ]
         for reply in await call_all(self._connections, calls) if calls else ():
             checked(reply, "unparking")
         if len(targets) >= _MOST_TARGETS:
-            self._targets = {target for target, waits in zip(targets, parked, strict=True) if waits}
+            self._targets = {target for target, exists in zip(targets, parked, strict=True) if exists}
 
     async def _start_carriers(self) -> None:
         """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
@@ -345,39 +347,39 @@ class Dispatcher:
                 asked = [("EXISTS", self._keys("beat", name)) for name in names]
                 beats = await connection.exchange(asked) if asked else []
                 found.append((int(checked(length, "measuring the work")), sum(1 for beat in beats if beat == 1)))
-            self._carried = any(alive for _, alive in found) and all(alive for work, alive in found if work)
+            self._has_carriers = any(alive for _, alive in found) and all(alive for work, alive in found if work)
             for stream, (work, alive) in zip(streams, found, strict=True):
-                self._watch(stream, work, alive)
+                self._warn_if_waiting(stream, work, alive)
                 wanted = wanted or bool(work and (not alive or work >= alive * LAG_PER_CARRIER))
             if not wanted:
                 return
             (marked,) = await connection.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
         if marked is not None:
-            self._ask("carry")
+            self._ask_for_job("carry")
 
-    def _watch(self, stream: str, work: int, alive: int) -> None:
-        """Say so where deliveries wait and nobody comes: for a host's own ones only its own carriers will do."""
+    def _warn_if_waiting(self, stream: str, work: int, alive: int) -> None:
+        """Log an error if deliveries wait and no carrier comes; a host's own deliveries need a carrier on that host."""
         now = time.monotonic()
         if alive or not work:
             self._waiting.pop(stream, None)
-        elif now - self._waiting.setdefault(stream, now) > _PATIENCE_SECONDS and self._due(stream, _SAY_SECONDS):
+        elif now - self._waiting.setdefault(stream, now) > _PATIENCE_SECONDS and self._due(stream, _LOG_SECONDS):
             where = "anywhere" if stream == self._streams[0] else f"on {host_name()}"
             log.error("%d deliveries wait and no carrier comes %s: `fleethook worker carrier` starts one", work, where)
 
-    def _ask(self, name: str) -> None:
-        """Ask RQ for a job, beside the loop: its server may be another one, and away."""
-        known = self._asking.get(name)
+    def _ask_for_job(self, name: str) -> None:
+        """Ask RQ for a job in a task of its own: its server may be another one, and away."""
+        known = self._asking_jobs.get(name)
         if known is None or known.done():
-            self._asking[name] = asyncio.create_task(self._enqueued(name))
+            self._asking_jobs[name] = asyncio.create_task(self._enqueue_job(name))
 
-    async def _enqueued(self, name: str) -> None:
+    async def _enqueue_job(self, name: str) -> None:
         try:
             workers = await self._enqueue(name)
         except FleethookError as error:
-            if self._due("rq", _SAY_SECONDS):
+            if self._due("rq", _LOG_SECONDS):
                 log.error("%s: no job can be queued; deliveries wait", error)
             return
-        if not workers and self._due(f"no {name}", _SAY_SECONDS):
+        if not workers and self._due(f"no {name}", _LOG_SECONDS):
             kind = "carrier" if name == "carry" else "chores"
             log.error("a %s is needed and none runs: `fleethook worker %s` starts one", kind, kind)
 

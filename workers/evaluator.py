@@ -32,12 +32,12 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call_all
-from workers.delivery.later_context import Afterwords
+from workers.delivery.later_context import LateContexts
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain
 from workers.runtime.counters import Counters
-from workers.runtime.file_notices import Notices
+from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
@@ -50,19 +50,19 @@ from workers.runtime.stream_repair import Repairs
 log = logging.getLogger("fleethook.evaluator")
 
 GROUP: Final = "evaluators"
-_READ: Final = 32
+_MOST_READ: Final = 32
 _FULL_SECONDS: Final = 0.05
-"""How long a read waits while no slot is free, so that one that becomes free takes up what was put aside."""
-_KEEP_SECONDS: Final = 0.25
-_SAME_SECONDS: Final = 0.02
+"""How long a read waits while no slot is free: after it, a slot that became free takes a deferred request."""
+_MAINTAIN_SECONDS: Final = 0.25
+"""How often the loop does its periodic upkeep."""
 
 
 class Evaluator:
-    """One evaluator: reads requests as one of the group, runs their chains, answers.
+    """One evaluator: reads requests as one of the group, runs their hooks, answers.
 
-    Requests that need only rules are answered in the reading loop; those that need a process or an http call take one
-    of `slots`. Without a free slot they are put aside for whoever has one, so rules never queue behind processes.
-    What is heavy to check (a long command line, a costly condition) is checked by `checks`, and delays nobody else.
+    The reading loop itself answers requests that need only rules. A request that needs a process or an HTTP call takes one
+    of `slots`; if none is free, it is deferred to an evaluator that has one, so rules never queue behind processes.
+    Heavy checks (of a long command line, or a costly condition) run in other processes and delay no other request.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Evaluator:
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
         self._clients = ClientPool()
-        self._afterwords = Afterwords(connections, keys)
-        self._runners = Runners(watcher, self._clients, self._afterwords.keep)
+        self._late_contexts = LateContexts(connections, keys)
+        self._runners = Runners(watcher, self._clients, self._late_contexts.keep)
         self._checks = RuleChecks()
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
-        self._notices = Notices(connections, keys)
+        self._notices = FileNotices(connections, keys)
         self._answers: list[Call] = []
-        self._begun: set[str] = set()
-        self._kept = 0.0
+        self._started: set[str] = set()
+        self._maintained_at = 0.0
         self._warmed: HookSet | None = None
         self._clock = ServerClock(connections)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
@@ -117,7 +117,7 @@ class Evaluator:
                 await self._reading.close()
 
     async def prepare(self) -> None:
-        """Make the group, read the clock and the hook set, and say that we are alive; raises Unreachable."""
+        """Make the group, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
         await self._consumer.create()
         await self._clock.keep()
         await self._watcher.refresh(force=True)
@@ -125,7 +125,7 @@ class Evaluator:
         await self._consumer.beat()
 
     async def _warm(self) -> None:
-        """Let the rules meet an event before an agent waits: their libraries and patterns take half a second once."""
+        """Run the rules once before an agent waits: loading their libraries and patterns takes half a second."""
         in_force = self._watcher.fleet()
         if in_force is self._warmed:
             return
@@ -133,11 +133,11 @@ class Evaluator:
         await self._runners.warm(in_force)
 
     async def _turn(self) -> bool:
-        entries = await self._keep() if time.monotonic() - self._kept >= _KEEP_SECONDS else []
+        entries = await self._maintain() if time.monotonic() - self._maintained_at >= _MAINTAIN_SECONDS else []
         free = self._slots.free
         requests, waiting = self._consumer.streams
         with self._reading.lease() as connection:
-            count = min(_READ, free) if free > 0 else _READ
+            count = min(_MOST_READ, free) if free > 0 else _MOST_READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers, self._answers = self._answers, []
             try:
@@ -145,16 +145,17 @@ class Evaluator:
                     connection, count, block, (requests, waiting) if free > 0 else (requests,), answers
                 )
             except Unreachable:
-                self._answers = answers + self._answers  # whoever was acknowledged meanwhile is not answered again
+                # Sent again: an answer that did arrive is not given twice, because its entry is acknowledged.
+                self._answers = answers + self._answers
                 raise
         for entry in entries:
             self._answers += await self._handle(entry)
         return True
 
-    async def _keep(self) -> list[Entry]:
-        """What is to be done now and then, and the entries of others, or of our own, that it finds to carry on."""
-        self._kept = time.monotonic()
-        if self._answers:  # nobody waits for our housekeeping
+    async def _maintain(self) -> list[Entry]:
+        """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
+        self._maintained_at = time.monotonic()
+        if self._answers:  # agents do not wait for our upkeep
             answers, self._answers = self._answers, []
             try:
                 await self._send(answers)
@@ -165,22 +166,27 @@ class Evaluator:
         await self._repairs.keep()
         await self._watcher.refresh()
         await self._warm()
-        await self._notices.announce(self._watcher.rejected())
-        await self._afterwords.look()
-        await self._notices.report(self._watcher.guards)
+        await self._notices.publish_rejected(self._watcher.rejected())
+        await self._late_contexts.refresh()
+        await self._notices.publish_guard_changes(self._watcher.guards)
         await self._recorder.keep()
         await self._counters.send()
-        held = self._slots.held | self._checking.held | {(str(one.keys[0]), str(one.args[1])) for one in self._answers}
+        held = self._slots.held | self._checking.held | self._answered()
         return await self._consumer.pending_to_resume(held)
 
-    async def _handle(self, entry: Entry) -> list[Call]:
-        """The calls that rules can make at once, for one write together with the next read; a slot for the rest.
+    def _answered(self) -> set[tuple[str, str]]:
+        """The entries whose answers are not sent yet, by stream and id."""
+        return {(str(answer.keys[0]), str(answer.args[1])) for answer in self._answers}
 
-        Whatever goes wrong with one request is an error verdict for it, and nothing to the others.
+    async def _handle(self, entry: Entry) -> list[Call]:
+        """Start a request in a slot, or answer it now if it needs only rules.
+
+        Returns the calls that answer it, which are sent with the next read. An error in one request gives it an error
+        verdict, and does not reach the other requests.
         """
         request = sent_by_now(read_request(entry, self._keys), self._clock.now())
-        if request.handed > MOST_DELIVERIES:  # before anything of it is read: that may be what kills
-            return self._replies.bury(request, f"handed out {request.handed} times: whoever evaluates it dies")
+        if request.handed > MOST_DELIVERIES:  # before its payload is read, which may be what kills
+            return self._replies.bury(request, f"handed out {request.handed} times: its evaluators die")
         try:
             event = read_event(request)
         except DecodeError as error:
@@ -191,115 +197,123 @@ class Evaluator:
         if event.type == PROBE:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
-            verdict = await self._at_once(request, event)
+            verdict = await self._verdict_without_hooks(request, event)
             if verdict is None:
-                own = RequestHooks(self._watcher.for_event(event), self._runners.run)
-                hooks = await own.fitting(event)
+                request_hooks = RequestHooks(self._watcher.for_event(event), self._runners.run)
+                hooks = await request_hooks.fitting(event)
                 if await self._needs_slot(request, event, hooks):
-                    return self._slot(request, event, hooks, own)
-                verdict = await self._evaluate(request, event, hooks, own, own.run)
+                    return self._start_or_defer(request, event, hooks, request_hooks)
+                verdict = await self._evaluate(request, event, hooks, request_hooks, request_hooks.run)
             return [self._replies.answer(request, event, verdict)]
         except OverBudget:
-            return self._aside(request, event, own)
+            return self._check_in_background(request, event, request_hooks)
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             return self._replies.broken(request, event, error)
 
-    async def _at_once(self, request: Request, event: Event) -> Verdict | None:
-        """The verdict of a request that runs no hook: it fell back before, or is out of time."""
-        why, now = request.fallback, self._clock.now()
-        if not why and now >= request.deadline and not await is_waited_for(self._connections, request, now):
-            why = "the budget was used up before an evaluator was free"
-        return self._replies.failed(request, event, why) if why else None
+    async def _verdict_without_hooks(self, request: Request, event: Event) -> Verdict | None:
+        """The verdict of a request that runs no hook, because it fell back before or is out of time; else None."""
+        reason, now = request.fallback, self._clock.now()
+        if not reason and now >= request.deadline and not await is_waited_for(self._connections, request, now):
+            reason = "the budget was used up before an evaluator was free"
+        return self._replies.failed(request, event, reason) if reason else None
 
     async def _needs_slot(self, request: Request, event: Event, hooks: Sequence[Hook]) -> bool:
         return any(hook.kind != "rule" for hook in hooks) or (
             self._placement.is_remote(event) and await self._placement.needs_host(event, hooks, request.folder)
         )
 
-    def _slot(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> list[Call]:
-        """Start it in a slot; without a free one, the call that puts it aside."""
+    def _start_or_defer(
+        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks
+    ) -> list[Call]:
+        """Start the request in a slot; if none is free, returns the call that defers it."""
         if self._slots.free <= 0:
             return [defer_call(request, self._keys, GROUP)]
-        own.wait_for(self._checks, self._seconds(request))
-        self._slots.start(self._with_effects(request, event, hooks, own), request.entry.stream, request.entry.id)
+        request_hooks.wait_for(self._checks, self._hook_seconds(request))
+        self._slots.start(
+            self._run_in_slot(request, event, hooks, request_hooks), request.entry.stream, request.entry.id
+        )
         return []
 
-    def _aside(self, request: Request, event: Event, own: RequestHooks) -> list[Call]:
-        """Let what is heavy to check be checked aside."""
-        self._checking.start(self._check(request, event, own), request.entry.stream, request.entry.id)
+    def _check_in_background(self, request: Request, event: Event, request_hooks: RequestHooks) -> list[Call]:
+        """Let other processes check a request with heavy rules."""
+        self._checking.start(self._answer_heavy(request, event, request_hooks), request.entry.stream, request.entry.id)
         return []
 
-    async def _check(self, request: Request, event: Event, own: RequestHooks) -> None:
-        """Answer a request that is heavy to check; where it also needs a slot, it goes on in one."""
+    async def _answer_heavy(self, request: Request, event: Event, request_hooks: RequestHooks) -> None:
+        """Answer a request with heavy rules; if it also needs a slot, it goes on in one."""
         try:
-            own.wait_for(self._checks, self._seconds(request))
-            hooks = await own.fitting(event)
+            request_hooks.wait_for(self._checks, self._hook_seconds(request))
+            hooks = await request_hooks.fitting(event)
             if await self._needs_slot(request, event, hooks):
-                answers = self._slot(request, event, hooks, own)
+                answers = self._start_or_defer(request, event, hooks, request_hooks)
             else:
-                verdict = await self._evaluate(request, event, hooks, own, own.run)
+                verdict = await self._evaluate(request, event, hooks, request_hooks, request_hooks.run)
                 answers = [self._replies.answer(request, event, verdict)]
         except FleethookError as error:
             self._consumer.must_recheck_pending = True
-            log.error("request %s: %s; it is carried on", request.id, error)
+            log.error("request %s: %s; it is resumed later", request.id, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, event, error)
-        await self._deliver(request, answers)
+        await self._send_or_retry(request, answers)
 
-    async def _with_effects(self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks) -> None:
-        """Run the hooks and answer; where they may take longer than the budget, who asked is told that they run."""
-        now, early = self._clock.now(), request.deadline
-        remote = self._placement.is_remote(event) and request.latest > early  # what that host has, only it knows
-        deadline = request.latest if remote else extended_ms(event, hooks, now, early, request.latest)
-        if (deadline == early and request.handed == 1) or not request.reply:
-            await self._run_hooks(request, event, hooks, own, early)
+    async def _run_in_slot(
+        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks
+    ) -> None:
+        """Run the hooks and answer; while they run beyond the budget, a note tells the agent's side to wait on."""
+        now, budget_end = self._clock.now(), request.deadline
+        remote = self._placement.is_remote(event) and request.latest > budget_end  # only that host knows its hooks
+        deadline = request.latest if remote else extended_ms(event, hooks, now, budget_end, request.latest)
+        if (deadline == budget_end and request.handed == 1) or not request.reply:
+            await self._run_hooks(request, event, hooks, request_hooks, budget_end)
             return
         request = msgspec.structs.replace(request, deadline=deadline)
-        own.wait_for(self._checks, self._seconds(request))
-        async with self._slots.slow(self._connections, request.reply, (early - now) / 1000):
-            await self._run_hooks(request, event, hooks, own, early)
+        request_hooks.wait_for(self._checks, self._hook_seconds(request))
+        async with self._slots.slow(self._connections, request.reply, (budget_end - now) / 1000):
+            await self._run_hooks(request, event, hooks, request_hooks, budget_end)
 
     async def _run_hooks(
-        self, request: Request, event: Event, hooks: Sequence[Hook], own: RequestHooks, early: int
+        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks, budget_end: int
     ) -> None:
         try:
-            again, calls = await self._claim(request, event, hooks)
-            if again is None:
+            is_rerun, calls = await self._claim(request, event, hooks)
+            if is_rerun is None:
                 answers = calls
             else:
-                run = without_loops(own.run, event, await lineage(self._connections, self._keys, event))
-                again = again or request.id in self._begun
-                self._begun.add(request.id)
-                verdict = await self._evaluate(request, event, hooks, own, run, again=again, early=early)
+                run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
+                is_rerun = is_rerun or request.id in self._started
+                self._started.add(request.id)
+                verdict = await self._evaluate(
+                    request, event, hooks, request_hooks, run, is_rerun=is_rerun, budget_end=budget_end
+                )
                 answers = [self._replies.answer(request, event, verdict, owner=self.name)]
         except FleethookError as error:
-            # Redis went away before a hook ran: it is still pending, and `own_pending` finds it when Redis is back.
+            # Redis went away before a hook ran: the entry is still pending, and is resumed when Redis is back.
             self._consumer.must_recheck_pending = True
-            log.error("request %s: %s; it is carried on", request.id, error)
+            log.error("request %s: %s; it is resumed later", request.id, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, event, error)
-        await self._deliver(request, answers)
+        await self._send_or_retry(request, answers)
 
-    async def _deliver(self, request: Request, answers: Sequence[Call]) -> None:
-        """Send what a task has to say; where Redis is away, with the next read."""
+    async def _send_or_retry(self, request: Request, answers: Sequence[Call]) -> None:
+        """Send the answers of a task; while Redis is away they wait for the next read."""
         try:
             if await self._send(answers):
-                self._begun.discard(request.id)
+                self._started.discard(request.id)
         except Unreachable as error:
-            self._answers += answers  # with the next read: the hooks have run, and must not run again
+            self._answers += answers  # the hooks have run and must not run again
             log.error("the answer to request %s: %s; it is sent again", request.id, error)
 
     async def _claim(self, request: Request, event: Event, hooks: Sequence[Hook]) -> tuple[bool | None, list[Call]]:
         """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
         claim = await claim_request(self._connections, self._keys, self._clock, request, event, hooks, GROUP, self.name)
         if claim.word == "wait":
-            why = "the budget was used up while the same hook call was being evaluated"
-            return None, [self._replies.answer(request, event, self._replies.failed(request, event, why))]
+            reason = "the budget was used up while the same hook call was being evaluated"
+            return None, [self._replies.answer(request, event, self._replies.failed(request, event, reason))]
         if claim.known is not None:
             return None, [self._replies.answer(request, event, claim.known)]
-        if claim.word == "lost":  # another has it, or it has another id since a repair
+        if claim.word == "lost":  # another evaluator has the entry, or a repair gave it a new id
             self._consumer.must_recheck_pending = True
         return (claim.word == "again", []) if claim.word in {"run", "again"} else (None, [])
 
@@ -308,45 +322,46 @@ class Evaluator:
         request: Request,
         event: Event,
         hooks: Sequence[Hook],
-        own: RequestHooks,
+        request_hooks: RequestHooks,
         run: Run,
         *,
-        again: bool = False,
-        early: int = 0,
+        is_rerun: bool = False,
+        budget_end: int = 0,
     ) -> Verdict:
-        ask_host, hooks_for = None, own.fitting
+        ask_host, hooks_for = None, request_hooks.fitting
         if self._placement.is_remote(event):
-            early = max(early, min(request.deadline, self._clock.now()))
-            limits = (request.folder, self._replies.strictest_policy(request), early, request.deadline, self._clock)
+            budget_end = max(budget_end, min(request.deadline, self._clock.now()))
+            policy = self._replies.strictest_policy(request)
+            limits = (request.folder, policy, budget_end, request.deadline, self._clock)
             ask_host = await self._placement.host_part(event, hooks, *limits)
-            hooks, hooks_for = [hook for hook in hooks if not hook.on_host], own.fitting_here
+            hooks, hooks_for = [hook for hook in hooks if not hook.on_host], request_hooks.fitting_here
         verdict = await evaluate(
             Evaluation(
                 event=event,
                 hooks=hooks,
                 run=run,
-                seconds=self._seconds(request),
-                version=own.in_force.version,
-                layers=own.in_force.layers,
+                seconds=self._hook_seconds(request),
+                version=request_hooks.in_force.version,
+                layers=request_hooks.in_force.layers,
                 hooks_for=hooks_for,
                 ask_host=ask_host,
-                notes=own.notes(event, hooks),
-                is_rerun=again,
+                notes=request_hooks.notes(event, hooks),
+                is_rerun=is_rerun,
             )
         )
-        verdict = await self._afterwords.tell(event, request.native, verdict)
-        verdict = await self._notices.tell(request, event, verdict, own.in_force)
+        verdict = await self._late_contexts.add_to(event, request.native, verdict)
+        verdict = await self._notices.add_notes(request, event, verdict, request_hooks.in_force)
         self._counters.count_verdict(verdict)
         return verdict
 
-    def _seconds(self, request: Request) -> float:
-        """What is left of a request's budget for its hooks."""
+    def _hook_seconds(self, request: Request) -> float:
+        """How many seconds of a request's budget are left for its hooks."""
         return hook_seconds((request.deadline - self._clock.now()) / 1000)
 
     async def _send(self, calls: Sequence[Call]) -> bool:
-        """Whether every one of them counted; where Redis refused one, its entry is looked for again.
+        """Send calls; returns whether each of them counted. If one did not, our pending entries are rechecked.
 
-        An answer that another has given, or will give, counts for nothing: its request may still come back to us.
+        An answer does not count if Redis refused it, or if another evaluator has the request.
         """
         replies = await call_all(self._connections, calls) if calls else []
         if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
@@ -364,5 +379,5 @@ class Evaluator:
             await self._send(self._answers)
             await self._counters.send()
         except Unreachable as error:
-            log.error("leaving while redis is away: %s; others carry on what is pending", error)
+            log.error("leaving while redis is away: %s; other evaluators resume what is pending", error)
         await self._consumer.leave()

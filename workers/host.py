@@ -1,7 +1,7 @@
 """`fleethook worker host`: answers for the hooks that only this machine has, and dispatches its background ones (X-02).
 
-Evaluators and dispatchers elsewhere do not have this machine's user and project files. They put the part of a request that
-is ours on our stream, and the events of our agents on another; a part that was handed out before is not run again.
+Evaluators and dispatchers on other machines do not have this machine's user and project files. They put our part of a
+request on one stream of ours, and the events of our agents on another. A part that was handed out before is not run again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import Entry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
-from workers.delivery.later_context import Afterwords
+from workers.delivery.later_context import LateContexts
 from workers.runtime.clock import ServerClock
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain
-from workers.runtime.file_notices import Notices
+from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import RequestHooks
@@ -41,11 +41,11 @@ from workers.runtime.slow_hooks import Slots, extended_ms
 
 log = logging.getLogger("fleethook.host")
 
-_READ: Final = 32
+_MOST_READ: Final = 32
 
 
 class HostWorker:
-    """One machine's own worker; several share the work."""
+    """One worker for the hooks that only this machine has; several of them share the work."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class HostWorker:
             about=f"host {self._host}",
         )
         self._clients = ClientPool()
-        self._notices = Notices(connections, keys)
-        self._runners = Runners(watcher, self._clients, Afterwords(connections, keys).keep)
+        self._notices = FileNotices(connections, keys)
+        self._runners = Runners(watcher, self._clients, LateContexts(connections, keys).keep)
         self._checks = RuleChecks()
         self._recorder = HostRecorder(connections, keys, watcher)
         self._clock = ServerClock(connections)
         self._slots, self._drain = Slots(slots), drain
 
     async def prepare(self) -> None:
-        """Make the groups, read the clock and the hook set, and say that we are alive; raises Unreachable."""
+        """Make the groups, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
         await self._consumer.create()
         await self._clock.keep()
         await self._watcher.refresh(force=True)
@@ -100,8 +100,8 @@ class HostWorker:
     async def _turn(self) -> bool:
         await self._clock.keep()
         await self._watcher.refresh()
-        await self._notices.announce(self._watcher.rejected())
-        await self._notices.report(self._watcher.guards)
+        await self._notices.publish_rejected(self._watcher.rejected())
+        await self._notices.publish_guard_changes(self._watcher.guards)
         await self._recorder.keep()
         requests, events = self._consumer.streams
         entries = await self._consumer.pending_to_resume(self._slots.held)
@@ -109,7 +109,7 @@ class HostWorker:
         with self._reading.lease() as connection:
             entries += await self._consumer.read(
                 connection,
-                min(_READ, free) if free > 0 else _READ,
+                min(_MOST_READ, free) if free > 0 else _MOST_READ,
                 0 if entries else 0.5 if free > 0 else 0.05,
                 (requests, events) if free > 0 else (events,),
             )
@@ -124,59 +124,59 @@ class HostWorker:
             ask = read_ask(entry, self._keys)
         except DecodeError as error:
             log.error("%s of %s: %s; it is dropped", entry.id, entry.stream, error)
-            await self._say(gone_commands(entry))
+            await self._send(gone_commands(entry))
             return
         try:
             verdict = await self._evaluate(ask)
             if verdict is None:
                 return
-        except Exception as error:  # whatever breaks on one request is said to it, and harms no other
+        except Exception as error:  # an error in one request answers that one, and harms no other
             log.exception("the part of %s", ask.event.id)
-            why = f"the worker of host {self._host} broke on it: {type(error).__name__}"
-            verdict = failed(bus_policy(ask.policy, ask.event.type), why, event=ask.event.id)
-        await self._say(answer_commands(ask, verdict, self._keys))
+            reason = f"the worker of host {self._host} broke on it: {type(error).__name__}"
+            verdict = failed(bus_policy(ask.policy, ask.event.type), reason, event=ask.event.id)
+        await self._send(answer_commands(ask, verdict, self._keys))
 
-    async def _say(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
+    async def _send(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
         try:
             with self._connections.lease() as connection:
                 for reply in await connection.exchange(commands):
                     checked(reply, "answering for this host")
-        except FleethookError as error:  # the evaluator goes by its failure policy, and the entry is not run again
+        except FleethookError as error:  # the evaluator applies its failure policy; the hooks are not run again
             log.error("an answer could not be given: %s", error)
 
     async def _evaluate(self, ask: Ask) -> Verdict | None:
-        """The verdict; None where the hooks run already for somebody else who asked: that run answers this one, too."""
+        """The verdict; None if the hooks run already for another evaluator: that run answers this one too."""
         event = ask.event
         if ask.entry.delivered > 1:
-            return self._died(ask)
+            return self._dead_worker_verdict(ask)
         in_force = self._watcher.for_event(event)
-        own = RequestHooks(in_force, self._runners.run)
-        own.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
-        hooks = await own.fitting_there(event)
+        request_hooks = RequestHooks(in_force, self._runners.run)
+        request_hooks.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
+        hooks = await request_hooks.fitting_there(event)
         if any(hook.kind != "rule" for hook in hooks):
-            said = await call(self._connections, *begin_call(ask, self._keys, self.name))
-            if said[0] == b"joined":
+            reply = await call(self._connections, *begin_call(ask, self._keys, self.name))
+            if reply[0] == b"joined":
                 return None
-            if said[0] != b"run":
-                return decode_verdict(said[1]) if said[0] == b"done" else self._died(ask)
+            if reply[0] != b"run":
+                return decode_verdict(reply[1]) if reply[0] == b"done" else self._dead_worker_verdict(ask)
         now = self._clock.now()
         deadline = extended_ms(event, hooks, now, ask.deadline, ask.latest)
         if deadline == ask.deadline:
-            return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
+            return await self._run_hooks(ask, request_hooks, hooks, (deadline - now) / 1000)
         joined = joined_key(ask, self._keys)
         async with self._slots.slow(self._connections, ask.reply, (ask.deadline - now) / 1000, joined):
-            return await self._run_hooks(ask, own, hooks, (deadline - now) / 1000)
+            return await self._run_hooks(ask, request_hooks, hooks, (deadline - now) / 1000)
 
-    def _died(self, ask: Ask) -> Verdict:
-        why = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
-        return failed(bus_policy(ask.policy, ask.event.type), why, event=ask.event.id)
+    def _dead_worker_verdict(self, ask: Ask) -> Verdict:
+        reason = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
+        return failed(bus_policy(ask.policy, ask.event.type), reason, event=ask.event.id)
 
-    async def _run_hooks(self, ask: Ask, own: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
+    async def _run_hooks(self, ask: Ask, request_hooks: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
         event = ask.event
-        in_force = own.in_force
-        run = without_loops(own.run, event, await lineage(self._connections, self._keys, event))
+        in_force = request_hooks.in_force
+        run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
-        await self._mark(event.id, event.parent, effects, "1")
+        await self._record_lineage(event.id, event.parent, effects, "1")
         try:
             verdict = await evaluate(
                 Evaluation(
@@ -188,17 +188,17 @@ class HostWorker:
                     version=in_force.version,
                     layers=[layer for layer in in_force.layers if layer != "fleet"],
                     changes=ask.changes,
-                    hooks_for=own.fitting_there,
-                    notes=own.notes(event, hooks),
+                    hooks_for=request_hooks.fitting_there,
+                    notes=request_hooks.notes(event, hooks),
                 )
             )
         finally:
-            await self._mark(event.id, event.parent, effects, str(self._clock.now()))
+            await self._record_lineage(event.id, event.parent, effects, str(self._clock.now()))
         version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
         return msgspec.structs.replace(verdict, version="" if version == "none" else version, waiting=in_force.waiting)
 
-    async def _mark(self, name: str, parent: str, hooks: list[str], state: str) -> None:
-        """Say which hooks run for an event, or when they ended: what they publish meanwhile is below it (F-12)."""
+    async def _record_lineage(self, name: str, parent: str, hooks: list[str], state: str) -> None:
+        """Record which hooks run for an event, or when they ended: their own events are its children (F-12)."""
         if not hooks:
             return
         key = self._keys("lineage", name)
@@ -207,26 +207,26 @@ class HostWorker:
             with self._connections.lease() as connection:
                 await connection.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
         except Unreachable as error:
-            log.warning("loops below %s cannot be seen: %s", name, error)
+            log.warning("loops below %s cannot be detected: %s", name, error)
 
     async def _dispatch(self, entries: list[Entry]) -> None:
-        """Turn the events of this machine into the deliveries that its own files ask for, once."""
+        """Add the deliveries that this machine's own hook files ask for; each event is dispatched once."""
         if not entries:
             return
         calls = []
         for entry in entries:
             try:
                 fields = unpack_fields(entry.fields[b"data"])
-                seen = Entry(self._keys("events"), fields[b"entry"].decode(), fields)
-                event = read_event(read_request(seen, self._keys))
+                original = Entry(self._keys("events"), fields[b"entry"].decode(), fields)
+                event = read_event(read_request(original, self._keys))
                 verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
                 found = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
-                mine = [one for one in found if one.layer != "fleet"]
-                body = pack_fields(seen) if mine else b""
-                calls.append(dispatch_call(entry, event, mine, self._keys, GROUP, body, now_ms(), "-"))
-            except Exception:  # one event that breaks us must not stop the others
+                own_deliveries = [delivery for delivery in found if delivery.layer != "fleet"]
+                body = pack_fields(original) if own_deliveries else b""
+                calls.append(dispatch_call(entry, event, own_deliveries, self._keys, GROUP, body, now_ms(), "-"))
+            except Exception:  # an error in one event must not stop the others
                 log.exception("event %s cannot be dispatched on its host", entry.id)
                 calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))
         for entry, reply in zip(entries, await call_all(self._connections, calls), strict=True):
             checked(reply, f"dispatching {entry.id}")
-        await self._say([command for entry in entries for command in gone_commands(entry)])
+        await self._send([command for entry in entries for command in gone_commands(entry)])

@@ -23,7 +23,7 @@ from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
 from workers.cli.up import STARTER
-from workers.runtime.file_notices import Notices
+from workers.runtime.file_notices import FileNotices
 
 BOTH = "version: 1\nguards: {destructive-commands: true, fleethook-itself: true}\n"
 RULE = (
@@ -97,7 +97,7 @@ async def test_a_worker_notices_what_a_file_and_a_published_set_lose(
             await watcher.refresh(force=True)
             watcher._recent.clear()
             watcher.for_event(event)
-            await Notices(connections, keys).report(watcher.guards)
+            await FileNotices(connections, keys).publish_guard_changes(watcher.guards)
             assert watcher.guards.weakened == []
 
     await look()

@@ -33,7 +33,7 @@ from workers.delivery.breakers import FailureCounts
 from workers.delivery.command import run_hook
 from workers.delivery.deliveries import Attempt, attempt_record, now_ms
 from workers.delivery.event_cache import DecodedEvent, EventCache
-from workers.delivery.later_context import Afterwords
+from workers.delivery.later_context import LateContexts
 from workers.delivery.outcomes import judge
 from workers.delivery.responses import beginning, response_text
 from workers.delivery.results import AttemptResult, Evidence, Undeliverable
@@ -105,9 +105,9 @@ class Attempts:
     """Makes the attempts of one carrier."""
 
     def __init__(
-        self, carrier: str, watcher: Watcher, keys: Keys, afterwords: Afterwords, failures: FailureCounts
+        self, carrier: str, watcher: Watcher, keys: Keys, late_contexts: LateContexts, failures: FailureCounts
     ) -> None:
-        self._carrier, self._watcher, self._afterwords, self._failures = carrier, watcher, afterwords, failures
+        self._carrier, self._watcher, self._late_contexts, self._failures = carrier, watcher, late_contexts, failures
         self._events = EventCache(keys)
 
     async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
@@ -165,7 +165,7 @@ class Attempts:
         await before()
         result = await run_hook(hook, event)
         if not claimed.is_replay:  # the session of a replayed event went on long ago
-            await self._afterwords.keep(event, result.later)
+            await self._late_contexts.keep(event, result.later)
         return result.attempt
 
     def _prepare_request(self, claimed: ClaimedDelivery, event: DecodedEvent, endpoint: Endpoint) -> WebhookRequest:

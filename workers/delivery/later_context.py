@@ -1,4 +1,4 @@
-"""What hooks in the background had to say: context for the next event of their session that can carry it, once."""
+"""Context from hooks in the background: given once, with the next event of their session that can carry it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import LATER_MS, Keys
 from bus.wire.streams import Backoff, checked
 
-log = logging.getLogger("fleethook.afterwords")
+log = logging.getLogger("fleethook.late_context")
 
 MOST_TEXTS: Final = 32
 """Texts that are kept for one session, the newest."""
@@ -29,8 +29,8 @@ MOST_SESSIONS: Final = 1_000
 _CHARACTERS: Final = 4_000
 
 
-class Afterwords:
-    """Keeps and gives what was said late; which sessions have something is looked up now and then, not at each event."""
+class LateContexts:
+    """Keeps late context and gives it. Which sessions have some is read now and then, not at each event."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
@@ -40,7 +40,7 @@ class Afterwords:
         return hashlib.sha256(f"{event.source} {event.session}".encode()).hexdigest()[:32]
 
     async def keep(self, event: Event, text: str) -> None:
-        """Keep, redacted, what a hook of this event said after its agent went on; while Redis is away it waits."""
+        """Keep, redacted, the context that a hook of this event gave after its agent went on; waits while Redis is away."""
         if not text or not event.session:
             return
         name, sessions, now = self._name(event), self._keys("later"), int(time.time() * 1000)
@@ -68,14 +68,14 @@ class Afterwords:
             backoff.back()
             return
 
-    async def look(self) -> None:
-        """See which sessions have something; raises Unreachable."""
+    async def refresh(self) -> None:
+        """Read which sessions have late context; raises Unreachable."""
         with self._connections.lease() as connection:
             (found,) = await connection.exchange([("ZRANGE", self._keys("later"), 0, -1)])
         self._sessions = set(checked(found, "looking for what was said later"))
 
-    async def tell(self, event: Event, native: str, verdict: Verdict) -> Verdict:
-        """The verdict with what waits for its session, where this event can carry it and goes on."""
+    async def add_to(self, event: Event, native: str, verdict: Verdict) -> Verdict:
+        """The verdict with the late context of its session, if this event can carry it and is not denied."""
         name = self._name(event)
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
@@ -88,6 +88,6 @@ class Afterwords:
                 ]
             )
         self._sessions.discard(name.encode())
-        said = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
-        # One that is there twice was sent twice: Redis' word on the first was lost.
-        return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(said)))
+        contexts = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
+        # A text that is there twice was sent twice, because Redis' reply to the first was lost.
+        return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(contexts)))

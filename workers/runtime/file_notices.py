@@ -1,4 +1,4 @@
-"""Says what of a hook file is not in force: as an event, once for each content, and to each session's user, once."""
+"""Tells people which hook files are not in force: one event for each content, and one note to each session's user."""
 
 from __future__ import annotations
 
@@ -33,56 +33,56 @@ _MOST_KNOWN: Final = 4096
 _MOST_PROBLEMS: Final = 20
 
 
-class Notices:
-    """What one process has said already; whoever else has said it is known to Redis."""
+class FileNotices:
+    """Publishes events and adds notes, each once: this process keeps what it has published, Redis what others have."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
         self._announced: set[tuple[str, str]] = set()
         self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    async def announce(self, rejected: tuple[Rejected, ...]) -> None:
+    async def publish_rejected(self, rejected: tuple[Rejected, ...]) -> None:
         """Publish `hooks:rejected` for each content that is not in force; raises Unreachable."""
-        for one in rejected:
-            name = (one.path, one.digest)
+        for content in rejected:
+            name = (content.path, content.digest)
             if name in self._announced:
                 continue
-            host, first = host_name(), one.problems[0]
+            host, first = host_name(), content.problems[0]
             data = {
-                "file": first.file or one.path,
+                "file": first.file or content.path,
                 "line": first.line,
                 "column": first.column,
-                "reason": redact_text(one.text),
-                "problems": [redact_text(str(problem)) for problem in one.problems[:_MOST_PROBLEMS]],
+                "reason": redact_text(content.text),
+                "problems": [redact_text(str(problem)) for problem in content.problems[:_MOST_PROBLEMS]],
             }
             kind = EventType.HOOKS_REJECTED.value
             await announce(
-                self._connections, self._keys, kind, data, host=host, about=f"{host}\n{one.path}\n{one.digest}"
+                self._connections, self._keys, kind, data, host=host, about=f"{host}\n{content.path}\n{content.digest}"
             )
             self._announced.add(name)
 
-    async def report(self, guards: GuardWatch) -> None:
+    async def publish_guard_changes(self, guards: GuardWatch) -> None:
         """Publish `guard:changed` for each change that weakened guards, and keep what is in force; raises Unreachable."""
         while guards.weakened:
             await report(self._connections, self._keys, guards.weakened[0])
             guards.weakened.pop(0)
         guards.keep()
 
-    async def tell(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
-        """The verdict with what is not in force; as a note to the session's user where none has been told of it before.
+    async def add_notes(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
+        """The verdict with the files that are not in force, and a note about each one that is new to the session's user.
 
-        That nothing guards the session is such a note too.
+        There is also a note if nothing guards the session.
         """
         waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
         warnings = (NO_GUARD,) if event.type in PRE_TOOL and self._is_unguarded(in_force, verdict) else ()
         if not waiting and not warnings:
             return verdict
-        new = [text for text in (*waiting, *warnings) if not await self._knows(request, event, text)]
+        new = [text for text in (*waiting, *warnings) if not await self._was_noted(request, event, text)]
         return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
 
     def _is_unguarded(self, in_force: HookSet, verdict: Verdict) -> bool:
-        """Whether no hook had a say, and none that is in force could have one at another tool call."""
+        """Whether no guard judged this event, and none in force could judge another tool call."""
         if was_guarded(verdict):
             return False
         known = self._guarded.get(in_force)
@@ -90,27 +90,27 @@ class Notices:
             known = self._guarded[in_force] = has_guard(in_force.hooks.values())
         return not known
 
-    async def _knows(self, request: Request, event: Event, text: str) -> bool:
+    async def _was_noted(self, request: Request, event: Event, text: str) -> bool:
         if not (is_canonical(request) or _carries_notes(request.source, request.native)):
-            return True  # said at the next event that can carry it
+            return True  # noted at the next event that can carry it
         if not event.session:
             return False
         session = hashlib.sha256(
             f"{event.source}\n{event.host}\n{event.session}".encode("utf-8", "replace")
         ).hexdigest()
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-        if (session, digest) in self._told:
+        if (session, digest) in self._noted:
             return True
         key = self._keys("told", session[:32])
         try:
             with self._connections.lease() as connection:
                 added, _ = await connection.exchange([("HSETNX", key, digest, "1"), ("PEXPIRE", key, DAY)])
         except Unreachable as error:
-            log.warning("whether the session was told is not known: %s", error)
+            log.warning("whether the session has this note already is not known: %s", error)
             return False
-        self._told[session, digest] = None
-        if len(self._told) > _MOST_KNOWN:
-            self._told.popitem(last=False)
+        self._noted[session, digest] = None
+        if len(self._noted) > _MOST_KNOWN:
+            self._noted.popitem(last=False)
         return bool(added == 0)
 
 
