@@ -17,19 +17,15 @@ from bus.matching.command_rules import (
     programs_of,
 )
 from bus.matching.flags import flag_names, flags_of
-from bus.matching.globs import compile_path_globs, longest_literal
-from bus.matching.needles import Needles, needles_of
+from bus.matching.globs import compile_path_globs, literal_of
+from bus.matching.needles import NOTHING, Needles, needle_search, needles_in_literals, needles_of, words_of
 from bus.matching.paths import place_of
-from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
-from bus.matching.subcommands import first_words, subcommand_texts
+from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell import without_quotes
 from bus.shell.commands import CHANGES, Command, Commands
 from bus.shell.paths import changed, operands
-
-_FEW: Final = 32
-"""Short texts that are found sooner one by one than by an expression for all of them."""
 
 _GIVEN: Final = "is given a path that some rule asks for"
 _CHANGED: Final = "changes a path that some rule asks for"
@@ -56,13 +52,13 @@ class _Need(NamedTuple):
 
     def fits(self, seen: _Seen) -> bool:
         """Whether the line has all of it."""
-        if self.args and self.args.isdisjoint(seen.words):
+        if self.args and self.args.isdisjoint(seen.args):
             return False
+        for needles in self.texts:
+            if not seen.holds(needles):
+                return False
         for flags in self.flags:
             if flags.isdisjoint(seen.flags):
-                return False
-        for texts in self.texts:
-            if not seen.holds(texts):
                 return False
         return not self.marks or seen.has(self.marks)
 
@@ -70,37 +66,44 @@ class _Need(NamedTuple):
 class _Seen:
     """What rules ask of a line, each found when the first one asks."""
 
-    __slots__ = ("_find", "_flags", "_held", "_marks", "_words", "line", "lines")
+    __slots__ = ("_args", "_find", "_flags", "_held", "_marks", "is_plain", "line", "text", "words")
 
     def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], bool]) -> None:
         self.line = line
-        self.lines = _lines(line.items, text)
+        self.text = _searched_text(line.items, text)
+        self.is_plain = self.text.isascii()
+        """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
+        self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
         self._find = find
         self._marks: dict[tuple[str, ...], bool] = {}
         self._held: dict[Needles, bool] = {}
-        self._words: frozenset[str] | None = None
+        self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
 
     @property
-    def words(self) -> frozenset[str]:
+    def args(self) -> frozenset[str]:
         """Every argument."""
-        if self._words is None:
-            self._words = frozenset([word for command in self.line.items for word in command.words])
-        return self._words
+        if self._args is None:
+            items = self.line.items
+            self._args = frozenset(
+                items[0].words if len(items) == 1 else [word for item in items for word in item.words]
+            )
+        return self._args
 
     @property
     def flags(self) -> frozenset[str]:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
-            each = [flags_of(one).names for one in self.line.items if one.words]
+            each = [flags_of(command).names for command in self.line.items if command.words]
             self._flags = each[0] if len(each) == 1 else frozenset[str]().union(*each)
         return self._flags
 
-    def holds(self, texts: Needles) -> bool:
-        """Whether one of these texts is in it; many rules ask for the same ones."""
-        known = self._held.get(texts)
+    def holds(self, needles: Needles) -> bool:
+        """Whether one of these needles is in it; many rules ask for the same ones."""
+        known = self._held.get(needles)
         if known is None:
-            known = self._held[texts] = _holds(self.lines, texts)
+            known = not self.is_plain or needle_search(needles).is_met(self.text, self.words)
+            self._held[needles] = known
         return known
 
     def has(self, marks: tuple[str, ...]) -> bool:
@@ -113,19 +116,50 @@ class _Seen:
         return known
 
 
-class _ByMark(NamedTuple):
-    """What is asked of a line with one mark."""
+class _Needs:
+    """What rules ask for, by one thing that a line has to have for each: only what the line has is looked at further."""
 
-    sure: frozenset[str]
-    """The rules that its mark alone lets through."""
-    by_word: dict[str, tuple[_Need, ...]]
-    by_marks: tuple[tuple[tuple[str, ...], frozenset[str]], ...]
-    """The rules that further marks let through: a look at paths is taken once for all of them."""
-    others: tuple[_Need, ...]
-    texted: tuple[_Need, ...]
-    """Those that ask for texts alone, where these are many."""
-    any_text: tuple[Regex, ...]
-    """Finds a text that any of the texted ones asks for."""
+    __slots__ = ("_by_arg", "_by_marks", "_by_word", "_others", "_sure")
+
+    def __init__(self, needs: Iterable[_Need] = ()) -> None:
+        self._sure: frozenset[str] = frozenset(need.rule for need in needs if not any(need[1:]))
+        self._by_arg: dict[str, tuple[_Need, ...]] = {}
+        """By an argument: a subcommand's first word, or one that is asked for as a whole."""
+        self._by_word: dict[bytes, tuple[_Need, ...]] = {}
+        """By a word of its text."""
+        self._by_marks: dict[tuple[str, ...], frozenset[str]] = {}
+        """The rules that further marks alone let through: a look at paths is taken once for all of them."""
+        self._others: tuple[_Need, ...] = ()
+        for need in needs:
+            if need.rule not in self._sure:
+                self._add(need)
+
+    def _add(self, need: _Need) -> None:
+        words = min((words for needles in need.texts if (words := _all_words(needles))), key=len, default=None)
+        if args := need.words or need.args:
+            for arg in args:
+                self._by_arg[arg] = (*self._by_arg.get(arg, ()), need)
+        elif words:
+            for word in words:
+                self._by_word[word] = (*self._by_word.get(word, ()), need)
+        elif need.texts or need.flags:
+            self._others = (*self._others, need)
+        else:
+            self._by_marks[need.marks] = self._by_marks.get(need.marks, frozenset()) | {need.rule}
+
+    def add_met(self, seen: _Seen, found: set[str]) -> None:
+        """Add to `found` the rules that a line may fit."""
+        found |= self._sure
+        if self._by_word:
+            for word in seen.words.intersection(self._by_word) if seen.is_plain else self._by_word:
+                _add_fitting(self._by_word[word], seen, found)
+        if self._by_arg:
+            for arg in seen.args.intersection(self._by_arg):
+                _add_fitting(self._by_arg[arg], seen, found)
+        _add_fitting(self._others, seen, found)
+        for more, rules in self._by_marks.items():
+            if not rules <= found and seen.has(more):
+                found |= rules
 
 
 class Sieve:
@@ -133,13 +167,11 @@ class Sieve:
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         marked = [name for name, rule in rules.items() if marks(rule)]
-        texts = {name: found for name, rule in rules.items() if (found := needles_of(rule.command))}
+        texts = {name: needles for name, rule in rules.items() if (needles := needles_of(rule.command))}
         unmarked = frozenset(rules).difference(marked)
         self._always = unmarked.difference(texts)
-        self._by_texts: dict[Needles, frozenset[str]] = {}
-        """The rules that ask for no mark, by the texts of which each asks for one."""
-        for name in unmarked.intersection(texts):
-            self._by_texts[texts[name]] = self._by_texts.get(texts[name], frozenset()) | {name}
+        self._unmarked = _Needs([_text_need(name, texts[name]) for name in sorted(unmarked.intersection(texts))])
+        """Those of the rules that ask for no mark, but for texts."""
         needs: dict[str, list[_Need]] = {}
         changed_paths: dict[str, None] = {}
         given_paths: dict[str, None] = {}
@@ -152,7 +184,7 @@ class Sieve:
                     given_paths.update(dict.fromkeys(condition.paths))
                 for mark in marks_of(condition):
                     needs.setdefault(mark, []).append(need)
-        self._by_mark = {mark: _by_mark(some) for mark, some in needs.items()}
+        self._by_mark = {mark: _Needs(some) for mark, some in needs.items()}
         self._paths = {
             _CHANGED: (changed, compile_path_globs(changed_paths)),
             _GIVEN: (operands, compile_path_globs(given_paths)),
@@ -164,22 +196,11 @@ class Sieve:
         """The rules that may fit `text`, which was read as `line` as a whole; `where` says where it runs."""
         found = set(self._always)
         seen = _Seen(line, text, lambda mark, line: self._has(mark, line, where))
-        for texts, rules in self._by_texts.items():
-            if seen.holds(texts):
-                found |= rules
+        self._unmarked.add_met(seen, found)
         for mark in line.marks:
-            known = self._by_mark.get(mark)
-            if known is None:
-                continue
-            found |= known.sure
-            for further, rules in known.by_marks:
-                if not rules <= found and seen.has(further):
-                    found |= rules
-            _add_fitting(known.others, seen, found)
-            for word in seen.words.intersection(known.by_word) if known.by_word else ():
-                _add_fitting(known.by_word[word], seen, found)
-            if known.texted and _may_hold(seen.lines, known.any_text):
-                _add_fitting(known.texted, seen, found)
+            needs = self._by_mark.get(mark)
+            if needs is not None:
+                needs.add_met(seen, found)
         return found
 
     def _has(self, mark: str, line: Commands, where: Where | None) -> bool:
@@ -210,6 +231,15 @@ def _add_fitting(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:
             found.add(need.rule)
 
 
+def _all_words(needles: Needles) -> frozenset[bytes] | None:
+    """The words of which a line has one wherever it has one of these needles; None where some are no words."""
+    return None if any(not needle.word for needle in needles) else frozenset(needle.word.encode() for needle in needles)
+
+
+def _text_need(rule: str, texts: Needles) -> _Need:
+    return _Need(rule, (), frozenset(), frozenset(), (), (texts,))
+
+
 def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
     """What `match` asks for; `own_texts` is what its rule looks for in the whole text."""
     own_input = match.touches == OWN_INPUT_ALONE
@@ -223,10 +253,10 @@ def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
     exact, args = _args(match.args)
     known = frozenset(match.program) | first_words(match.subcommand)
     texts = (
-        subcommand_texts(match.subcommand),
+        subcommand_needles(match.subcommand),
         needles_of(match.line, known),
         needles_of(match.text),
-        WORTH if match.destroys else frozenset[str](),
+        needles_in_literals(WORTH) if match.destroys else NOTHING,
         args,
         own_texts,
     )
@@ -236,7 +266,7 @@ def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
         first_words(match.subcommand),
         exact,
         flag_names(programs_of(match) or frozenset(), match.flags_any, match.flags_all),
-        tuple(one for one in texts if one),
+        tuple(needles for needles in texts if needles),
     )
 
 
@@ -244,50 +274,23 @@ def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
     """Of which arguments a line has one, or else of which texts; both are empty where neither can be said."""
     plain = [glob.replace(_STAR, "*") for glob in globs if not any(sign in glob.replace(_STAR, "") for sign in "*?[…")]
     if len(plain) == len(globs):
-        return frozenset(plain), frozenset()
-    texts = frozenset(longest_literal(glob) for glob in globs)
-    return frozenset(), texts if all(texts) else frozenset()
+        return frozenset(plain), NOTHING
+    patterns = [glob for glob in globs if glob.replace(_STAR, "*") not in plain]
+    return frozenset(), needles_in_literals([*(f" {word.lower()} " for word in plain), *map(literal_of, patterns)])
 
 
-def _by_mark(needs: Sequence[_Need]) -> _ByMark:
-    sure = frozenset(need.rule for need in needs if not any(need[1:]))
-    by_word: dict[str, tuple[_Need, ...]] = {}
-    for need in needs:
-        for word in need.words if need.rule not in sure else ():
-            by_word[word] = (*by_word.get(word, ()), need)
-    rest = [need for need in needs if not need.words and need.rule not in sure]
-    texted = tuple(need for need in rest if need.texts and not (need.marks or need.args or need.flags))
-    texts = sorted(frozenset[str]().union(*(need.texts[0] for need in texted)))
-    if len(texts) <= _FEW:
-        texted = ()
-    bare = [need for need in rest if not (need.args or need.flags or need.texts)]
-    by_marks: dict[tuple[str, ...], frozenset[str]] = {}
-    for need in bare:
-        by_marks[need.marks] = by_marks.get(need.marks, frozenset()) | {need.rule}
-    others = tuple(need for need in rest if need not in texted and need not in bare)
-    any_text = compile_alternatives(map(re.escape, texts)) if texted else ()
-    return _ByMark(sure, by_word, tuple(by_marks.items()), others, texted, any_text)
+def _searched_text(items: Sequence[Command], text: str) -> str:
+    """All that a condition may look for texts in: the line as it is written, without quotes, and as commands; lower-cased.
 
-
-def _may_hold(text: str, regexes: Iterable[Regex]) -> bool:
-    return not text.isascii() or any(regex.search(text) is not None for regex in regexes)
-
-
-def _lines(items: Iterable[Command], text: str) -> str:
-    """All that a condition may look for texts in: the line as it is written, without quotes, and as commands; lower-cased."""
+    There is a blank on either side of each.
+    """
     unquoted = without_quotes(text)
     parts = [text, unquoted] if unquoted != text else [text]
-    for one in items:
-        parts.append(one.spoken if one.redirects or one.assignments else one.line)
-        if one.stdin:
-            parts.append(one.stdin)
+    for command in items:
+        spoken = command.spoken if command.redirects or command.assignments else command.line
+        if spoken != text:
+            parts.append(spoken)
+        if command.stdin:
+            parts.append(command.stdin)
     # `…` stands for what is not known: it is no letter that could be one of a text in another case.
-    return "\n".join(parts).replace("…", "").lower()
-
-
-def _holds(text: str, needles: Needles) -> bool:
-    """Whether one of `needles` is in `text`; a text that is not ASCII may have them in other letters."""
-    for needle in needles:  # no generator for `any`, which takes three times as long: this runs most
-        if needle in text:
-            return True
-    return not text.isascii()
+    return " \n ".join(("", *parts, "")).replace("…", " ").lower()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -50,7 +51,7 @@ _POWERSHELLS: Final = re.compile(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
 def command_of(event: Event) -> str | None:
     """The command line of a tool call; of an MCP tool also by what such arguments are usually called."""
     text = event.input.get("command")
-    if _POWERSHELLS.search((event.native_tool or event.tool).rpartition("__")[2]):
+    if _names_powershell(event.native_tool or event.tool):
         code = next(
             (one for name in ("command", *_COMMANDS, "code") if isinstance(one := event.input.get(name), str)), ""
         )
@@ -70,6 +71,11 @@ def command_of(event: Event) -> str | None:
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
             return "\n".join(value) if name == "commands" else shlex.join(value)
     return None
+
+
+@lru_cache(4096)
+def _names_powershell(tool: str) -> bool:
+    return _POWERSHELLS.search(tool.rpartition("__")[2]) is not None
 
 
 def paths_of(event: Event) -> list[str]:

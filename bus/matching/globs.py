@@ -132,9 +132,9 @@ def compile_text_glob(glob: str) -> Callable[[str], bool]:
     return lambda text: _fits(regex, text)
 
 
-def longest_literal(glob: str) -> str:
-    """The longest text, lower-cased, that is in whatever fits a text glob; empty where there is none."""
-    return "" if "[" in glob or not glob.isascii() else max(re.split(r"[*?]", glob), key=len).lower()
+def literal_of(glob: str) -> str:
+    """The longest text, lower-cased, that is in whatever fits a text glob and has a blank on either side; empty for none."""
+    return "" if "[" in glob or not glob.isascii() else max(re.split(r"[*?]", f" {glob.lower()} "), key=len)
 
 
 def _starred(parts: list[str]) -> Callable[[str], bool]:

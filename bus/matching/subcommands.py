@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from bus.matching.globs import compile_text_glob, longest_literal
+from bus.matching.globs import compile_text_glob, literal_of
+from bus.matching.needles import Needles, any_of, best_of, needles_in_literals
 from bus.shell.commands import Command
 
 _VALUES: Final[dict[str, frozenset[str]]] = {
@@ -48,23 +49,11 @@ def first_words(texts: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word for text in texts for word in text.split()[0].split("|")) if listed else frozenset()
 
 
-def subcommand_texts(texts: tuple[str, ...]) -> frozenset[str]:
-    """The texts, lower-cased, of which a command line has one wherever it is any of these subcommands, beside `first_words`.
-
-    Empty where they cannot be listed.
-    """
+def subcommand_needles(texts: tuple[str, ...]) -> Needles:
+    """What a command line holds wherever it is any of these subcommands, beside `first_words`; empty where nothing is known."""
     first = 1 if first_words(texts) else 0
-    each = [max(map(_literals, text.split()[first:]), key=_worth, default=frozenset[str]()) for text in texts]
-    return frozenset[str]().union(*each) if all(each) else frozenset()
-
-
-def _literals(word: str) -> frozenset[str]:
-    found = frozenset(map(longest_literal, word.split("|")))
-    return found if all(len(one) > 1 for one in found) else frozenset()
-
-
-def _worth(found: frozenset[str]) -> int:
-    return min(map(len, found), default=0)
+    ways = [[needles_in_literals(map(literal_of, word.split("|"))) for word in text.split()[first:]] for text in texts]
+    return any_of([best_of(way) for way in ways])
 
 
 def compile_alternative_words(word: str) -> Callable[[str], bool]:

@@ -14,11 +14,13 @@ from typing import Final
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
-from bus.shell.found import Found
+from bus.shell.found import NOTHING, Found
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
+from bus.shell.plain import Statement, plain_statements
 from bus.shell.reader import Reader
-from bus.shell.words import UNKNOWN, UNSET
+from bus.shell.state import single_command
+from bus.shell.words import UNKNOWN, UNSET, clean
 
 __all__ = [
     "MAX_LENGTH",
@@ -67,17 +69,27 @@ def _commands(text: str) -> Commands:
 
 
 def _read(text: str, limits: Limits) -> Commands:
+    cut = clean(text[: limits.length])
+    statements = plain_statements(cut)
+    if statements is not None and len(text) <= limits.length:
+        known = _read_single(statements, limits)
+        if known is not None:
+            return known
     budget = Budget(limits)
     found = Found(budget)
+    reader = Reader(found, default_variables(), ".")
     try:
-        Reader(found, default_variables(), ".").script(text[: limits.length], 0)
+        if statements is not None:
+            reader.run_plain(statements, NOTHING)
+        else:
+            reader.run_tree(cut, NOTHING)
     except RecursionError:  # capped above, but the caller's own stack may be deep already
         found.too_deep = True
     if len(text) > limits.length:
         budget.stop(f"it is longer than {limits.length} characters")
     seen = marks(found.items)
-    for one in found.items:
-        if changed(one):
+    for command in found.items:
+        if changed(command):
             seen |= {CHANGES}
             break
     names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
@@ -89,3 +101,27 @@ def _read(text: str, limits: Limits) -> Commands:
         stopped=budget.stopped or ("it nests too deep" if found.too_deep else ""),
         unread=names,
     )
+
+
+def _read_single(statements: list[Statement], limits: Limits) -> Commands | None:
+    """What a line of one plain command runs; None for any other line, and where the command runs others.
+
+    What such a command prints or changes for later ones does not matter, so this takes a third of the time.
+    """
+    if len(statements) > 1 or len(statements[0]) > 1 or len(statements[0][0]) > 1:
+        return None
+    stage = statements[0][0][0]
+    if stage.redirected or len(stage.words) > limits.words:
+        return None
+    command = single_command(stage.words)
+    return (
+        None
+        if command is None
+        else Commands((command,), marks=_marks(command.program, command.prompt, bool(changed(command))))
+    )
+
+
+@lru_cache(maxsize=1024)
+def _marks(program: str, prompt: bool, changes: bool) -> frozenset[str]:
+    found = marks([Command(program, prompt=prompt)])
+    return found | {CHANGES} if changes else found

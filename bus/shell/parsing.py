@@ -132,6 +132,7 @@ def unread_regions(root: Node) -> list[tuple[int, int]] | None:
 
 
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
+_QUOTE: Final = re.compile(r"['\"\\]")
 _SEPARATORS: Final = str.maketrans(dict.fromkeys("'\"\\;&|()<>{}[]`$,=!@", " "))
 _LINE_JOIN: Final = re.compile(r"\\\r?\n")
 _LONGEST: Final = 64
@@ -150,7 +151,7 @@ def raw_names(text: str) -> frozenset[str]:
 
 def without_quotes(text: str) -> str:
     """The text without any quote or backslash: `fle""ethook` is `fleethook`, also where the line cannot be read."""
-    return text.translate(_QUOTES)
+    return text.translate(_QUOTES) if _QUOTE.search(text) else text
 
 
 def _unquoted_words(text: str) -> list[str]:

@@ -19,15 +19,15 @@ _WORDS: Final = re.compile(rf"[{_SIGNS}][{_SIGNS}=]*(?: +[{_SIGNS}][{_SIGNS}=]*)
 """Words with blanks between them. One that begins with `=` may be an operator to the grammar."""
 _TOKEN: Final = re.compile(
     rf"""
-    [ ]*+ (?:
-    (?P<word> (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" )++ (?![<>(]) )
-    | (?P<joint> && | \|\|? | ; | \n+ )
-    | (?<=[ ]) (?: (?P<operator> [12]?>& ) (?P<number> [12] )
-               | (?P<writes> [12&]?>>? ) [ ]* (?P<target> [\w./~-][{_SIGNS}]*+ ) ) (?! [^ ;|&\n] )
-    )
+    ( [ ]*+ (?:
+    ( (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" )++ (?![<>(]) )
+    | ( && | \|\|? | ; | \n+ )
+    | (?<=[ ]) (?: [12]?>& [12] | ( [12&]?>>? ) [ ]* ( [\w./~-][{_SIGNS}]*+ ) ) (?! [^ ;|&\n] )
+    ) )
     """,
     re.ASCII | re.VERBOSE,
 )
+"""All of it, and in it a word, what joins commands, and the operator and the target of a redirection."""
 _PROGRAM: Final = re.compile(r"[A-Za-z_~./][\w./+~-]*|:", re.ASCII)
 _QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)\"""")
 _KEYWORDS: Final = names(
@@ -63,26 +63,20 @@ def plain_statements(text: str) -> list[Statement] | None:
 def _statements(text: str) -> list[Statement] | None:
     statements: list[Statement] = [[[]]]
     words, redirects, redirected = list[str](), list[tuple[str, str]](), False
-    end = stages = 0
+    length = stages = 0
     text = text.rstrip(" ")
-    for match in _TOKEN.finditer(text):
-        begin, after = match.span()
-        if begin != end:
-            return None
-        end = after
-        kind = match.lastgroup
-        if kind == "word":
-            word = match["word"]
+    for token, word, joint, operator, target in _TOKEN.findall(text):
+        length += len(token)
+        if word:
             if redirected or (not words and not _names_program(word)):
                 return None
             words.append(_unquoted(word) if "'" in word or '"' in word else word)
-        elif kind == "joint":
+        elif joint:
             stages += 1
             if not words or stages == _MOST_STAGES:
                 return None
             statement = statements[-1]
             statement[-1].append(Stage(words, redirected, tuple(redirects)))
-            joint = match["joint"]
             if joint == "|":
                 if redirected and (len(statement) > 1 or len(statement[0]) > 1):
                     return None  # `a && b 2>&1 | c`: the grammar pipes both into c
@@ -97,9 +91,9 @@ def _statements(text: str) -> list[Statement] | None:
             if not words:
                 return None
             redirected = True
-            if kind == "target" and not match["target"].isdigit():
-                redirects.append((match["writes"].lstrip("12"), match["target"]))
-    if end != len(text) or not words:
+            if target and not target.isdigit():
+                redirects.append((operator.lstrip("12"), target))
+    if length != len(text) or not words:  # a part that is no token was left out
         return None
     statements[-1][-1].append(Stage(words, redirected, tuple(redirects)))
     return statements

@@ -34,6 +34,10 @@ class Reader(Shell):
         text = clean(text)
         if (statements := plain_statements(text)) is not None:
             return self.run_plain(statements, stdin)
+        return self.run_tree(text, stdin)
+
+    def run_tree(self, text: str, stdin: Output) -> str | None:
+        """Read a script by its syntax tree; what it prints, where that can be told."""
         self.scope.source = text.encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:

@@ -56,6 +56,17 @@ def _program(word: str) -> _Program:
     return _Program(name, not any(known), *known)
 
 
+def single_command(words: list[str]) -> Command | None:
+    """The command of these words on a line of its own; None where it runs others."""
+    known = _program(words[0])
+    if known.ordinary or not (known.runs_others or known.prompts):
+        return Command(known.name, tuple(words[1:]))
+    args = [Arg(word) for word in words[1:]]
+    if known.runs_others and (_INIT_SCRIPT in words[0] or any(True for _ in inner_calls(known.name, args, NOTHING))):
+        return None
+    return Command(known.name, tuple(words[1:]), prompt=known.prompts and opens_prompt(known.name, args))
+
+
 class Shell(ABC):
     """The variables known so far, the directory it has changed to, and how commands run; what reads scripts is below."""
 

@@ -16,7 +16,7 @@ from bus.hooksets.in_force import HookSet, Layered
 from bus.hooksets.sieve import Sieve
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import compile_command_match
-from bus.matching.needles import needles_of
+from bus.matching.needles import needle_search, needles_of, words_of
 from bus.matching.regexes import compile_regex
 from bus.matching.rules import Rule, judge, seen_call
 from bus.shell import commands
@@ -67,20 +67,32 @@ def test_most_rules_fall_through_for_an_ordinary_line() -> None:
 @pytest.mark.parametrize(
     ("pattern", "needles"),
     [
-        (r"(^| )a (\S+ )*(migrate reset|db drop)\b", {"migrate reset", "db drop"}),
-        (r"(?i)\bDROP\b", {"drop"}),
+        (r"(^| )a (\S+ )*(migrate reset|db drop)\b", {("migrate", "migrate reset"), ("drop", "db drop")}),
+        (r"(?i)\bDROP\b", {("drop", "")}),
+        (r"(?i)DROP", {("", "drop")}),
         (r"a|drop", set()),
         (r"(drop)?", set()),
         (r"[[:alpha:]]drop", set()),
-        (r"(drop|reset)[:_-](db|database)", {"drop", "reset"}),
+        (r"(drop|reset)[:_](db)", {("", "drop:db"), ("", "drop_db"), ("", "reset:db"), ("", "reset_db")}),
+        (r"(^| )(-g|--global)( |$)", {("g", "-g"), ("global", "--global")}),
+        (r" \S+\.(py|c)( |$)", {("py", ".py"), ("c", ".c")}),
         (r"\x{41}drop", set()),
-        (r"(?:ab)+c*", {"ab"}),
+        (r"(?:ab)+c*", {("", "ab")}),
+        (r"(^| )rm( \S+)* x", {("rm", "")}),
+        (r"(^| )rm\w* ", {("", " rm"), ("", "rm")}),
+        (r"ya?ml\b", {("", "yaml"), ("", "yml")}),
     ],
 )
-def test_what_an_expression_is_not_found_without(pattern: str, needles: set[str]) -> None:
+def test_what_an_expression_is_not_found_without(pattern: str, needles: set[tuple[str, str]]) -> None:
     compile_regex(pattern)
-    assert needles_of([pattern]) == needles
+    assert {needle[:2] for needle in needles_of([pattern])} == needles
     assert needles_of([pattern, "x"]) == frozenset()
+
+
+def test_what_two_parts_of_an_expression_ask_for_has_to_be_there_both() -> None:
+    search = needle_search(needles_of([r"\bcargo run .*\b(db|schema) (.* )?(fresh|reset)( |$)"]))
+    for text, met in [("cargo run db reset", True), ("cargo test db reset", False), ("cargo run db resets", False)]:
+        assert search.is_met(text, words_of(text)) is met, text
 
 
 @pytest.mark.parametrize(
@@ -91,6 +103,12 @@ def test_what_an_expression_is_not_found_without(pattern: str, needles: set[str]
         (CommandMatch(program=("p",), subcommand=("a|b x",)), "p -v 1 b x"),
         (CommandMatch(program=("p",), args=("*=Off", "[*]")), "p a=Off"),
         (CommandMatch(program=("p",), args=("*=Off", "[*]")), "p '*'"),
+        (CommandMatch(program=("p",), args=("../*", ".", "[*]")), "p ."),
+        (CommandMatch(program=("p",), args=("../*", ".", "[*]")), "p '*'"),
+        (CommandMatch(program=("p",), line=(r"\bfoo\b",)), "p foo…bar"),
+        (CommandMatch(program=("p",), line=(r"\bfoo\b",)), "p foo$(x)bar"),
+        (CommandMatch(program=("p",), text=(r"^foo$",)), "p 'a' foo"),
+        (CommandMatch(program=("p",), text=(r"^foo$",)), "echo foo | p"),
         (CommandMatch(program=("p",), flags_any=("-f",)), "p -rf"),
         (CommandMatch(program=("p",), line=("a b",)), "x=b; p a $x"),
         (CommandMatch(program=("p*",), line=("a b",)), "pp a b"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bus import shell
 from bus.hooksets.guards.corpus import read_corpus
 from bus.shell import Commands, _read, reader
 from bus.shell.budget import FULL
@@ -46,7 +47,8 @@ def corpus_lines() -> list[str]:
 def by_tree(text: str) -> Commands:
     """What a line gives where no text is read without a tree."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "plain_statements", lambda _text: None)
+        for module in (shell, reader):
+            patch.setattr(module, "plain_statements", lambda _text: None)
         return _read(text, FULL)
 
 
