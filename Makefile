@@ -13,6 +13,7 @@ help:
 	@echo "make test-agents  real agent programs (npm) against a scripted model"
 	@echo "make guards    how well the guard packs judge the corpora, by group"
 	@echo "make check     ruff and mypy --strict"
+	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make bench     what it costs against bare libraries, ratios first"
 	@echo "make coverage  the tests with branch coverage"
@@ -70,6 +71,9 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.reference
 
 chaos: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s

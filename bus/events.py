@@ -1,17 +1,17 @@
-"""What an event is: one canonical value for every agent, and the names of the event types (F-01 and additions)."""
+"""Events: one canonical value for every agent, and the event types with their meanings (F-01 and additions)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 
 class EventType(StrEnum):
-    """The event types that have a name of their own; any other type passes as `<source>:<native name>`."""
+    """The canonical event types; any other event of an agent has the type `<source>:<native name>`."""
 
-    # F-01
     TOOL_PRE_EXECUTE = "tool:pre_execute"
     TOOL_POST_EXECUTE = "tool:post_execute"
     TOOL_ERROR = "tool:error"
@@ -28,7 +28,7 @@ class EventType(StrEnum):
     PERMISSION_DENIED = "permission:denied"
     USER_PROMPT_SUBMIT = "user:prompt_submit"
     USER_INTERRUPT = "user:interrupt"
-    # Additions: what today's agents have beyond F-01.
+    # Events of today's agents that F-01 does not have.
     AGENT_START = "agent:start"
     AGENT_END = "agent:end"
     AGENT_STOP = "agent:stop"
@@ -50,12 +50,11 @@ class EventType(StrEnum):
     MODEL_POST_SWITCH = "model:post_switch"
     CONFIG_CHANGE = "config:change"
     FILE_CHANGE = "file:change"
-    # What Fleethook itself has to say of its endpoints and hook files.
+    # Announced by Fleethook itself.
     ENDPOINT_FAILING = "endpoint:failing"
     ENDPOINT_DISABLED = "endpoint:disabled"
     HOOKS_REJECTED = "hooks:rejected"
     GUARD_CHANGED = "guard:changed"
-    # What it has to say of its own streams.
     BUS_REPAIRED = "bus:repaired"
 
 
@@ -68,10 +67,10 @@ OWN = frozenset(
         EventType.BUS_REPAIRED.value,
     }
 )
-"""What Fleethook itself announces; no agent has these."""
+"""The types that Fleethook itself announces; no agent sends them."""
 
 PRE_TOOL = frozenset({EventType.TOOL_PRE_EXECUTE.value})
-"""Where a fail-closed policy denies a tool call."""
+"""The types at which a failure policy of deny stops a tool call."""
 
 GATES = PRE_TOOL | {
     EventType.USER_PROMPT_SUBMIT.value,
@@ -79,7 +78,7 @@ GATES = PRE_TOOL | {
     EventType.PERMISSION_REQUEST.value,
     EventType.PERMISSION_CHECK.value,
 }
-"""Where `--fail-closed` means deny: before a tool, at a prompt and at a permission question.
+"""The types at which a failure policy of deny or ask applies: before a tool call, a prompt or a permission.
 
 Source: docs/architecture.md, "Verdicts".
 """
@@ -93,40 +92,143 @@ STOPS = frozenset(
         "claude:TeammateIdle",
     }
 )
-"""Stop-like events: a block makes the agent go on, so they never fail closed."""
+"""The types at which a deny makes the agent continue; a failure policy never denies there."""
+
+
+class Meaning(NamedTuple):
+    """One event type in words."""
+
+    sentence: str
+    fields: tuple[str, ...] = ()
+    """The fields of the event that it has beside those that every event has."""
+
+
+_CALL: Final = ("tool", "native_tool", "call", "input")
+
+MEANINGS: Final[dict[EventType, Meaning]] = {
+    EventType.TOOL_PRE_EXECUTE: Meaning("A tool is about to run; it can be denied or its input changed.", _CALL),
+    EventType.TOOL_POST_EXECUTE: Meaning("A tool has run.", (*_CALL, "output")),
+    EventType.TOOL_ERROR: Meaning("A tool has failed.", (*_CALL, "output", "data")),
+    EventType.LLM_PRE_REQUEST: Meaning("The agent is about to ask its model.", ("data",)),
+    EventType.LLM_POST_RESPONSE: Meaning("The model has answered, or has answered in part.", ("data",)),
+    EventType.LLM_STREAM_START: Meaning("The model begins to stream an answer.", ("data",)),
+    EventType.LLM_STREAM_END: Meaning("The streamed answer of the model is complete.", ("data",)),
+    EventType.SESSION_START: Meaning("A session begins or is resumed.", ("data",)),
+    EventType.SESSION_END: Meaning("A session has ended.", ("data",)),
+    EventType.SESSION_MESSAGE: Meaning("A message was added to the session.", ("data",)),
+    EventType.PERMISSION_CHECK: Meaning("The agent checks its permission for a tool call.", (*_CALL, "data")),
+    EventType.PERMISSION_PROMPT: Meaning("The agent is asking a person for a permission.", (*_CALL, "data")),
+    EventType.PERMISSION_GRANTED: Meaning("A person has granted a permission.", (*_CALL, "data")),
+    EventType.PERMISSION_DENIED: Meaning("A permission was denied.", (*_CALL, "data")),
+    EventType.USER_PROMPT_SUBMIT: Meaning("A person has submitted a prompt; it can be denied.", ("data",)),
+    EventType.USER_INTERRUPT: Meaning("A person has interrupted the agent.", ("data",)),
+    EventType.AGENT_START: Meaning("The agent begins to work on a prompt.", ("data",)),
+    EventType.AGENT_END: Meaning("The agent has finished its work on a prompt.", ("data",)),
+    EventType.AGENT_STOP: Meaning("The agent is about to stop; a deny makes it continue.", ("data",)),
+    EventType.AGENT_ERROR: Meaning("The agent stopped because of an error.", ("data",)),
+    EventType.TURN_START: Meaning("A turn begins: one request to the model with its tool calls.", ("data",)),
+    EventType.TURN_END: Meaning("A turn has ended.", ("data",)),
+    EventType.TOOL_BATCH: Meaning("All tool calls of one answer of the model have run.", ("data",)),
+    EventType.TOOL_SELECT: Meaning("The agent is about to choose the tools that it offers to the model.", ("data",)),
+    EventType.CONTEXT_PRE_COMPACT: Meaning("The agent is about to compact its context.", ("data",)),
+    EventType.CONTEXT_POST_COMPACT: Meaning("The agent has compacted its context.", ("data",)),
+    EventType.SUBAGENT_START: Meaning("A subagent begins.", ("data",)),
+    EventType.SUBAGENT_STOP: Meaning("A subagent is about to stop; a deny makes it continue.", ("data",)),
+    EventType.NOTIFICATION: Meaning("The agent notifies its user.", ("data",)),
+    EventType.PERMISSION_REQUEST: Meaning(
+        "The agent is about to ask a person for a permission; a hook can answer instead.", (*_CALL, "data")
+    ),
+    EventType.USER_PROMPT_EXPAND: Meaning(
+        "A command of the user, such as a slash command, becomes a prompt.", ("data",)
+    ),
+    EventType.TASK_CREATED: Meaning("A task was added to the agent's list.", ("data",)),
+    EventType.TASK_COMPLETED: Meaning("A task is about to be marked as done; a deny keeps it open.", ("data",)),
+    EventType.MODEL_PRE_SWITCH: Meaning("The agent is about to switch to another model.", ("data",)),
+    EventType.MODEL_POST_SWITCH: Meaning("The agent has switched to another model.", ("data",)),
+    EventType.CONFIG_CHANGE: Meaning("A settings file of the agent has changed.", ("data",)),
+    EventType.FILE_CHANGE: Meaning("A file was edited, or a watched file has changed.", ("data",)),
+    EventType.ENDPOINT_FAILING: Meaning(
+        "An endpoint has failed without a success for 50, 70 or 90 % of the time after which it is disabled.",
+        ("data.endpoint", "data.since", "data.failures", "data.percent", "data.last"),
+    ),
+    EventType.ENDPOINT_DISABLED: Meaning(
+        "An endpoint was disabled, because it is gone or kept failing.", ("data.endpoint", "data.reason", "data.by")
+    ),
+    EventType.HOOKS_REJECTED: Meaning(
+        "A hook file has errors, so its new content is not in force.",
+        ("data.file", "data.line", "data.column", "data.reason", "data.problems"),
+    ),
+    EventType.GUARD_CHANGED: Meaning(
+        "A change made the guards weaker.",
+        ("data.how", "data.where", "data.by", "data.agent", "data.text", "data.losses"),
+    ),
+    EventType.BUS_REPAIRED: Meaning(
+        "A stream had an id of the future, and its entries were moved.", ("data.stream", "data.entries", "data.worker")
+    ),
+}
+"""Every canonical type in words, for the reference and for `--help`."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened in an agent, in the one form that hooks, rules and webhooks see.
+    """One event of an agent, in the form that hooks, rules and webhooks get."""
 
-    `input` holds the tool's input under canonical field names (`tools.py`) beside whatever else the agent sent;
-    `data` everything that is not about a tool; `raw` the agent's own payload, unknown fields and all.
-    """
-
-    type: str
-    id: str = ""
-    source: str = "generic"
-    native: str = ""
-    """The agent's own event name."""
-    time: int = 0
-    """Milliseconds since 1970 by the clock of the server that took the event."""
-    session: str = ""
-    host: str = ""
-    cwd: str = ""
-    tool: str = ""
-    """Canonical tool name, empty where the event is not about a tool."""
-    native_tool: str = ""
-    call: str = ""
-    """The agent's id of the tool call, where it has one."""
-    input: dict[str, Any] = msgspec.field(default_factory=dict)
-    output: Any = None
-    data: dict[str, Any] = msgspec.field(default_factory=dict)
-    parent: str = ""
-    """The id of the event whose hook caused this one (`FLEETHOOK_PARENT`), for loop detection (F-12)."""
-    raw: dict[str, Any] | None = None
+    type: Annotated[
+        str,
+        Meta(
+            description="The event type: a canonical one, or `<source>:<native name>`.", examples=["tool:pre_execute"]
+        ),
+    ]
+    id: Annotated[
+        str,
+        Meta(description="The event's id, unique in the fleet.", examples=["e01a20522a31b4e022a4d7a4316c8433d"]),
+    ] = ""
+    source: Annotated[str, Meta(description="The agent, in lower case.", examples=["claude"])] = "generic"
+    native: Annotated[str, Meta(description="The agent's own name of the event.", examples=["PreToolUse"])] = ""
+    time: Annotated[
+        int,
+        Meta(
+            description="Milliseconds since 1970, by the clock of the Redis server that took the event.",
+            examples=[1795382591000],
+        ),
+    ] = 0
+    session: Annotated[str, Meta(description="The agent's session.", examples=["3f1c2a"])] = ""
+    host: Annotated[str, Meta(description="The machine that the agent runs on.", examples=["build-7"])] = ""
+    cwd: Annotated[str, Meta(description="The agent's directory.", examples=["/home/ana/shop"])] = ""
+    tool: Annotated[
+        str, Meta(description="The canonical name of the tool; empty where no tool is called.", examples=["bash"])
+    ] = ""
+    native_tool: Annotated[str, Meta(description="The agent's own name of the tool.", examples=["Bash"])] = ""
+    call: Annotated[
+        str, Meta(description="The agent's id of the tool call, where it has one.", examples=["toolu_01"])
+    ] = ""
+    input: Annotated[
+        dict[str, Any],
+        Meta(
+            description="The input of the tool: canonical fields (`command`, `path`, …) beside the agent's own.",
+            examples=[{"command": "git status"}],
+        ),
+    ] = msgspec.field(default_factory=dict)
+    output: Annotated[
+        Any, Meta(description="The output of the tool, in the agent's own form.", examples=[{"stdout": "clean"}])
+    ] = None
+    data: Annotated[
+        dict[str, Any],
+        Meta(description="Everything that is not about a tool.", examples=[{"prompt": "fix the tests"}]),
+    ] = msgspec.field(default_factory=dict)
+    parent: Annotated[
+        str,
+        Meta(
+            description="The id of the event whose hook caused this one (FLEETHOOK_PARENT), to detect loops.",
+            examples=["e01a20522a31a4e022a4d7a4316c8433d"],
+        ),
+    ] = ""
+    raw: Annotated[
+        dict[str, Any] | None,
+        Meta(description="The agent's own payload, with every field.", examples=[{"hook_event_name": "PreToolUse"}]),
+    ] = None
 
     def facts(self) -> dict[str, Any]:
-        """The fields that a `when:` condition may read as `event.…` (docs/architecture.md, "Hooks and layers")."""
+        """The fields that a `when:` condition reads as `event.…` (docs/events.md, "Conditions")."""
         return {
             "type": self.type,
             "tool": self.tool,
@@ -171,17 +273,17 @@ _ALIASES = {
     "github-copilot": "copilot",
     "cascade": "windsurf",
 }
-_SPELLED = frozenset({*SOURCES, "fleethook"})
+_CANONICAL = frozenset({*SOURCES, "fleethook"})
 
 
 def source_name(name: str) -> str:
-    """The one spelling of an agent's name; an unknown agent keeps its own, lower-cased and trimmed to 32 characters."""
-    if name in _SPELLED:
+    """The canonical name of an agent. An unknown agent's name is lower-cased and cut to 32 characters."""
+    if name in _CANONICAL:
         return name
     plain = name.strip().lower()[:32]
     return _ALIASES.get(plain, plain) or "generic"
 
 
 def native_type(source: str, native: str) -> str:
-    """The event type of a native event that has no canonical one: `<source>:<native name>`."""
+    """The type of an agent's event that has no canonical type: `<source>:<native name>`."""
     return f"{source_name(source)}:{native.strip()[:64]}"

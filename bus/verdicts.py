@@ -1,4 +1,4 @@
-"""What the hooks said: decisions, one hook's part, the verdict, and the order of strictness.
+"""Decisions and verdicts, and the order of strictness.
 
 Source: docs/architecture.md, "Verdicts".
 """
@@ -21,20 +21,20 @@ POLICIES_BY_STRICTNESS: Final[tuple[Policy, ...]] = ("allow", "ask", "deny")
 _STRICTNESS: Final[dict[Decision, int]] = {"abstain": 0, "allow": 1, "ask": 2, "deny": 3}
 
 
-def strictest(one: Decision, other: Decision) -> Decision:
+def strictest(first: Decision, second: Decision) -> Decision:
     """The stricter of two decisions: deny > ask > allow > abstain."""
-    return one if _STRICTNESS[one] >= _STRICTNESS[other] else other
+    return first if _STRICTNESS[first] >= _STRICTNESS[second] else second
 
 
 def fallback_decision(policy: Policy) -> Decision:
-    """What a failure policy amounts to: `allow` means that nobody objected (abstain), never an explicit allow."""
+    """The decision of a failure policy: `allow` means that nobody objected (abstain), never an explicit allow."""
     return "abstain" if policy == "allow" else policy
 
 
 def bus_policy(policy: Policy, event_type: str) -> Policy:
-    """The bus's own failure policy at an event: it denies or asks only at gates, and elsewhere lets pass.
+    """The bus's failure policy at an event: deny and ask apply only at gates; elsewhere it is allow.
 
-    A stop that is denied makes the agent go on, and nothing that has already happened can be denied.
+    A denied stop would make the agent continue, and what has already happened cannot be denied.
     """
     return policy if event_type in GATES else "allow"
 
@@ -43,62 +43,76 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one hook contributed to a verdict."""
 
     hook: str
+    """The hook's id."""
     decision: Decision
+    """What it decided."""
     layer: str = ""
+    """The layer that the hook belongs to: `fleet`, `user`, `project` or `session`."""
     version: str = ""
+    """The version of that layer."""
     reason: str = ""
+    """Why, in the hook's words."""
     ms: float = 0.0
+    """Milliseconds that it took."""
     exit_code: int | None = None
+    """The exit code of its command."""
     fallback: str = ""
     """Why the failure policy answered instead of the hook; empty when the hook itself did."""
     origin: str = ""
-    """`file:line` of the hook."""
+    """`file:line` of the hook's definition."""
     output: str = ""
-    """The end of what the hook printed (redacted), for the trace; empty for a rule."""
+    """The end of what the hook printed, redacted, for the trace; empty for a rule."""
 
     @property
     def place(self) -> str:
-        """The layer that it came from, and the version of that: `fleet@3`."""
+        """The layer with its version: `fleet@3`."""
         return f"{self.layer}@{self.version}" if self.version else self.layer
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to one request: the decision, who said what, how long it took, and whether it is a fallback."""
+    """The answer to one request: the decision, what each hook contributed, and whether it is a fallback."""
 
     decision: Decision = "abstain"
+    """The strictest decision of all hooks; `abstain` where none objected."""
     event: str = ""
+    """The id of the event."""
     reason: str = ""
+    """Why, for the model and the user."""
     instead: str = ""
-    """What to do instead, told to the model beside the reason."""
+    """What the model should do instead; it reads this after the reason."""
     contexts: tuple[str, ...] = ()
+    """Texts for the model that hooks added."""
     updated_input: dict[str, Any] | None = None
+    """The changed input of the tool; None leaves it as it is."""
     updated_output: Any = None
-    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    """What the model reads instead of the tool's output, in the agent's own form; None leaves it as it is."""
     halt: str = ""
-    """Why the agent's work ends here, beyond a deny; empty where it goes on."""
+    """Why the agent has to stop altogether; empty where it continues."""
     permissions: tuple[dict[str, Any], ...] = ()
-    """Changes of the agent's permissions that an allow brings along."""
+    """Changes of the agent's permissions that come with an allow."""
     interrupt: bool = False
-    """A deny that also ends what the agent does now."""
+    """The deny also interrupts the agent's turn."""
     parts: tuple[Part, ...] = ()
-    """What each hook said, in order; those of `silent` are not among them."""
+    """What each hook contributed, in order, without the rules in `silent`."""
     silent: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
-    """The rules that had nothing to say, by layer and version (`fleet@3`), each with the microseconds that it took: a
-    guard pack alone has twenty, which as parts were most of what every verdict weighed."""
+    """Microseconds of each rule that did not match, by layer and version (`fleet@3`). As parts, the twenty and more rules
+    of a guard pack made up most of the size of a verdict."""
     ms: float = 0.0
+    """Milliseconds from the request's arrival at an evaluator to the verdict."""
     version: str = ""
-    """The hook-set versions that were in force, e.g. `fleet@3 user@9f2c41`."""
+    """The versions of the hook sets that were in force, e.g. `fleet@3 user@9f2c41`."""
     layers: tuple[str, ...] = ()
+    """The layers whose hooks were in force."""
     fallback: str = ""
     """Why no hook gave this answer (timeout, no evaluator, …); empty for a real verdict."""
     notes: tuple[str, ...] = ()
-    """What a person should know: a rewrite that was dropped, a context that was cut, a hook that failed open."""
+    """Messages for the user: a dropped rewrite, a cut context, a hook that failed and let the call pass."""
     waiting: tuple[str, ...] = ()
-    """Newer content of hook files that is not in force, and why: it has errors, or waits for trust."""
+    """Changed hook files that are not in force, each with the reason: errors, or missing trust."""
     lost: tuple[str, ...] = ()
-    """What the agent was not told, since its protocol has no form for it."""
+    """Parts of the verdict that the agent's protocol cannot carry."""
     repeated: bool = False
-    """Hooks may have run twice: the evaluator that had the request first died."""
+    """Hooks may have run twice, because the first evaluator of the request died."""
 
     @property
     def blocks(self) -> bool:

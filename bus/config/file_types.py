@@ -188,7 +188,7 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Meta(description="The decision of every rule of the pack; without it, each rule's own.", examples=["ask"]),
     ] = None
     disable: Annotated[
-        tuple[str, ...], Meta(description="Ids of rules that are not in force.", examples=[["git-reset-hard"]])
+        tuple[str, ...], Meta(description="Ids of rules that are not in force.", examples=[["force-push"]])
     ] = ()
     observe: Annotated[
         bool, Meta(description="Record what the rules would have decided, and decide nothing.", examples=[True])
@@ -240,7 +240,7 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         list[Any],
         Meta(
             description="Hook files and plugin folders of other systems, each as a path or a mapping.",
-            examples=[[".gobby/hooks.yaml"]],
+            examples=[["~/.claude/settings.json"]],
         ),
     ] = msgspec.field(default_factory=list, name="import")
     guards: Annotated[
@@ -257,6 +257,4 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             examples=[{"allow": ["localhost:9000"]}],
         ),
     ] = None
-    settings: Annotated[
-        Any, Meta(description="Fleethook's own settings, by name (settings.md).", examples=[{"budget": "5s"}])
-    ] = None
+    settings: Annotated[Any, Meta(description="Fleethook's own settings, by name.", examples=[{"budget": "5s"}])] = None

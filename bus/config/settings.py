@@ -282,6 +282,11 @@ def describe() -> dict[str, str]:
     return {name: shape.description for name, shape in _shapes().items()}
 
 
+def measures() -> dict[str, str]:
+    """What each setting measures, by name: `duration`, `size`, or an empty text."""
+    return {name: shape.measure for name, shape in _shapes().items()}
+
+
 class _Shape(NamedTuple):
     """What a setting's type says about parsing it."""
 

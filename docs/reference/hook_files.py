@@ -1,0 +1,169 @@
+"""docs/hooks.md and docs/endpoints.md: every field of fleethook.yaml."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bus.config.endpoint_entry import EndpointEntry
+from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
+from bus.hooks import HttpCall, OldSecret
+from bus.hooksets.hookfile import guard_packs
+from bus.matching.command_match import CommandMatch
+from bus.matching.rules import Rule
+from bus.pacing import Batch
+from docs.reference.fields import field_table
+
+HOOK_LINKS: Final = {"HttpCall": "http", "OldSecret": "old_secrets", "Rule": "rule", "CommandMatch": "commands"}
+ENDPOINT_LINKS: Final = {"OldSecret": "old_secrets", "Batch": "batch"}
+
+_TOP_TYPES: Final = {
+    "hooks": "list of [mappings](#hooks)",
+    "endpoints": "list of [mappings](endpoints.md#endpoints)",
+    "import": "list of texts or [mappings](#import)",
+    "guards": "[mapping](#guards)",
+    "network": "[mapping](endpoints.md#network)",
+    "settings": "[mapping](settings.md)",
+}
+
+HOOKS_EXAMPLE: Final = """\
+# fleethook.yaml
+version: 1
+on_failure: ask
+
+hooks:
+  - id: no-download-into-shell
+    description: No downloads into a shell.
+    on: tool:pre_execute
+    rule:
+      decision: deny
+      reason: no downloads into a shell
+      instead: download it, read it, then run it
+      commands:
+        - code_from: [curl, wget]
+
+  - id: check-writes
+    on: tool:pre_execute
+    tool: write|edit
+    when: event.cwd.startsWith("/srv/")
+    command: ./check.sh
+    timeout: 2.5
+    on_failure: deny
+
+  - id: log-sessions
+    on: [session:start, session:end]
+    command: cat >> ~/sessions.log
+    blocking: false
+    retry: [1, 10]
+
+guards:
+  destructive-commands: {decision: ask}
+
+settings:
+  budget: 5s
+"""
+
+ENDPOINTS_EXAMPLE: Final = """\
+# fleethook.yaml
+endpoints:
+  - id: audit
+    url: https://hooks.example/agents
+    events: [tool:*, session:end]
+    secret: env:AUDIT_SECRET
+    batch: {max_events: 50, max_wait: 2}
+
+  - id: blocked-calls
+    url: https://hooks.slack.com/services/T0/B0/x
+    format: slack
+    when: verdict.decision == "deny"
+    retry: fast
+
+  - id: policy
+    url: http://localhost:9000/decide
+    events: tool:pre_execute
+    can_block: true
+    on_failure: ask
+
+network:
+  allow: ["localhost:9000"]
+"""
+
+
+def hooks_page() -> str:
+    """The page of hooks."""
+    packs = ", ".join(f"`{name}`" for name in guard_packs())
+    return f"""\
+# Hooks: every field
+
+A `fleethook.yaml` has hooks, [endpoints](endpoints.md), imports, guards and settings. [Writing hooks](writing-hooks.md)
+shows how to use them; [events](events.md) has the event types and the conditions of `when`. `fleethook config check` finds
+mistakes in a file, and `fleethook config schema` prints the JSON Schema for editors. Keys that begin with `x-` are yours.
+
+```yaml
+{HOOKS_EXAMPLE}```
+
+## The file
+
+{field_table(FileFormat, types=_TOP_TYPES)}
+## hooks
+
+Each hook has exactly one of `command`, `http` and `rule`. The command's variables are in
+[settings](settings.md#variables-for-commands-of-hooks).
+
+{field_table(HookEntry, HOOK_LINKS)}
+## rule
+
+A rule matches when every given condition is met, and a list when any of its entries is. Without conditions, `on`, `tool` and
+`when` of the hook decide alone.
+
+{field_table(Rule, HOOK_LINKS)}
+## commands
+
+The conditions of a rule on one command of a command line, as a shell would run it: behind `sudo` and `env`, in pipes,
+substitutions and `sh -c`. Flags are compared by meaning: `-rf` is `-r` and `-f`, and `-r|--recursive` is either. In path
+patterns, `*` and `?` stop at a slash and `**` does not; `src/**` is below the project, `*.pem` is any path of that name.
+
+{field_table(CommandMatch)}
+## http
+
+{field_table(HttpCall, HOOK_LINKS)}
+## old_secrets
+
+{field_table(OldSecret)}
+## import
+
+An entry is a path, or a mapping with these fields. See [importing hooks](importing.md).
+
+{field_table(ImportEntry)}
+## guards
+
+The packs are {packs}; see [guards](guards.md). A pack is `true`, `false`, or a mapping with these fields.
+
+{field_table(GuardSettings)}"""
+
+
+def endpoints_page() -> str:
+    """The page of endpoints and the network section."""
+    return f"""\
+# Endpoints: every field
+
+Endpoints are in the same `fleethook.yaml` as [hooks](hooks.md). [Webhooks](webhooks.md) shows how to add, test and check them.
+
+```yaml
+{ENDPOINTS_EXAMPLE}```
+
+## endpoints
+
+{field_table(EndpointEntry, ENDPOINT_LINKS)}
+## old_secrets
+
+{field_table(OldSecret)}
+## batch
+
+Batches need the format `fleethook` or `cloudevents`, and neither `order: fifo` nor `can_block`.
+
+{field_table(Batch)}
+## network
+
+Webhooks and `http` hooks reach public addresses over HTTPS only, unless this section allows more.
+
+{field_table(Network)}"""
