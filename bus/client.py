@@ -1,4 +1,4 @@
-"""The bus as programs see it: `publish(event) -> id`, `request(event) -> Verdict`, and a synchronous face."""
+"""The bus for programs: `publish(event) -> id` and `request(event) -> Verdict`, asynchronous and synchronous."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from bus.wire.keys import Keys
 from bus.wire.streams import checked, is_full
 
 DEFAULT_BUDGET: Final = 10.0
-"""Seconds within which a verdict must come, all in all."""
+"""Seconds within which a verdict must come, from call to return."""
 
 WAIT_SLICE: Final = 1.0
 """Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
 
 _WIRE_SECONDS: Final = 0.25
-_MOST_LOST: Final = 3
+_MOST_FAILURES: Final = 3
 
 _T = TypeVar("_T")
 
 
 class Bus(AgentFace):
-    """One program's place on the bus.
+    """A program's client of the bus.
 
     `url` is the server's (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet's.
-    `on_failure` answers where no hook can; `spool`, a file, keeps what is published while Redis is away, and is sent on
-    by the next call that reaches it. Where no `url` is given, the default is a spool that this machine's workers drain.
+    `on_failure` answers if no hook can. `spool`, a file, keeps events that are published while Redis is away; the next call
+    that reaches Redis sends them. Without a `url`, the default is a spool that this machine's workers drain too.
     Use it as an asynchronous context manager, or through `sync()`.
     """
 
@@ -62,15 +62,15 @@ class Bus(AgentFace):
             namespace = namespace or settings.namespace
             if not url:
                 url = bus_url(settings)
-                spool = spool or _own_spool(url, namespace)
+                spool = spool or _machine_spool(url, namespace)
         self.keys = Keys(namespace)
         self.connections = Connections(url, connect=connect)
         self.on_failure: Policy = on_failure
         self._spool = spool
         self.kept = 0
-        """How many events went to the spool, since Redis was away."""
-        self._looks = spool is not None
-        """Whether something may wait in the spool."""
+        """How many events went to the spool because Redis was away."""
+        self._may_have_spooled = spool is not None
+        """Whether the spool may have entries."""
         self._host = host_name()
 
     async def __aenter__(self) -> Self:
@@ -90,51 +90,51 @@ class Bus(AgentFace):
         return SyncBus(self)
 
     async def publish(self, event: Event) -> str:
-        """Announce `event` and return its id, in one round trip; nobody waits for a hook.
+        """Publish `event` and return its id, in one round trip; no hook is waited for.
 
-        Where the reply was lost on the wire the event is added again, marked, and the dispatcher keeps one of the two.
-        While Redis is away the event goes to the spool, where there is one; else raises Unreachable.
+        If the reply is lost, the event is added again with a mark, and the dispatcher keeps one of the two. While Redis is
+        away the event goes to the spool; without a spool it raises Unreachable.
         """
         (published,) = await self.publish_many([event])
         return published
 
     async def publish_many(self, events: Sequence[Event]) -> list[str]:
-        """Announce several events in one write, and return their ids in order; raises as `publish` does."""
-        prepared = [self._prepared(event) for event in events]
+        """Publish several events in one write, and return their ids in order; raises as `publish` does."""
+        events_with_ids = [self._with_ids(event) for event in events]
         commands: dict[str, Command] = {
-            event.id: ("XADD", self.keys("events"), "*", *self._fields(event)) for event in prepared
+            event.id: ("XADD", self.keys("events"), "*", *self._fields(event)) for event in events_with_ids
         }
         try:
-            if self._looks:  # what came before goes before
+            if self._may_have_spooled:  # earlier events go first
                 await self._drain()
             try:
                 left = await self._add(commands)
             except Unreachable:
-                # Whether the wire broke before or after Redis had them is not known. The mark makes the dispatcher
-                # look for an earlier one of the same id, and remove this one where there is.
-                left = await self._add({name: (*one, "spooled", "1") for name, one in commands.items()})
+                # The connection broke before or after Redis had the events: we cannot know. The mark makes the dispatcher
+                # look for an earlier event of the same id, and remove this one if there is one.
+                left = await self._add({name: (*command, "spooled", "1") for name, command in commands.items()})
         except Unreachable as error:
             left = dict.fromkeys(commands, error)
         if left:
             if self._spool is None:
                 raise next(iter(left.values()))
-            self._keep("events", [event for event in prepared if event.id in left])
-        return [event.id for event in prepared]
+            self._spool_events("events", [event for event in events_with_ids if event.id in left])
+        return [event.id for event in events_with_ids]
 
     async def _drain(self) -> None:
-        """Send on what waits in the spool, in order; raises Unreachable, and what is not acknowledged stays."""
+        """Send the spooled events in order; raises Unreachable, and keeps what is not acknowledged."""
         from bus.shim.spool import Draining, add_commands
 
-        if self._spool is not None and _waits(self._spool):
+        if self._spool is not None and _has_entries(self._spool):
             with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self._spool, _WIRE_SECONDS) as spool:
                 for batch in spool.batches():
                     with self.connections.lease() as connection:
                         for reply in await connection.exchange(add_commands(self.keys.prefix, batch)):
-                            checked(reply, "sending on what waited")
-        self._looks = False
+                            checked(reply, "sending spooled events")
+        self._may_have_spooled = False
 
     async def _add(self, commands: Mapping[str, Command]) -> dict[str, Unreachable]:
-        """Send the commands in one write; those that a full or read-only server refused, with its word for it."""
+        """Send the commands in one write; returns those that a full or read-only server refused, with its error."""
         refused: dict[str, Unreachable] = {}
         if not commands:
             return refused
@@ -147,13 +147,13 @@ class Bus(AgentFace):
                 refused[name] = error
         return refused
 
-    def _keep(self, stream: str, events: Sequence[Event], *more: str) -> None:
-        """Put events into the spool, from which a drainer sends each once."""
+    def _spool_events(self, stream: str, events: Sequence[Event], *more: str) -> None:
+        """Append events to the spool; a drainer sends each once."""
         if self._spool is None:
             return
         from bus.shim.spool import append
 
-        self._looks = True
+        self._may_have_spooled = True
         self.kept += len(events)
         for event in events:
             fields = [field if isinstance(field, bytes) else str(field) for field in self._fields(event)]
@@ -161,29 +161,29 @@ class Bus(AgentFace):
                 raise Unreachable(f"redis is away and the spool {self._spool} takes no more; an event is lost")
 
     async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
-        """Ask for the verdict on `event`, within `budget` seconds all in all.
+        """The verdict on `event`, within `budget` seconds.
 
-        Where none can come (Redis away, no evaluator alive, the budget used up) the answer is the failure policy's,
-        at once and with `fallback` saying why. A verdict whose reply was lost on the wire is read again.
+        If none can come (Redis is away, no evaluator is alive, the budget is used up), the failure policy answers, and the
+        verdict's `fallback` says why. A verdict whose reply was lost is read again.
         """
-        event = self._prepared(event)
+        event = self._with_ids(event)
         deadline = time.monotonic() + budget
         reply = self.keys("reply", reply_token())
         try:
             return await self._ask(event, reply, deadline)
         except FleethookError as error:
-            why = str(error)
-            await self._report(event, why)
-            return failed(bus_policy(self.on_failure, event.type), why, event=event.id)
+            reason = str(error)
+            await self._report(event, reason)
+            return failed(bus_policy(self.on_failure, event.type), reason, event=event.id)
 
     async def _ask(self, event: Event, reply: str, deadline: float) -> Verdict:
-        """Add the request and wait, a slice at a time; after a broken wire look before adding it again.
+        """Add the request and wait, one slice at a time; after a broken connection look for a reply before adding it again.
 
-        A repeated id joins the running evaluation or gets the kept verdict, so adding twice evaluates once.
+        A request with a known id joins the running evaluation or gets the kept verdict, so it is evaluated once.
         """
         add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *self._fields(event))
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
-        added, lost = False, 0
+        added, failures = False, 0
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, WAIT_SLICE)
             commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
@@ -191,13 +191,13 @@ class Bus(AgentFace):
                 commands.insert(1, (*add, "budget", int(left * 1000)))
             try:
                 with self.connections.lease() as connection:
-                    raw = await _look(connection, reply) if lost else None
+                    raw = await _read_reply(connection, reply) if failures else None
                     raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS)
             except NoEvaluator:
                 raise
             except Unreachable:
-                added, lost = False, lost + 1
-                if lost == _MOST_LOST:
+                added, failures = False, failures + 1
+                if failures == _MOST_FAILURES:
                     raise
                 continue
             if raw is not None:
@@ -205,7 +205,7 @@ class Bus(AgentFace):
             added = True
         raise RequestTimeout("no verdict came within the budget")
 
-    def _prepared(self, event: Event) -> Event:
+    def _with_ids(self, event: Event) -> Event:
         parent = event.parent or os.environ.get("FLEETHOOK_PARENT", "")
         if event.id and event.host and parent == event.parent:
             return event
@@ -230,15 +230,15 @@ class Bus(AgentFace):
             fields += ("policy", self.on_failure)
         return (*fields, "parent", event.parent) if event.parent else fields
 
-    async def _report(self, event: Event, why: str) -> None:
-        """Say on the stream that this program fell back: what was recorded and what the program did may differ."""
+    async def _report(self, event: Event, reason: str) -> None:
+        """Record that this program fell back: the recorded verdict and what the program did may differ."""
         fields = (
             "id",
             event_id(),
             "of",
             event.id,
             "fallback",
-            why,
+            reason,
             "source",
             event.source,
             "event",
@@ -253,50 +253,48 @@ class Bus(AgentFace):
                 )
             checked(reply, "reporting a fallback")
         except FleethookError:
-            # The whole request: whether Redis has it already is not known, and it is recorded once by its id.
-            with contextlib.suppress(
-                Unreachable
-            ):  # a full spool counts what it loses; the answer is given all the same
-                self._keep("events", [event], "fallback", why)
+            # The whole request, because we cannot know whether Redis has it; its id makes it count once.
+            with contextlib.suppress(Unreachable):  # a full spool counts what it loses
+                self._spool_events("events", [event], "fallback", reason)
 
 
-def _waits(spool: Path) -> bool:
+def _has_entries(spool: Path) -> bool:
     return spool.exists() or spool.with_name(f"{spool.name}.draining").exists()
 
 
-def _own_spool(url: str, namespace: str) -> Path:
+def _machine_spool(url: str, namespace: str) -> Path:
     from bus.shim.answer_file import program_spool
     from bus.system.directories import directories
 
     return program_spool(directories(), url, Keys(namespace).prefix)
 
 
-async def _look(connection: Connection, reply: str) -> bytes | None:
+async def _read_reply(connection: Connection, reply: str) -> bytes | None:
     (kept,) = await connection.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
     return kept if isinstance(kept, bytes) else None
 
 
 async def _round_trip(connection: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
-    """The answer that came meanwhile, or None; raises NoEvaluator as soon as the first reply says so."""
-    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_somebody)
+    """The answer, or None if none came; raises NoEvaluator as soon as the first reply says so."""
+    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_check_evaluator)
     for reply in sent:
         checked(reply, "asking for a verdict")
-    if is_full(answer):  # it has the request, and takes BLPOP still
+    if is_full(answer):  # a full server has the request, and still accepts BLPOP
         _, reply, *_, wait = commands[-1]
         (row,) = await connection.exchange([("BLPOP", reply, wait)], seconds=seconds)
-        if not isinstance(row, Exception):  # else our rights are older than this
+        if not isinstance(row, Exception):  # an error: our ACL is older than this command
             answer = row and row[1]
     answer = checked(answer, "waiting for a verdict")
     return None if answer is None else bytes(answer)
 
 
-def _somebody(reply: Any) -> None:
+def _check_evaluator(reply: Any) -> None:
     if checked(reply, "looking for an evaluator") == 0:
         raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
 
 
 class SyncBus(SyncAgentFace):
-    """The synchronous face of a Bus: the same calls, on an event loop of its own in the calling thread."""
+    """A Bus for synchronous programs: the same calls, on an event loop of its own in the calling thread."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

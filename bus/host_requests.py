@@ -1,8 +1,8 @@
-"""The part of a request that only the event's own host can answer: its user's and projects' files lie there (X-02).
+"""The part of a request that only the event's own host can answer, because it has its user's and projects' files (X-02).
 
-An evaluator elsewhere hands it over with the budget that is left, as an entry of the host's own stream; `fleethook worker
-host` answers with a verdict. Its hooks run once: an evaluator that takes a request over from a dead one waits for the run
-that the dead one began, and a host's worker that may have begun a hook and died is not followed by another run.
+An evaluator on another host adds that part, with the remaining budget, to the host's own stream; `fleethook worker host`
+answers with a verdict. Its hooks run once: an evaluator that claims a request from a dead one waits for the run that the
+dead one began, and a part whose host worker died is not run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from bus.errors import DecodeError, FleethookError
+from bus.errors import DecodeError
 from bus.events import Event
 from bus.ids import reply_token
 from bus.verdicts import Policy, Verdict
@@ -23,31 +23,31 @@ from bus.wire.streams import Call, Entry, checked
 GROUP: Final = "hosts"
 _KNOWN_SECONDS: Final = 0.5
 _MARGIN_SECONDS: Final = 0.02
-"""Left for the evaluator to write the whole verdict down."""
+"""What is left for the evaluator to write the whole verdict."""
 
 _SLICE_SECONDS: Final = 1.0
-"""One wait for a host where slow hooks run; after each its note says whether they still do."""
+"""One wait for a host where slow hooks run; after each, the note says whether they still run."""
 
 _MOST_HOSTS: Final = 10_000
 
 
-class Ask(NamedTuple):
-    """One part of a request, as the host reads it."""
+class HostPart(NamedTuple):
+    """The part of a request that its host evaluates."""
 
     entry: Entry
     reply: str
     deadline: int
     """Milliseconds by the server's clock."""
     latest: int
-    """As long a hook may take that declares it; the note beside `reply` then says that it runs."""
+    """The deadline for hooks that declare more time than the budget; meanwhile a note beside `reply` says that they run."""
     event: Event
     changes: Mapping[str, Any]
-    """What hooks of the fleet have changed of the input so far."""
+    """Changes that hooks of the fleet have made to the input."""
     policy: Policy
 
 
 def role(host: str) -> str:
-    """The role under which a host's worker says that it is alive."""
+    """The role of a host's worker: the name of its heartbeat."""
     return f"host-{host}"
 
 
@@ -63,7 +63,7 @@ class HostState(NamedTuple):
 
 
 class Hosts:
-    """Which hosts have a worker of their own, or hooks; looked at no more than every half second for each."""
+    """Which hosts have a worker of their own, or hooks; read at most every half second for each host."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
@@ -78,7 +78,7 @@ class Hosts:
         now = time.monotonic()
         known = self._known.get(host)
         if known is None or now - known[0] >= _KNOWN_SECONDS:
-            if len(self._known) >= _MOST_HOSTS:  # agents name their hosts; nobody chooses our memory
+            if len(self._known) >= _MOST_HOSTS:  # agents choose these names, and must not fill our memory
                 self._known.clear()
             with self._connections.lease() as connection:
                 alive, *records = await connection.exchange(
@@ -97,10 +97,9 @@ class Hosts:
     async def ask(
         self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, latest: int, seconds: float
     ) -> Verdict | None:
-        """What the host's own part says, within `seconds`; None where it did not answer. Raises Unreachable.
+        """The verdict of the host, within `seconds`; None if it does not answer. Raises Unreachable.
 
-        While the host says that slow hooks run there, it is waited for until `latest`, by the server's clock like
-        `deadline`.
+        While a note says that slow hooks run there, it waits until `latest`, by the server's clock like `deadline`.
         """
         keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
         if wait <= 0:
@@ -139,8 +138,8 @@ class Hosts:
         return None if raw is None else decode_verdict(bytes(raw[1]))
 
 
-def read_ask(entry: Entry, keys: Keys) -> Ask:
-    """One part of a request; raises DecodeError where it is none."""
+def read_part(entry: Entry, keys: Keys) -> HostPart:
+    """The part of a request in an entry; raises DecodeError if there is none."""
     fields = entry.fields
     try:
         event = decode_body(fields[b"event"])
@@ -151,16 +150,16 @@ def read_ask(entry: Entry, keys: Keys) -> Ask:
         raise DecodeError(f"a part of a request lacks something ({error})") from error
     if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
         raise DecodeError("a part of a request is not in the form that evaluators write")
-    return Ask(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
+    return HostPart(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
 
 
-def joined_key(ask: Ask, keys: Keys) -> str:
+def joined_key(ask: HostPart, keys: Keys) -> str:
     """The list of further reply keys that wait for the same run."""
     return keys("join", ask.event.id, "host")
 
 
-def begin_call(ask: Ask, keys: Keys, consumer: str) -> Call:
-    """The script call that takes the right to run the hooks of a part, or finds out who runs them or what they said."""
+def begin_call(ask: HostPart, keys: Keys, consumer: str) -> Call:
+    """The script call that claims the run of a part's hooks, or returns who runs them, or their verdict."""
     kept = KEPT_MS + max(0, ask.latest - ask.entry.ms)
     return Call(
         "begin",
@@ -169,8 +168,8 @@ def begin_call(ask: Ask, keys: Keys, consumer: str) -> Call:
     )
 
 
-def answer_commands(ask: Ask, verdict: Verdict, keys: Keys) -> list[Command]:
-    """Give the verdict to everybody who asked for this part, and let the entry go."""
+def answer_commands(ask: HostPart, verdict: Verdict, keys: Keys) -> list[Command]:
+    """The commands that send the verdict to every caller that asked for this part, and remove the entry."""
     return [
         Call(
             "reply",
@@ -180,11 +179,6 @@ def answer_commands(ask: Ask, verdict: Verdict, keys: Keys) -> list[Command]:
     ]
 
 
-def gone_commands(entry: Entry) -> list[Command]:
-    """Let an entry of a host's stream go."""
+def remove_commands(entry: Entry) -> list[Command]:
+    """The commands that acknowledge and remove an entry of a host's stream."""
     return [("XACK", entry.stream, GROUP, entry.id), ("XDEL", entry.stream, entry.id)]
-
-
-def nobody(host: str) -> FleethookError:
-    """Why a hook that has to run on `host` did not."""
-    return FleethookError(f"it runs on host {host!r}, where no `fleethook worker host` answered")

@@ -17,7 +17,7 @@ from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
 from bus.hooksets.in_force import Watcher
-from bus.host_requests import GROUP, Ask, answer_commands, begin_call, gone_commands, joined_key, read_ask, role
+from bus.host_requests import GROUP, HostPart, answer_commands, begin_call, joined_key, read_part, remove_commands, role
 from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
@@ -121,10 +121,10 @@ class HostWorker:
 
     async def _answer(self, entry: Entry) -> None:
         try:
-            ask = read_ask(entry, self._keys)
+            ask = read_part(entry, self._keys)
         except DecodeError as error:
             log.error("%s of %s: %s; it is dropped", entry.id, entry.stream, error)
-            await self._send(gone_commands(entry))
+            await self._send(remove_commands(entry))
             return
         try:
             verdict = await self._evaluate(ask)
@@ -144,7 +144,7 @@ class HostWorker:
         except FleethookError as error:  # the evaluator applies its failure policy; the hooks are not run again
             log.error("an answer could not be given: %s", error)
 
-    async def _evaluate(self, ask: Ask) -> Verdict | None:
+    async def _evaluate(self, ask: HostPart) -> Verdict | None:
         """The verdict; None if the hooks run already for another evaluator: that run answers this one too."""
         event = ask.event
         if ask.entry.delivered > 1:
@@ -167,11 +167,13 @@ class HostWorker:
         async with self._slots.slow(self._connections, ask.reply, (ask.deadline - now) / 1000, joined):
             return await self._run_hooks(ask, request_hooks, hooks, (deadline - now) / 1000)
 
-    def _dead_worker_verdict(self, ask: Ask) -> Verdict:
+    def _dead_worker_verdict(self, ask: HostPart) -> Verdict:
         reason = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
         return failed(bus_policy(ask.policy, ask.event.type), reason, event=ask.event.id)
 
-    async def _run_hooks(self, ask: Ask, request_hooks: RequestHooks, hooks: list[Hook], seconds: float) -> Verdict:
+    async def _run_hooks(
+        self, ask: HostPart, request_hooks: RequestHooks, hooks: list[Hook], seconds: float
+    ) -> Verdict:
         event = ask.event
         in_force = request_hooks.in_force
         run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
@@ -229,4 +231,4 @@ class HostWorker:
                 calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))
         for entry, reply in zip(entries, await call_all(self._connections, calls), strict=True):
             checked(reply, f"dispatching {entry.id}")
-        await self._send([command for entry in entries for command in gone_commands(entry)])
+        await self._send([command for entry in entries for command in remove_commands(entry)])

@@ -1,4 +1,4 @@
-"""What `fleethook up` runs: the embedded server where none is set, and the process types, until it is told to stop.
+"""What `fleethook up` runs until it is told to stop: the embedded server, if no other is set, and the process types.
 
 Nothing outlives it: its children hold the read end of its lifeline, and the kernel ends the server with its parent.
 """
@@ -24,7 +24,17 @@ from bus.system.directories import Directories
 from bus.system.locks import own, owner, write_private
 from bus.wire import embedded_server
 from bus.wire.keys import Keys
-from workers.runtime.child_processes import DRAIN, Child, OnLine, OnReady, Pauses, ProcessSpec, Supervisor, ended, how
+from workers.runtime.child_processes import (
+    DRAIN,
+    Child,
+    OnLine,
+    OnReady,
+    Pauses,
+    ProcessSpec,
+    Supervisor,
+    ended,
+    ending_text,
+)
 from workers.runtime.readiness import until_answered
 
 
@@ -50,7 +60,7 @@ async def up(
 ) -> int:
     """Run everything of this machine until `stop` is set, and return the exit code 0; main thread only.
 
-    ServerError where another `fleethook up` runs here, or where no server can be had.
+    Raises ServerError if another `fleethook up` runs here, or if no server can be started.
     """
     lock = own(_lock(places), "`fleethook up`")
     make_key()
@@ -61,13 +71,13 @@ async def up(
             env["FLEETHOOK_RQ_URL"] = settings.rq_url
         if not settings.redis_url:
             embedded = embedded_server.launch(places)
-            await _answering(embedded, stop)
+            await _wait_for_server(embedded, stop)
             env["FLEETHOOK_REDIS_URL"] = embedded_server.bus_url(settings, "worker", places)
         wanted = process_specs(settings) if specs is None else specs
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted))
         began = time.time()
-        # Processes of somebody else's making answer no requests.
+        # Processes that a test passes in answer no requests.
         answered = specs is not None or not settings.evaluators
         proof: asyncio.Task[None] | None = None
 
@@ -121,7 +131,7 @@ async def up(
 
 
 def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
-    """The processes that the settings ask for: the lines of the Procfile, in their numbers."""
+    """The processes that the settings ask for: the types of the Procfile, each with its count."""
     counts = {
         "evaluator": settings.evaluators,
         "dispatcher": 1,
@@ -129,24 +139,24 @@ def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
         "carrier": settings.carriers,
         "chores": settings.chores,
     }
-    # -P: a `workers` folder in the directory where somebody says `up` must not be what runs.
+    # -P: a `workers` folder in the current directory must not be imported.
     command = (sys.executable, "-P", "-m", "workers.cli", "worker")
     return tuple(ProcessSpec(name, (*command, name), count) for name, count in counts.items() if count)
 
 
 def running(places: Directories) -> State | None:
-    """The `fleethook up` that runs on this machine; None where there is none."""
+    """The `fleethook up` that runs on this machine, or None."""
     pid = owner(_lock(places))
     if pid is None:
         return None
     try:
         return msgspec.json.decode(places.pid_file.read_bytes(), type=State)
-    except (FileNotFoundError, msgspec.DecodeError):  # it has just begun, or is about to end
+    except (FileNotFoundError, msgspec.DecodeError):  # it has just started, or is about to end
         return State(pid, 0.0, 0, ready=False, children=())
 
 
 def down(places: Directories, timeout: float = DRAIN + 5.0) -> bool:
-    """Stop the `fleethook up` of this machine; after `timeout` seconds by force. False where none runs."""
+    """Stop the `fleethook up` of this machine, after `timeout` seconds by force; returns False if none runs."""
     state = running(places)
     if state is None:
         return False
@@ -176,7 +186,7 @@ def detach(argv: Sequence[str], log: Path) -> int:
     )
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        made = subprocess.run(
+        launched = subprocess.run(
             [sys.executable, "-I", "-S", "-c", program, *argv],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -185,7 +195,7 @@ def detach(argv: Sequence[str], log: Path) -> int:
         )
     finally:
         os.close(fd)
-    return int(made.stdout)
+    return int(launched.stdout)
 
 
 class Log:
@@ -218,31 +228,31 @@ def _lock(places: Directories) -> Path:
 
 
 def import_path() -> dict[str, str]:
-    """The variable that lets another process import us where we run from a source tree that is not installed."""
+    """The variable that lets another process import us when we run from a source tree that is not installed."""
     root = Path(__file__).resolve().parents[1]
     if root.name in {"site-packages", "dist-packages"}:
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))}
 
 
-async def _answering(running: embedded_server.Running, stop: asyncio.Event) -> None:
+async def _wait_for_server(running: embedded_server.Running, stop: asyncio.Event) -> None:
     while not (stop.is_set() or embedded_server.answers(running)):  # noqa: ASYNC110 - a server has to be asked
         await asyncio.sleep(embedded_server.POLL)
 
 
 async def _keep_server(running: embedded_server.Running, on_line: OnLine, record: Callable[[], None]) -> None:
-    """Start the embedded server again whenever it ends; its data is in the append-only file."""
+    """Restart the embedded server whenever it ends; its data is in the append-only file."""
     pauses, never = Pauses(), asyncio.Event()
     while True:
         began = time.monotonic()
         try:
-            await _answering(running, never)
+            await _wait_for_server(running, never)
             record()
-            end = how(await ended(running.process))
+            end = ending_text(await ended(running.process))
         except (FleethookError, OSError) as error:
             end = str(error)
         pause = pauses.after(time.monotonic() - began)
         on_line("server", f"{end}; starting it again in {pause:.1f} s")
         await asyncio.sleep(pause)
-        with contextlib.suppress(OSError):  # said at the next round
+        with contextlib.suppress(OSError):  # logged at the next round
             embedded_server.relaunch(running)

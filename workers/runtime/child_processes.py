@@ -1,4 +1,4 @@
-"""Processes kept running: started, listened to, started again with back-off, and ended in order."""
+"""Child processes: started, read, restarted with back-off, and ended in order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from workers.runtime.lifeline import VARIABLE
 FIRST_PAUSE: Final = 0.1
 MOST_PAUSE: Final = 10.0
 STEADY: Final = 30.0
-"""A process that ran this long (seconds) begins anew with the first pause when it ends."""
+"""After a process ran this long (seconds), its next restart waits for the first pause again."""
 
 DRAIN: Final = 10.0
-"""Seconds that the processes get to finish what they do, before they are ended by force."""
+"""Seconds that the processes have to finish, before they are killed."""
 
 MOST_LINE: Final = 8 * 1024
 
@@ -32,7 +32,7 @@ OnLine = Callable[[str, str], None]
 """Called with the name of a process and one line of its output, redacted."""
 
 OnReady = Callable[[str, int], None]
-"""Called with the name of a process that has become ready and the number of those that are not yet."""
+"""Called with the name of a process that has become ready, and the number of processes that are not ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Child(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Process:
-    """One place that is kept filled."""
+    """One process that the supervisor keeps running, over its restarts."""
 
     spec: ProcessSpec
     name: str
@@ -70,7 +70,7 @@ class _Process:
 
 
 class Pauses:
-    """How long to wait before the next start: 0.1 s doubling to 10 s, from the beginning after 30 s of life."""
+    """How long to wait before a restart: 0.1 s, doubling to 10 s; 0.1 s again after a life of 30 s."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -83,7 +83,7 @@ class Pauses:
 
 
 class Supervisor:
-    """Keeps processes running; `env` is added to the environment that is there."""
+    """Keeps processes running; `env` is added to our own environment."""
 
     def __init__(
         self,
@@ -108,11 +108,11 @@ class Supervisor:
 
     @property
     def waiting(self) -> int:
-        """How many processes have not said that they are ready."""
+        """How many processes are not ready yet."""
         return sum(not process.ready for process in self._processes)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep the processes running until `stop` is set; then all are asked to end, and ended after the drain time."""
+        """Keep the processes running until `stop` is set; then ask them to end, and kill them after the drain time."""
         self._lifeline, write_end = os.pipe()
         try:
             async with asyncio.TaskGroup() as group:
@@ -123,7 +123,7 @@ class Supervisor:
                 if tasks and (await asyncio.wait(tasks, timeout=self._drain))[1]:
                     self._signal(signal.SIGKILL)
         finally:
-            for process in self._processes:  # only where a task of ours failed: nobody may be left
+            for process in self._processes:  # only if a task of ours failed: no process may be left
                 if process.popen is not None:
                     _kill(process.popen, signal.SIGKILL)
                     process.popen.wait()
@@ -143,7 +143,7 @@ class Supervisor:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                end = how(await self._once(process))
+                end = ending_text(await self._once(process))
             except OSError as error:
                 end = f"could not be started: {error}"
             process.popen, process.ready = None, False
@@ -152,10 +152,10 @@ class Supervisor:
                 return
             pause = pauses.after(time.monotonic() - began)
             self._on_line(process.name, f"{end}; starting it again in {pause:.1f} s")
-            await _either(self._stopping, pause)
+            await _wait_for(self._stopping, pause)
 
     async def _once(self, process: _Process) -> int:
-        """Start the process, pass its lines on, and return its status when it has ended."""
+        """Run the process once, pass its lines on, and return its exit status."""
         loop = asyncio.get_running_loop()
         process.restarts += 1
         popen = subprocess.Popen(  # noqa: ASYNC220 - a millisecond; asyncio's own hangs on a pipe that others hold
@@ -166,7 +166,7 @@ class Supervisor:
             bufsize=0,
             env={**self._env, VARIABLE: str(self._lifeline)},
             pass_fds=(self._lifeline,),
-            start_new_session=True,  # a Ctrl-C is for the supervisor, who stops them in order
+            start_new_session=True,  # Ctrl-C goes to the supervisor, which stops them in order
         )
         assert popen.stdout is not None  # noqa: S101 - PIPE above
         process.popen, output = popen, popen.stdout.fileno()
@@ -176,7 +176,7 @@ class Supervisor:
         try:
             return await ended(popen)
         finally:
-            for _ in range(16):  # what a pipe can hold; a descendant that goes on writing is not awaited
+            for _ in range(16):  # as much as a pipe can hold; a descendant may go on writing
                 if not self._read(process, output):
                     break
             self._lines(process, b"\n" if process.rest else b"")
@@ -230,12 +230,13 @@ async def ended(popen: subprocess.Popen[bytes]) -> int:
     return popen.wait()
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
 
-def how(status: int) -> str:
+def ending_text(status: int) -> str:
+    """How a process ended, for the log."""
     if status >= 0:
         return f"ended with exit code {status}"
     try:

@@ -1,4 +1,4 @@
-"""The attempts that one carrier has under way, and how many more may be: what is slow stops nothing else."""
+"""The attempts that one carrier has under way, and how many more it may start: slow attempts do not block others."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from collections.abc import Collection
 from typing import Final
 
 SLOW_SECONDS: Final = 0.1
-"""A request that takes longer gives its place up, since it costs only memory: no number of silent endpoints fills all."""
+"""A request that takes longer gives up its place, because it costs only memory: silent endpoints cannot fill all places."""
 
 MOST: Final = 1_000
-"""Attempts in all, the slow ones too: what 90 MiB hold (measured)."""
+"""Attempts in all, slow ones included: they need 90 MiB (measured)."""
 
 _GATHER_SECONDS: Final = 0.01
 
 
 class InFlight:
-    """Up to `places` attempts, and slow requests beside them up to `MOST` in all; a command keeps its place to its end."""
+    """Up to `places` attempts, and slow requests besides, up to `MOST` in all; a command keeps its place to its end."""
 
     def __init__(self, places: int) -> None:
         self._places, self._most = places, max(places, MOST)
         self._enough = max(1, places // 4)
         self._tasks: dict[asyncio.Task[None], float] = {}
-        """In the order of their starts, each with the time from which it is slow."""
+        """Tasks in the order of their starts, each with the time from which it is slow."""
         self._waiter: asyncio.Future[None] | None = None
 
     @property
     def tasks(self) -> Collection[asyncio.Task[None]]:
-        """Those under way; shrinks as they end."""
+        """The attempts under way; shrinks as they end."""
         return self._tasks.keys()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def add(self, task: asyncio.Task[None], *, command: bool) -> None:
-        """One more is under way, until its task is done."""
+        """Add an attempt, until its task is done."""
         self._tasks[task] = math.inf if command else time.monotonic() + SLOW_SECONDS
         task.add_done_callback(self._done)
 
     async def room(self) -> int:
-        """How many more may be under way; waits until it is a share of all, shortly if it is any.
+        """How many attempts may start; waits until it is a quarter of the places, but only briefly if it is any.
 
-        To read for each single one would cost a round trip. May be 0 after a while.
+        Reading for each single free place would cost a round trip each time. May return 0.
         """
         room = self._room()
         if room >= self._enough:

@@ -1,7 +1,7 @@
-"""Streams whose last id is made up: nobody could add to them any more, so their entries move to a fresh one.
+"""Repairs streams with a made-up last id: nothing could be added to them, so their entries move to a fresh stream.
 
-Whoever may XADD may give an entry an id of its own choice; after the largest one that there is no other can follow, and
-after one of next year every deadline is next year's. Looked for twice a second, and done within two.
+A client that may XADD may choose the id of its entry. No entry can follow the largest possible id, and after an id of
+next year every deadline is next year's. Looks twice a second; a repair takes less than two seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bus.wire.streams import call, checked, flat
 log = logging.getLogger("fleethook.repairs")
 
 AHEAD_MS: Final = MINUTE
-"""An id may be so far ahead of the server's clock: that one set back by seconds is no such case."""
+"""How far ahead of the server's clock an id may be: a clock that was set back by seconds needs no repair."""
 
 LOOK_SECONDS: Final = 0.5
 STREAMS: Final = ("events", "requests")
-"""What whoever sends events may add to; where both are repaired, the word of it needs the first."""
+"""The streams that agents may add to. Events come first, because the report of a repair is an event."""
 
 _LEASE_MS: Final = 2_000
 _PAGE_BYTES: Final = 2 * 1024 * 1024
@@ -48,7 +48,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What a person is told."""
+        """The message for a person."""
         return (
             f"{self.stream} had a last id from the future, and was moved to a fresh stream ({self.times} times in all): "
             "somebody with an agent's rights makes ids up"
@@ -56,7 +56,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repairs:
-    """One worker's look at the streams that agents may add to."""
+    """Looks at the streams that agents may add to, and repairs them; every worker has one."""
 
     def __init__(self, connections: Connections, keys: Keys, who: str) -> None:
         self._connections, self._keys, self._who = connections, keys, who
@@ -64,7 +64,7 @@ class Repairs:
         self._sane: dict[str, int] = {}
 
     async def keep(self) -> bool:
-        """Look where that is due, and repair what is to be; whether anything was. Raises Unreachable."""
+        """Look, at most every half second, and repair; returns whether a stream was repaired. Raises Unreachable."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return False
         self._looked = time.monotonic()
@@ -76,13 +76,13 @@ class Repairs:
                 repaired = await self._repair(name) or repaired
             else:
                 self._sane[name] = int(now)
-        if late and not ahead[STREAMS.index("events")]:  # whoever repaired it died before the last step
+        if late and not ahead[STREAMS.index("events")]:  # the worker that repaired it died before the last step
             await self._add_late()
         return repaired
 
     async def _repair(self, name: str) -> bool:
-        """Move the entries of a stream to a fresh one in its place; False where another worker is at it."""
-        if not await self._leads():
+        """Move the entries of a stream to a fresh one in its place; returns False if another worker does."""
+        if not await self._has_lease():
             return False
         log.error("the last id of %s is from the future: moving its entries to a fresh stream", self._keys(name))
         try:
@@ -98,23 +98,25 @@ class Repairs:
         log.warning("%s is repaired: %d entries had an id from the future", self._keys(name), moved)
         if name == "events":
             await self._add_late()
-        await self._say(name, moved, ms)
+        await self._report(name, moved, ms)
         return True
 
     async def _add_late(self) -> None:
         while await call(self._connections, "late", (self._keys("late"), self._keys("events")), (_MOST_PAGE,)):
             pass
 
-    async def _leads(self) -> bool:
+    async def _has_lease(self) -> bool:
         return bool(await call(self._connections, "lease", (self._keys("alive", "repair"),), (self._who, _LEASE_MS)))
 
     async def _move(self, name: str) -> tuple[int, int]:
-        """How many made-up ids there were, and when it was done. What agents wait for goes in one step: its entries leave
-        meanwhile, and a page that was copied would bring them back."""
+        """Returns how many made-up ids there were, and the time of the move.
+
+        Requests move in one step: they are answered meanwhile, and a page copied earlier would bring them back.
+        """
         keys, names = self._keys, (self._keys(name), self._keys("fresh", name))
         about = (keys.prefix, AHEAD_MS, self._sane.get(name, 0))
         cursor, count, pairs = "", 64, list[bytes]()
-        while name == "events" and await self._leads():
+        while name == "events" and await self._has_lease():
             after, number, size, more = await call(
                 self._connections, "copy", names, (*about, cursor, count, _LEASE_MS * 5)
             )
@@ -131,8 +133,8 @@ class Repairs:
             raise FleethookError("entries come faster than they can be moved")
         return int(rest[0]), int(rest[1])
 
-    async def _say(self, name: str, moved: int, ms: int) -> None:
-        """Leave word for `status` and `doctor`, and tell those who listen to `bus:repaired`."""
+    async def _report(self, name: str, moved: int, ms: int) -> None:
+        """Record the repair for `status` and `doctor`, and publish `bus:repaired`."""
         event = Event(
             type=EventType.BUS_REPAIRED,
             id=event_id(),
@@ -150,10 +152,10 @@ class Repairs:
                     ("XADD", self._keys("events"), "*", *about),
                 ]
             )
-            if isinstance(added, Exception):  # its turn comes: another worker repairs that stream
+            if isinstance(added, Exception):  # another worker is repairing the event stream
                 (added,) = await connection.exchange([("XADD", self._keys("late"), "*", *about)])
         for reply in (*replies, added):
-            checked(reply, "saying that a stream was repaired")
+            checked(reply, "reporting a repaired stream")
 
 
 async def read_repairs(connections: Connections, keys: Keys) -> list[Repair]:
