@@ -1,4 +1,4 @@
-"""One request as it lies on the stream: what its fields mean, when it expires, and how its answer is given."""
+"""One request on the stream: its fields, its deadline, and the script calls that answer, claim or defer it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request, its fields checked; `reply` is empty where the name it gave may not be written to."""
+    """One request with checked fields; `reply` is empty if the name that it gave may not be written to."""
 
     entry: Entry
     id: str
@@ -39,62 +39,62 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Source: docs/architecture.md, "Time and failure".
     """
     latest: int
-    """Until when who asked waits for a hook that declares more than the budget; the deadline where it does not."""
+    """How long the caller waits for a hook that declares more time than the budget; else the deadline."""
     source: str
     native: str
     host: str
     body: bytes
     parent: str
     fallback: str
-    """Why the shim answered by policy before this came out of its spool; such a request runs no hook."""
+    """Why the shim answered by its failure policy and spooled this request; such a request runs no hook."""
     policy: Policy
     """The failure policy that the agent was installed with; a worker's stricter one wins."""
     spooled: bool = False
-    """It came out of a spool, perhaps not for the first time: its id counts once."""
+    """It came out of a spool, perhaps more than once: its id counts once."""
     handed: int = 1
-    """How often it was handed out, put aside or not."""
+    """How often it was handed out, before and after it was deferred."""
     folder: EventFolder = NOT_SAID
     added: int = 0
     """When it was added, in milliseconds by the server's clock."""
 
 
 def read_request(entry: Entry, keys: Keys) -> Request:
-    """The request in a stream entry; never raises: what is missing or odd gets a harmless value.
+    """The request in a stream entry. Never raises: a missing or bad field gets a harmless value.
 
-    An entry without a usable id gets one from its entry's, the same at every reading. A deadline is believed only where
-    an evaluator put the request aside: elsewhere it would be by an agent's clock.
+    An entry without a usable id gets one from its entry id, the same at every reading. A deadline is accepted only if an
+    evaluator deferred the request: otherwise it would be by an agent's clock.
     """
     aside = entry.stream == keys("waiting")
-    said = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
-    reply, prefix = said(b"reply", ""), keys("reply", "")
+    text = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
+    reply, prefix = text(b"reply", ""), keys("reply", "")
     writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
-    # An entry that was moved says when it was sent; what says so by itself can only lose time.
-    added = min(entry.ms, _number(said(b"sent", "")) if b"sent" in entry.fields else entry.ms)
-    name, parent = said(b"id", ""), said(b"parent", "")
-    deadline = (aside and _number(said(b"deadline", ""))) or added + min(_number(said(b"budget", "")), MOST_BUDGET_MS)
-    latest = (aside and _number(said(b"latest", ""))) or added + min(_number(said(b"patience", "")), MOST_BUDGET_MS)
+    # A repair keeps the time of a moved entry in `sent`; an agent that sets it can only lose time.
+    added = min(entry.ms, _number(text(b"sent", "")) if b"sent" in entry.fields else entry.ms)
+    name, parent = text(b"id", ""), text(b"parent", "")
+    deadline = (aside and _number(text(b"deadline", ""))) or added + min(_number(text(b"budget", "")), MOST_BUDGET_MS)
+    latest = (aside and _number(text(b"latest", ""))) or added + min(_number(text(b"patience", "")), MOST_BUDGET_MS)
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
         reply=reply if writable else "",
         deadline=deadline,
         latest=max(deadline, latest),
-        source=source_name(said(b"source", "")),
-        native=said(b"event", "")[:128],
-        host=said(b"host", "")[:255],
+        source=source_name(text(b"source", "")),
+        native=text(b"event", "")[:128],
+        host=text(b"host", "")[:255],
         body=entry.fields.get(b"body", b""),
         parent=parent if parent and _ID.fullmatch(parent) else "",
-        fallback=said(b"fallback", "")[:512],
-        policy=_policy(said(b"policy", "")),
+        fallback=text(b"fallback", "")[:512],
+        policy=_policy(text(b"policy", "")),
         spooled=b"spooled" in entry.fields and b"fallback" in entry.fields,
-        handed=entry.delivered + (_number(said(b"handed", "")) if aside else 0),
-        folder=read_folder(said(b"folder", ""), said(b"repository", "")),
+        handed=entry.delivered + (_number(text(b"handed", "")) if aside else 0),
+        folder=read_folder(text(b"folder", ""), text(b"repository", "")),
         added=added,
     )
 
 
 def sent_by_now(request: Request, now: int) -> Request:
-    """The request as one that was sent now where its entry's id is of the future: no id makes a deadline of next year."""
+    """The request with the time `now` if its entry id is from the future, so that no id makes a deadline of next year."""
     if request.added <= now + MINUTE:
         return request
     return msgspec.structs.replace(request, added=now, deadline=now + request.deadline - request.added)
@@ -109,13 +109,13 @@ def _policy(text: str) -> Policy:
 
 
 def _own_id(entry: Entry) -> str:
-    """An event id for an entry that brought none: with its body, since two streams may use one entry id."""
+    """An event id for an entry without one: it covers the body, because two streams may have the same entry id."""
     whole = hashlib.sha256(entry.id.encode() + entry.fields.get(b"body", b"")).hexdigest()
     return f"e{entry.ms:012x}{whole[:20]}"
 
 
 def event_type(request: Request, event: Event | None) -> str:
-    """The type of a request's event, also where its payload could not be read."""
+    """The type of a request's event, even if its payload could not be read."""
     if event is not None:
         return event.type
     known = find(request.source).capabilities.get(request.native)
@@ -125,7 +125,7 @@ def event_type(request: Request, event: Event | None) -> str:
 def read_event(request: Request) -> Event:
     """The canonical event in a request (or an event entry); raises DecodeError.
 
-    Id, host, parent and time come from the entry and not from the payload, so nobody can speak for another event.
+    Id, host, parent and time come from the entry and not from the payload, so no payload can pose as another event.
     """
     body = decode_body(request.body)
     event = _canonical(body) if isinstance(body, Event) else _native(request, body)
@@ -135,7 +135,7 @@ def read_event(request: Request) -> Event:
 
 
 def _native(request: Request, payload: bytes) -> Event:
-    """The event in an agent's own payload; an agent without a dialect keeps its name, and its event's as a type."""
+    """The event in an agent's own payload. For an agent without a dialect, its event's name becomes the type."""
     dialect = find(request.source)
     event = dialect.read(request.native, payload, host=request.host)
     if dialect.name == request.source:
@@ -145,18 +145,18 @@ def _native(request: Request, payload: bytes) -> Event:
 
 
 def _canonical(event: Event) -> Event:
-    """A program's own event, its tool in the one vocabulary (X-01): `shell` of Codex is `bash` to every hook."""
+    """A program's own event with the canonical tool name (X-01): `shell` of Codex is `bash` to every hook."""
     if not event.tool or event.native_tool:
         return event
     tool, native = canonical_tool(event.source, event.tool), event.tool
     if tool == native:
         return event
-    given = canonical_input(event.source, native, event.input)
-    return msgspec.structs.replace(event, tool=tool, native_tool=native, input=given)
+    tool_input = canonical_input(event.source, native, event.input)
+    return msgspec.structs.replace(event, tool=tool, native_tool=native, input=tool_input)
 
 
 def is_canonical(request: Request) -> bool:
-    """Whether the body is an event of our own (answered with a Verdict) and no agent's payload (an Answer)."""
+    """Whether the body is a canonical event, answered with a Verdict, and not an agent's payload, answered with an Answer."""
     return bool(request.body) and request.body[0] not in _BIN_HEADS
 
 
@@ -165,9 +165,9 @@ _BIN_HEADS: Final = frozenset({0xC4, 0xC5, 0xC6})
 
 
 def render(request: Request, verdict: Verdict, event: Event | None) -> tuple[bytes, Verdict]:
-    """The answer in the agent's own form, rendered here so that the shim only copies, and the verdict as it is recorded.
+    """The answer in the agent's own form, which the shim only copies, and the verdict to record.
 
-    Empty where the verdict itself is the answer. What the form could not carry stands in the verdict's `lost`.
+    The answer is empty if the verdict itself is the answer. The verdict's `lost` names what the form could not carry.
     """
     if is_canonical(request):
         return b"", verdict
@@ -176,32 +176,32 @@ def render(request: Request, verdict: Verdict, event: Event | None) -> tuple[byt
 
 
 def call_key(event: Event | None, keys: Keys) -> str:
-    """The key by which the same hook call is known for 60 s: agent, session, event, tool call and input; else empty.
+    """The key that identifies the same hook call for 60 s: agent, session, event, tool call and input; empty if there is none.
 
-    The input is part of it since some agents number their calls anew each turn: another command is another call.
+    The input is part of it because some agents number their calls anew each turn.
     """
     if event is None or not event.call:
         return ""
-    said = (event.source, event.session, event.type, event.call, event.tool, event.cwd, event.input)
-    return keys("call", hashlib.sha256(pack(said)).hexdigest()[:32])
+    identity = (event.source, event.session, event.type, event.call, event.tool, event.cwd, event.input)
+    return keys("call", hashlib.sha256(pack(identity)).hexdigest()[:32])
 
 
 _FIELDS_FROM: Final = 12
-"""Which argument of answer.lua the event's first field is."""
+"""The argument of answer.lua that is the event's first field."""
 
 
 def answer_call(
     request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str, owner: str = ""
 ) -> Call:
-    """The one script call that acknowledges, records the event with its verdict, and gives the answer.
+    """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
-    An empty `answer` is the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts only
-    while nobody has taken the entry over.
+    An empty `answer` stands for the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts
+    only if no other consumer has claimed the entry.
     """
-    said = encode_verdict(verdict)
+    encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
     about += folder_fields(request.folder)
-    fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", said]
+    fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", encoded]
     report: list[str | bytes] = []
     place = _FIELDS_FROM + len(fields) - 1
     if request.parent:
@@ -242,7 +242,7 @@ def answer_call(
 
 
 def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> Call:
-    """The script call that takes the right to run hooks with effects, for as long as they may run and a while more."""
+    """The script call that claims the right to run hooks with effects, for somewhat longer than they may run."""
     kept = KEPT_MS + max(0, request.deadline - request.added)
     return Call(
         "claim",
@@ -269,7 +269,7 @@ def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: st
 
 
 def defer_call(request: Request, keys: Keys, group: str) -> Call:
-    """The script call that puts a request aside until somebody has a free slot, with its deadline unchanged."""
+    """The script call that defers a request until an evaluator has a free slot; its deadline does not change."""
     fields: list[str | bytes | int] = [
         "id",
         request.id,
@@ -288,7 +288,7 @@ def defer_call(request: Request, keys: Keys, group: str) -> Call:
         "latest",
         request.latest,
         "handed",
-        request.handed - 1,  # who puts it aside has not died of it
+        request.handed - 1,  # the evaluator that defers it has not died of it
     ]
     fields += folder_fields(request.folder)
     if request.parent:

@@ -1,4 +1,4 @@
-"""What is tidied up from time to time: events over their age or number, dead letters over theirs, old lists."""
+"""Removes what is over its limits: events, dead letters, old deliveries and the ids of sent events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_LIMIT: Final = 10**15
 
 
 async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> dict[str, int]:
-    """Everything that is over its limits, removed; returns how much of each."""
+    """Remove everything that is over its limits; returns how many of each."""
     now = await server_now(connections)
     done = {
         "events": await trim_events(connections, keys, now, settings),
@@ -45,7 +45,7 @@ async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> 
 
 
 async def trim_events(connections: Connections, keys: Keys, now: int, settings: Settings) -> int:
-    """Remove events over their age, number or size, never one that a group has not acknowledged; a limit of 0 is none."""
+    """Remove events over their limit of age, number or size, but none that a group has not acknowledged; 0 is no limit."""
     with connections.lease() as connection:
         length, used = await connection.exchange(
             [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
@@ -69,7 +69,7 @@ async def trim_events(connections: Connections, keys: Keys, now: int, settings: 
 
 
 async def _forget_done(connections: Connections, keys: Keys, before: int) -> int:
-    """Take deliveries that have expired off the list; what is still owed or dead stays on it, however old."""
+    """Take expired deliveries off the list; pending and dead ones stay on it, however old."""
     gone, start = 0, 0
     while True:
         with connections.lease() as connection:

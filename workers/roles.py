@@ -1,4 +1,4 @@
-"""What each process type does from start to end: `fleethook worker <type>` calls one of these."""
+"""Runs one process type from start to end, for `fleethook worker <type>`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("fleethook.worker")
 
 
 def run_role(kind: str, settings: Settings) -> None:
-    """Be one process of `kind` until SIGTERM; raises Unreachable where there is no server to go to."""
+    """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found."""
     url = bus_url(settings)
     process = Process(kind, settings, url, settings.rq_url or url)
     set_up(process)
@@ -83,16 +83,16 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
         try:
             await dispatcher.run(stop)
         finally:
-            for one in queues.values():
-                one.connection.close()
+            for job_queue in queues.values():
+                job_queue.connection.close()
 
     return work
 
 
 async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:
-    """Prepare, trying again while Redis is away or no hook set of the fleet can be read: a worker waits for both.
+    """Prepare, and try again while Redis is away or the fleet's hook set cannot be read.
 
-    Whether it is prepared: the server has answered it. False where it was told to stop before.
+    Returns False if the process was told to stop before it was prepared.
     """
     backoff = Backoff(who)
     while not stop.is_set():

@@ -26,10 +26,10 @@ _SAME_SECONDS: Final = 0.02
 
 
 class Claim(NamedTuple):
-    """What a claim came to."""
+    """The result of a claim."""
 
     word: str
-    """`run`, `again` (its hooks may have begun before), `same`, `wait` (the budget was used up), or `lost`."""
+    """`run`; `again` (its hooks may have begun before); `same`; `wait` (the budget is used up); `lost` (not ours any more)."""
     known: Verdict | None = None
     """The verdict on the same hook call, under this request's id; only for `same`."""
 

@@ -1,4 +1,4 @@
-"""The server's clock in a worker: deadlines count by it, and asking at every request would cost a round trip."""
+"""The server's clock in a worker, without a round trip for each request; deadlines are times of this clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _READ_SECONDS: Final = 30.0
 
 
 class ServerClock:
-    """Our clock, moved to the server's; read anew every half minute."""
+    """Our clock plus its distance from the server's, which is measured every half minute."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -20,11 +20,11 @@ class ServerClock:
         self._read = float("-inf")
 
     async def keep(self) -> None:
-        """Read the server's clock where that is due; raises Unreachable."""
+        """Measure the distance if that is due; raises Unreachable."""
         if time.monotonic() - self._read > _READ_SECONDS:
             asked = time.time()
             there = await server_now(self._connections)
-            self._ahead = there - int((asked + time.time()) * 500)  # it answered about half-way
+            self._ahead = there - int((asked + time.time()) * 500)  # the server answered about half-way
             self._read = time.monotonic()
 
     def now(self) -> int:

@@ -1,4 +1,4 @@
-"""What an evaluator counts, added to the fleet's figures once a second."""
+"""Counts of one evaluator, added to the fleet's figures once a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS: Final = 1.0
 
 
 class Counters:
-    """Counts verdicts by decision, fallbacks, and what an agent could not carry."""
+    """Counts verdicts by decision, fallbacks, and parts of verdicts that an agent could not carry."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
@@ -22,17 +22,17 @@ class Counters:
         self._sent = 0.0
 
     def count_verdict(self, verdict: Verdict) -> None:
-        """One verdict that hooks gave."""
+        """Count a verdict that hooks gave."""
         self._counted[f"verdicts:{verdict.decision}"] += 1
         self._counted["fallbacks"] += sum(1 for part in verdict.parts if part.fallback)
 
     def count_answer(self, verdict: Verdict) -> None:
-        """One verdict as its agent gets it."""
+        """Count a verdict in the form that its agent gets."""
         self._counted["fallbacks"] += bool(verdict.fallback)
         self._counted["lost"] += len(verdict.lost)
 
     async def send(self) -> None:
-        """Add what was counted to the fleet's figures, at most once a second; raises Unreachable."""
+        """Add the counts to the fleet's figures, at most once a second; raises Unreachable."""
         counted = +self._counted
         if not counted or time.monotonic() - self._sent < _SECONDS:
             return

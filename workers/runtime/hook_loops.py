@@ -1,4 +1,4 @@
-"""Hooks that trigger themselves, directly or through others: seen by FLEETHOOK_PARENT, refused, the chain shown (F-12)."""
+"""Refuses hooks that trigger themselves, directly or through others; FLEETHOOK_PARENT shows the chain (F-12)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bus.wire.keys import Keys
 from bus.wire.streams import call
 
 MOST_STEPS: Final = 16
-"""How far FLEETHOOK_PARENT is followed upward."""
+"""How many parents are followed."""
 
 Chain = Sequence[tuple[str, frozenset[str]]]
 """The events up the chain with the hooks that ran for them when this one was added; nearest first."""
 
 
 async def lineage(connections: Connections, keys: Keys, event: Event) -> Chain:
-    """The chain above `event`; empty where it names no parent, or one that nobody knows."""
+    """The chain above `event`; empty if it names no parent or an unknown one."""
     if not event.parent:
         return []
     args = (keys("lineage", ""), MOST_STEPS, event.time)
@@ -40,7 +40,7 @@ def read_lineage(chain: Sequence[Any]) -> Chain:
 
 
 def without_loops(run: Run, event: Event, chain: Chain) -> Run:
-    """`run`, except for a hook that already runs up the chain of events: that is refused, and the chain shown (F-12)."""
+    """`run`, except that a hook which already runs up the chain is refused, with the chain in a note (F-12)."""
     if not chain:
         return run
 
@@ -53,11 +53,11 @@ def without_loops(run: Run, event: Event, chain: Chain) -> Run:
 
 
 def is_loop(hook: str, chain: Chain) -> bool:
-    """Whether a hook runs up the chain already; one that is longer than what is followed may hold any hook."""
+    """Whether a hook already runs up the chain; a chain that is too long to follow may hold any hook."""
     return len(chain) >= MOST_STEPS or any(hook in hooks for _, hooks in chain)
 
 
 def loop_text(hook: str, event: Event, chain: Chain) -> str:
-    """What is said of a refused loop: the chain of events and hooks, oldest first."""
+    """The message for a refused loop: the chain of events and hooks, oldest first."""
     steps = " -> ".join(f"{name} ({', '.join(sorted(hooks))})" for name, hooks in reversed(chain))
     return f"hook {hook!r} was not run: it triggered itself through {steps} -> {event.id}"

@@ -1,4 +1,4 @@
-"""Events that are kept for the background hooks of a host whose `worker host` is away: how many, and what is given up."""
+"""Events that are kept for a host without a running `worker host`: how many wait, and which become dead letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAGE: Final = 200
 
 
 class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that wait for one host."""
+    """The events that are kept for one host."""
 
     host: str
     events: int
@@ -33,7 +33,7 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What waits, in words."""
+        """The message for a person."""
         events = counted(self.events, "event waits", "events wait")
         return (
             f"{events} for `fleethook worker host` on {self.host!r}, which runs the background hooks of its own files; "
@@ -42,7 +42,7 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def kept_events(connections: Connections, keys: Keys) -> list[KeptEvents]:
-    """What waits for each host whose worker is away, by host."""
+    """The events kept for each host whose worker is away, by host."""
     with connections.lease() as connection:
         (names,) = await connection.exchange([("ZRANGE", keys("kept"), 0, -1)])
         hosts = sorted(name.decode("utf-8", "replace") for name in checked(names, "listing hosts"))
@@ -63,7 +63,7 @@ async def kept_events(connections: Connections, keys: Keys) -> list[KeptEvents]:
 
 
 async def give_up_overdue(connections: Connections, keys: Keys, now: int, keep_ms: int) -> int:
-    """Make dead letters of what has waited for so long, `now` by the server's clock; returns how many."""
+    """Make dead letters of events older than `keep_ms`, `now` by the server's clock; returns how many."""
     keep = min(keep_ms, DONE_MS)
     days = f"{keep / DAY:g} days"
     given_up = 0
@@ -81,7 +81,7 @@ async def give_up_overdue(connections: Connections, keys: Keys, now: int, keep_m
 
 
 async def give_up(connections: Connections, keys: Keys, host: str, reason: str, *, until: int = 0) -> int:
-    """Make dead letters of the events that wait for a host, those kept `until` then (ms; 0 for all); returns how many."""
+    """Make dead letters of the events kept for a host up to `until` (milliseconds; 0 for all); returns how many."""
     stream, given_up = keys("events", host), 0
     while True:
         with connections.lease() as connection:
@@ -90,7 +90,7 @@ async def give_up(connections: Connections, keys: Keys, host: str, reason: str, 
         if not rows:
             break
         replies = await call_all(connections, [_give_up(keys, stream, row, reason) for row in rows])
-        given_up += sum(int(checked(one, f"giving up what waits for {host}")) for one in replies)
+        given_up += sum(int(checked(reply, f"giving up what waits for {host}")) for reply in replies)
     if given_up:
         log.warning("gave up %d of the events that waited: %s", given_up, reason)
     return given_up
@@ -102,8 +102,8 @@ def _give_up(keys: Keys, stream: str, row: Sequence[Any], reason: str) -> Call:
     try:
         fields = unpack_fields(entry.fields[b"data"])
         event = Entry(keys("events"), fields[b"entry"].decode(), fields)
-        told = read_event(read_request(event, keys))
-        about = {"type": told.type, "tool": told.tool, "session": told.session}
+        kept = read_event(read_request(event, keys))
+        about = {"type": kept.type, "tool": kept.tool, "session": kept.session}
     except (DecodeError, KeyError, ValueError) as error:
         log.warning("%s of %s cannot be read: %s", entry.id, stream, error)
     return overdue_call(keys, entry, event, about, reason, GROUP)

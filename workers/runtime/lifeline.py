@@ -1,6 +1,6 @@
-"""How a process learns that it has to end: by signal, or by the death of who started it.
+"""How a process learns that it has to end: by a signal, or by the death of its supervisor.
 
-The supervisor holds the one write end of a pipe; every child has the read end, whose number stands in its environment.
+The supervisor holds the one write end of a pipe; every child has the read end, whose number is in its environment.
 However the supervisor dies, the kernel closes that end, and the children see the end of the file. (Linux alone would
 have a parent-death signal; a pipe is the same everywhere, and a fork of the child can watch it too.)
 """
@@ -15,24 +15,24 @@ import time
 from typing import Final
 
 VARIABLE: Final = "FLEETHOOK_LIFELINE"
-"""The number of the read end, in the environment of a child and of nobody below it."""
+"""The number of the read end, in the environment of a child but not of the child's own children."""
 
 GRACE: Final = 15.0
-"""Seconds between the order to stop and the end by force."""
+"""Seconds between SIGTERM and the end by force."""
 
 
 def die_with_parent(grace: float = GRACE) -> bool:
     """Let this process end with its supervisor: SIGTERM to itself, then after `grace` seconds the end by force.
 
-    Call it first thing in a child, on any thread. False, and nothing happens, where no supervisor started us. A process
-    forked from this one (RQ's work horse) is bound in the same way.
+    Call it first in a child, on any thread. Does nothing and returns False if no supervisor started us. A process forked
+    from this one (RQ's work horse) ends in the same way.
     """
     number = os.environ.pop(VARIABLE, "")
     if not number.isdigit():
         return False
     fd = int(number)
     try:
-        os.set_inheritable(fd, False)  # commands that we run need not know
+        os.set_inheritable(fd, False)  # commands that we run must not inherit it
     except OSError:  # set by hand, or meant for another process: there is no such descriptor
         return False
     _watch(fd, grace)
@@ -43,8 +43,8 @@ def die_with_parent(grace: float = GRACE) -> bool:
 def stop_event() -> asyncio.Event:
     """An event of the running loop that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal is gone) set; main thread only.
 
-    The same signal a second time ends the process at once: whoever presses Ctrl-C twice does not want to wait. SIGINT and
-    SIGHUP stay ignored where whoever started us ignores them.
+    The same signal a second time ends the process at once: a person who presses Ctrl-C twice does not want to wait. SIGINT
+    and SIGHUP stay ignored if they were ignored when we were started.
     """
     event, seen = asyncio.Event(), set[int]()
 
@@ -55,7 +55,7 @@ def stop_event() -> asyncio.Event:
         event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # `nohup` means it to go on without its terminal, and a shell's `&` to be deaf to Ctrl-C.
+        # `nohup` ignores SIGHUP, and a shell's `&` ignores SIGINT, on purpose.
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
     return event
@@ -66,7 +66,7 @@ def _watch(fd: int, grace: float) -> None:
 
 
 def _wait(fd: int, grace: float) -> None:
-    while os.read(fd, 1):  # nobody writes; the end of the file is the message
+    while os.read(fd, 1):  # nothing is ever written; the end of the file is the message
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace)

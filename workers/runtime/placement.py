@@ -23,11 +23,11 @@ from bus.wire.keys import Keys
 from workers.runtime.clock import ServerClock
 
 _LEAST_SECONDS: Final = 2.0
-"""A host is asked for at least so long where slow hooks of the fleet have used the budget up."""
+"""A host gets at least this long, even if slow hooks of the fleet have used up the budget."""
 
 
 class Placement:
-    """Splits the hooks of an event of another machine, and asks that machine for its part."""
+    """Asks another machine for the part of its events that only its own hooks can judge."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._hosts, self._own = Hosts(connections, keys), host_name()
@@ -38,7 +38,7 @@ class Placement:
         return event.host not in {"", self._own}
 
     async def needs_host(self, event: Event, hooks: Sequence[Hook], folder: EventFolder) -> bool:
-        """Whether that machine has to be asked: it has a worker of its own, or a hook has to run there."""
+        """Whether the event's machine has to be asked: it has a worker of its own, or a hook has to run there."""
         if not self.is_remote(event):
             return False
         if any(hook.on_host for hook in hooks):
@@ -56,9 +56,9 @@ class Placement:
         latest: int,
         clock: ServerClock,
     ) -> AskHost | None:
-        """How the part of `hooks` that is not ours to run is answered; None where there is none.
+        """A function that asks the event's machine for its part; None if it need not be asked.
 
-        It is waited for until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
+        It waits until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
         """
         if not await self.needs_host(event, hooks, folder):
             return None
@@ -79,7 +79,7 @@ class Placement:
         state: HostState | None = None
         try:
             state = await self._hosts.state(event.host)
-            if latest > deadline:  # `seconds` are all that may be had; without slow hooks there, the budget's
+            if latest > deadline:  # `seconds` allow for slow hooks; without any there, the budget holds
                 seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
             answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
         except FleethookError:
@@ -100,10 +100,10 @@ class Placement:
 async def _unanswered(
     event: Event, there: Sequence[Hook], own: Sequence[Hook], policy: Policy, *, alive: bool, unknown: bool
 ) -> Verdict:
-    """What is said for a host that did not answer: the failure policy of each hook that should have run there.
+    """The verdict for a host that did not answer: the failure policy of each hook that should have run there.
 
-    `there` are the fleet's, `own` are those that only the host has. `unknown` where it is not known which it has: then
-    the bus's policy answers for those. A host without a worker that recorded no hooks has none.
+    `there` are hooks of the fleet, `own` those that only the host has. `unknown`: we do not know which hooks the host has,
+    so the bus's policy answers for them. A host without a worker and without recorded hooks has none.
     """
     why = (
         f"host {event.host!r} did not answer in time" if alive else f"no `fleethook worker host` runs on {event.host!r}"

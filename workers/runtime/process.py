@@ -1,4 +1,4 @@
-"""What every worker process has: settings, its place in Redis, a log, a word when it is ready, and a way to end."""
+"""What every worker process has: settings, Redis connections, a log, a ready message, and a way to end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from workers.runtime.lifeline import die_with_parent
 _T = TypeVar("_T")
 
 SELDOM: Final = (20_000, 20, 50)
-"""Thresholds of the garbage collector: what workers make by the thousand is freed without it, and with Python's own
-thresholds 15 % of a busy carrier's time went into looking through what it keeps (measured)."""
+"""Thresholds of the garbage collector. Most objects of a worker are freed without it, and with Python's own thresholds a
+busy carrier spent 15 % of its time in it (measured)."""
 
 DRAIN_SECONDS: Final = 8.0
-"""What is under way gets to end when a process is told to stop; `fleethook up` ends it by force after 10."""
+"""How long work under way may take to end when a process is told to stop; `fleethook up` kills it after 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Process:
         return Watcher.here(connections, self.keys, directories())
 
     def say_ready(self) -> None:
-        """Tell whoever started us (the supervisor waits for this line)."""
+        """Print that we are ready; the supervisor waits for this line."""
         print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
 
     def run_async(self, work: Callable[[Keys, Connections, Watcher], Awaitable[_T]]) -> _T:
@@ -66,16 +66,16 @@ class Process:
 
 
 class _Redacting(logging.Formatter):
-    """A formatter through which no secret passes."""
+    """A formatter that redacts secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact_text(super().format(record))
 
 
 def set_up(process: Process) -> None:
-    """Logging to stderr (redacted), the host's name as it is set, and an end when whoever started us ends."""
+    """Set up logging to stderr (redacted), the host's name, and our end when our supervisor ends."""
     if process.settings.host:
-        os.environ["FLEETHOOK_HOST"] = process.settings.host  # a name from a file or flag has to reach `host_name` too
+        os.environ["FLEETHOOK_HOST"] = process.settings.host  # `host_name` reads the environment
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
@@ -86,7 +86,7 @@ def set_up(process: Process) -> None:
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop: libuv's, with which a request takes a sixth less time (measured), or asyncio's on Windows."""
+    """The factory of event loops: libuv's, which makes a request a sixth faster (measured), or None for asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -95,7 +95,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def spare_the_collector() -> None:
-    """Look for garbage in cycles less often, and not at all among what is there by now; once a process."""
+    """Collect garbage less often, and never look through what exists by now; call it once a process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM)

@@ -1,4 +1,4 @@
-"""When `fleethook up` is ready: a request has been answered by an evaluator of this start."""
+"""When `fleethook up` is ready: one of its own evaluators has answered a request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SAY_SECONDS: Final = 10.0
 async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
     """Ask until an evaluator with one of `pids` on this host has answered.
 
-    In a larger fleet others answer too, so it asks again; what keeps it from an answer is said after 10 s.
+    In a larger fleet other evaluators answer too, so it asks again. After 10 s `say` gets the reason for the delay.
     """
-    began, said = time.monotonic(), False
+    began, has_said = time.monotonic(), False
     connections = Connections(url, connect=1.0)
     try:
         while True:
@@ -36,8 +36,8 @@ async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int
                 who, why = "", str(error)
             if who and is_process(who, host_name(), pids()):
                 return
-            if not said and time.monotonic() - began > _SAY_SECONDS:
-                said = True
+            if not has_said and time.monotonic() - began > _SAY_SECONDS:
+                has_said = True
                 say(f"no request has been answered by this start yet: {why}")
             if not who:
                 await asyncio.sleep(_PAUSE_SECONDS)

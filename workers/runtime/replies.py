@@ -1,4 +1,4 @@
-"""What an evaluator replies to a request: a verdict, the verdict of a failure, or a dead letter with it."""
+"""An evaluator's replies to a request: a verdict, a failure verdict, or a failure verdict with a dead letter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("fleethook.evaluator")
 
 
 class Replies:
-    """Makes the Redis calls that answer requests of one group, and counts what they say."""
+    """Makes the Redis calls that answer requests of one group, and counts the verdicts."""
 
     def __init__(self, keys: Keys, group: str, policy: Policy, counters: Counters) -> None:
         self._keys, self._group, self._policy, self._counters = keys, group, policy, counters
@@ -26,7 +26,7 @@ class Replies:
         return max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
 
     def failed(self, request: Request, event: Event | None, why: str) -> Verdict:
-        """The verdict of the failure policy, which says why."""
+        """The verdict of the failure policy, with the reason `why`."""
         return failed(bus_policy(self.strictest_policy(request), event_type(request, event)), why, event=request.id)
 
     def answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
@@ -37,21 +37,21 @@ class Replies:
             )
         answer, verdict = render(request, verdict, event)
         self._counters.count_answer(verdict)
-        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is no verdict to be kept
+        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is not kept for the same call
         return answer_call(request, self._keys, self._group, verdict, answer, name, owner)
 
     def bury(self, request: Request, why: str) -> list[Call]:
-        """A dead letter, and an error verdict for the agent that waits."""
+        """The calls that make a dead letter and give the waiting agent a failure verdict."""
         log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
         letter = poison_call(self._keys, request.entry, why, acknowledge="")
         return [letter, self.answer(request, None, self.failed(request, None, why))]
 
     def broken(self, request: Request, event: Event, error: Exception) -> list[Call]:
-        """The answer to a request on which the evaluator itself failed; the error is logged."""
+        """The calls that answer a request on which the evaluator itself failed; logs the error."""
         log.error("request %s", request.id, exc_info=error)
         why = f"the evaluator broke on it: {type(error).__name__}"
         try:
             return [self.answer(request, event, self.failed(request, event, why))]
-        except Exception as again:  # its answer cannot be rendered with the event; without it is left
+        except Exception as again:  # the answer cannot be rendered with the event, so without it
             log.error("request %s", request.id, exc_info=again)
             return self.bury(request, why)

@@ -1,4 +1,4 @@
-"""The hooks of one request: which of them fit, and what its rules say, with what is heavy checked in other processes."""
+"""The hooks of one request: which of them fit, and what its rules decide. Other processes check heavy rules."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LATE = "its condition took too long to be checked"
 
 
 class RequestHooks:
-    """What one request asks of the hooks in force; `run` runs those that are no rules.
+    """Finds and runs the hooks in force for one request; the given `run` runs hooks that are not rules.
 
-    Before `wait_for` nothing may take long: OverBudget says that the request is heavy.
+    Before `wait_for` is called, a heavy check raises OverBudget.
     """
 
     def __init__(self, in_force: HookSet, run: Run) -> None:
@@ -35,10 +35,10 @@ class RequestHooks:
         self._until = 0.0
         self._disk = light_disk()
         self._found: list[tuple[object, Findings]] = []
-        """By the tool input that they are about: a hook may change it."""
+        """Each with the tool input that it is about, because a hook may change the input."""
 
     def wait_for(self, checks: RuleChecks, seconds: float) -> None:
-        """Let these processes check what is heavy, in half of the time that is left: hooks with effects come after it."""
+        """Let these processes do heavy checks, in half of the `seconds` that are left: hooks with effects come after them."""
         self._checks, self._until = checks, time.monotonic() + seconds / 2
 
     async def fitting(self, event: Event) -> list[Hook]:
@@ -48,22 +48,22 @@ class RequestHooks:
         return self.in_force.blocking(event, findings, self._disk)
 
     async def fitting_here(self, event: Event) -> list[Hook]:
-        """Those of another machine's event that need not run there."""
+        """The hooks for another machine's event that need not run there."""
         return [hook for hook in await self.fitting(event) if not hook.on_host]
 
     async def fitting_there(self, event: Event) -> list[Hook]:
-        """Those that have to run on the event's own machine."""
+        """The hooks that have to run on the event's own machine."""
         return [hook for hook in await self.fitting(event) if hook.on_host]
 
     def notes(self, event: Event, hooks: Sequence[Hook]) -> tuple[str, ...]:
-        """What the verdict says of a command that was not read as a whole."""
+        """The verdict's notes on a command that could not be read as a whole."""
         findings = self._known(event)
         if findings is not None and findings.rules:
             return findings.notes
         return unread_notes([hook.rule for hook in hooks if hook.rule is not None], event)
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
-        """What one hook says; a condition that took too long counts as true for a rule, and as a failure for the others."""
+        """The outcome of one hook. A condition that took too long counts as true for a rule, and as a failure for others."""
         findings = self._known(event)
         late = findings is not None and hook.when in findings.exceeded
         if hook.rule is None:
@@ -77,7 +77,9 @@ class RequestHooks:
             except OverBudget:
                 if self._checks is None:
                     raise
-                rules = {one.id: one.rule for one in self.in_force.blocking(event, findings) if one.rule is not None}
+                rules = {
+                    other.id: other.rule for other in self.in_force.blocking(event, findings) if other.rule is not None
+                }
                 found = await self._find(Question(event=event, rules=rules | {hook.id: hook.rule}))
                 answer = found.rules[hook.id]
         outcome = rule_outcome(hook, event, answer)

@@ -1,7 +1,7 @@
-"""The processes in which one worker has heavy rules and conditions checked, shared fairly among agents.
+"""The processes that check heavy rules and conditions for one worker, shared fairly among agents.
 
-A line that takes long to be read costs the agent that sent it time, and nobody else: the loop that reads and answers only
-waits for the answer, an agent has few questions waiting, and the next question taken is that of another agent.
+A command line that takes long to read delays only the agent that sent it: the reading loop does not wait for the check,
+each agent may have few questions waiting, and the agents take turns.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bus.system.child import Child
 
 PROCESSES: Final = 2
 _WAITING_EACH: Final = 4
-"""Questions of one agent that may wait; a further one counts as too much at once."""
+"""How many questions of one agent may wait; another one is not answered."""
 _WAITING: Final = 64
 
 
 class RuleChecks:
-    """A few processes that are started when they are first needed, and ended with the block."""
+    """A few processes, started at the first question and ended with the `async with` block."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._free: list[Child] = [checker() for _ in range(processes)]
@@ -41,7 +41,7 @@ class RuleChecks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the processes, whatever they are doing."""
+        """Kill the processes."""
         for child in self._all:
             child.kill()
         self._threads.shutdown(wait=True)
@@ -49,7 +49,7 @@ class RuleChecks:
             child.close()
 
     async def find(self, question: Question, agent: str, seconds: float) -> Findings:
-        """What can be found within `seconds`, and two seconds at most; `agent` is who has to wait for it."""
+        """The findings within `seconds`, at most two; `agent` is the agent that waits for them."""
         seconds = min(seconds, WALL_SECONDS)
         until = time.monotonic() + seconds
         child = await self._turn(agent, seconds)
@@ -70,7 +70,7 @@ class RuleChecks:
                 running.add_done_callback(lambda _: self._pass_on(child))
 
     async def _turn(self, agent: str, seconds: float) -> Child | None:
-        """A process for one question; None where too many wait already, or for too long."""
+        """A process for one question; None if too many questions wait, or if none becomes free in time."""
         if self._free:
             return self._free.pop()
         own = self._waiting.get(agent, ())
@@ -90,7 +90,7 @@ class RuleChecks:
             self._forget(agent, turn)
 
     def _forget(self, agent: str, turn: asyncio.Future[Child]) -> None:
-        """Take back a turn that did not come."""
+        """Remove a turn from the queue."""
         queue = self._waiting.get(agent)
         if queue is not None and turn in queue:
             queue.remove(turn)
@@ -98,7 +98,7 @@ class RuleChecks:
                 del self._waiting[agent]
 
     def _pass_on(self, child: Child) -> None:
-        """Give a process to the agent that has waited for its turn the longest."""
+        """Give a process to the agent whose turn it is, or keep it as free."""
         while self._waiting:
             agent = next(iter(self._waiting))
             queue = self._waiting.pop(agent)

@@ -1,8 +1,8 @@
-"""Hooks that may take longer than the time within which an agent wants its answer: who waits is told that they run.
+"""Hooks that may take longer than the agent's deadline: a note in Redis tells the agent's side that they still run.
 
-The agent's side waits for its deadline, looks at the note beside its reply key, and waits on while that is there
-(`bus/shim/slow.py`). The note is written only when the hooks have run for a while, so quick ones cost nothing more; it
-ends by itself soon after the process that writes it.
+The agent's side waits for its deadline, then looks at the note beside its reply key, and waits on while the note exists
+(`bus/shim/slow.py`). The note is written only after the hooks have run for a while, so quick hooks cost nothing more. It
+expires soon after the process that writes it ends.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from bus.wire.streams import Call, checked
 log = logging.getLogger("fleethook.patience")
 
 MOST_SLOW: Final = 64
-"""Slow hooks of one process beside its slots; those over it take a slot each."""
+"""How many slow hooks of one process need no slot; each further one keeps its slot."""
 
 _FIRST_SECONDS: Final = 1.0
 _EVERY_SECONDS: Final = 1.0
 _SPARE: Final = 1.15
-"""Of a hook's time some is kept for ending it and for its answer; it gets that back here."""
+"""Part of a hook's time is kept for ending it and for the answer (see hook_seconds); this factor adds it."""
 
 
 _MARGIN_SECONDS: Final = 0.5
 _MARGIN_PART: Final = 0.1
-"""Of the time that is left, the part (at most so many seconds) that is kept for ending a hook and for the reply: a hook
-that times out is answered for by its own failure policy only if that arrives before the agent's patience ends."""
+"""The part of the remaining time, at most _MARGIN_SECONDS, that is kept for ending a hook and for the reply: the failure
+policy of a hook that times out has to arrive before the agent stops waiting."""
 
 
 def hook_seconds(left: float) -> float:
-    """Of the seconds that are left for a request, those that its hooks get."""
+    """How many of the seconds that are left for a request its hooks get."""
     return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
 
 
 def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, latest: int) -> int:
-    """The deadline of a request whose hooks declare more than its budget: as they need, at most `latest`.
+    """The deadline of a request whose hooks declare more time than its budget: as much as they need, at most `latest`.
 
-    Milliseconds by the server's clock; `deadline` itself where they need no more.
+    Milliseconds by the server's clock; `deadline` itself if they need no more.
     """
     if latest <= deadline:
         return deadline
@@ -56,9 +56,9 @@ def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, la
 
 
 async def is_waited_for(connections: Connections, request: Request, now: int) -> bool:
-    """Whether somebody still waits for a request whose evaluator died after the deadline, while its slow hooks ran.
+    """Whether the agent still waits for a request whose evaluator died after the deadline, while slow hooks ran.
 
-    The note that the dead one left is good for 6 s more then. Raises Unreachable.
+    If so, renews the note that the dead evaluator left. Raises Unreachable.
     """
     if request.handed < 2 or not request.reply or now >= request.latest:
         return False
@@ -68,22 +68,22 @@ async def is_waited_for(connections: Connections, request: Request, now: int) ->
 
 
 class Slots:
-    """The tasks of a process that run hooks: `count` at once, and slow ones beside them."""
+    """The tasks of a process that run hooks: `count` at once, and slow ones besides."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self.tasks: set[asyncio.Task[None]] = set()
         self.held: set[tuple[str, str]] = set()
-        """Stream and id of the entries that they are about."""
+        """Stream and id of the entries that the tasks are about."""
         self._slow: set[asyncio.Task[None]] = set()
 
     @property
     def free(self) -> int:
-        """How many more may begin."""
+        """How many more tasks may start."""
         return self._count - len(self.tasks) + len(self._slow)
 
     def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str) -> None:
-        """Begin one, about this entry."""
+        """Start a task about this entry."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         self.held.add((stream, entry))
@@ -97,9 +97,9 @@ class Slots:
 
     @asynccontextmanager
     async def slow(self, connections: Connections, reply: str, left: float, joined: str = "") -> AsyncIterator[None]:
-        """While this context lasts, the note of `reply` says that this task's hooks run; they need no slot from then on.
+        """While this context lasts, the note of `reply` says that this task's hooks run, and the task needs no slot.
 
-        `left` are the seconds until somebody looks for it. `joined` is a list of more replies whose notes say it, too.
+        `left`: seconds until the agent's side looks for the note. `joined`: key of a list of further replies to note.
         """
         task = asyncio.current_task()
         note = asyncio.create_task(self._keep_note(connections, (note_key(reply), joined), left, task))
@@ -120,5 +120,7 @@ class Slots:
                 with connections.lease() as connection:
                     await connection.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
             except FleethookError as error:
-                log.warning("a hook runs for longer than its agent's deadline, and that cannot be said: %s", error)
+                log.warning(
+                    "a hook runs for longer than its agent's deadline, and the note cannot be written: %s", error
+                )
             await asyncio.sleep(_EVERY_SECONDS)

@@ -1,7 +1,7 @@
-"""The spools of this machine, drained by its workers: a hook command that finds no server leaves its events there.
+"""Drains the spools of this machine, where a hook command that finds no server leaves its events.
 
-Every evaluator, dispatcher and host worker looks; the drain lock lets one of them send at a time. A spool is ours where
-its agent's answer file names our fleet and server, or where its name does (`bus/shim/spool.py`).
+Every evaluator, dispatcher and host worker looks at them; the drain lock lets one of them send at a time. A spool is ours
+if its agent's answer file names our fleet and server, or if its name does (`bus/shim/spool.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ log = logging.getLogger("fleethook.spools")
 
 LOOK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 0.1
-"""How long a hook command may keep a spool locked before we look again later: we have more to do than to wait."""
+"""How long we wait for a spool that a hook command has locked, before we try again later."""
 
 Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
 
 
 def draining(url: str, work: Work) -> Work:
-    """The work of a process, with the spools of this machine drained beside it."""
+    """Adds draining of this machine's spools to the work of a process, in a task of its own."""
 
     async def both(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         task = asyncio.create_task(_drain_on(url, keys, connections))
@@ -45,9 +45,9 @@ def draining(url: str, work: Work) -> Work:
 
 
 async def drain_spools(places: Directories, url: str, keys: Keys, connections: Connections) -> int:
-    """Send on what waits in the spools of this machine for the server at `url`, in order; how many entries.
+    """Send the entries of this machine's spools for the server at `url`, in order; returns how many.
 
-    Raises Unreachable: what is not acknowledged stays.
+    Raises Unreachable; entries that are not acknowledged stay.
     """
     sent, own = 0, program_spool(places, url, keys.prefix)
     for path in map(Path, spools(own.parent)):
@@ -56,7 +56,7 @@ async def drain_spools(places: Directories, url: str, keys: Keys, connections: C
             continue
         if path != own and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
             continue
-        if marked:  # we reach it, so the agents' next calls may try for longer again
+        if marked:  # we reach the server, so the agents' next calls may try for longer again
             await server_now(connections)
             path.with_name(path.name + ".away").unlink(missing_ok=True)
         if waits:
@@ -65,13 +65,13 @@ async def drain_spools(places: Directories, url: str, keys: Keys, connections: C
 
 
 async def drain(path: str | Path, keys: Keys, connections: Connections) -> int:
-    """Send on what waits in one spool; 0 where another drainer is at it. Raises Unreachable and OSError."""
+    """Send the entries of one spool; returns how many, 0 if another process drains it. Raises Unreachable and OSError."""
     try:
         with Draining(path, _LOCK_SECONDS) as spool:
             for batch in spool.batches():
                 with connections.lease() as connection:
                     for reply in await connection.exchange(add_commands(keys.prefix, batch)):
-                        checked(reply, f"sending on what waited in {path}")
+                        checked(reply, f"sending the entries of {path}")
             return spool.done.sent
     except (BlockingIOError, TimeoutError):
         return 0
@@ -82,7 +82,7 @@ async def _drain_on(url: str, keys: Keys, connections: Connections) -> None:
     while True:
         try:
             if sent := await drain_spools(places, url, keys, connections):
-                log.info("%d events that waited on this disk are sent on", sent)
+                log.info("%d events that waited on this disk are sent", sent)
         except (FleethookError, OSError) as error:
             log.debug("spools are not drained: %s", error)
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""What came out of a spool counts once: a drainer that lost Redis' word, or its life, sends a record again."""
+"""Makes spooled events count once: a drainer that lost a reply, or died, sends them again."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from bus.wire.streams import Call, Entry, call_all, checked
 
 GROUP: Final = "dispatchers"
 _SEARCH_MS: Final = 60_000
-"""How far an agent's clock may be off for the entry to be found that had arrived before its record was spooled."""
+"""How far an agent's clock may be off, and the entry that arrived before its record was spooled is still found."""
 _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
 
 
 async def counts(connections: Connections, keys: Keys, entry: Entry) -> bool:
-    """Whether a spooled entry is the one of its id that counts; another is removed, before anything comes of it.
+    """Whether a spooled entry is the one of its id that counts; if not, it is removed before it is dispatched.
 
-    Where an evaluator had answered the request all the same, the record's fallback stays as its agent's report.
+    If an evaluator had answered the request after all, the record's fallback stays as its agent's report.
     """
     (reply,) = await call_all(connections, [_call(keys, entry, look=False)])
     return bool(checked(reply, f"looking for entries of {_text(entry, b'id')}"))
 
 
 class Repeats:
-    """Leaves out what a reader is not to be shown twice, for as long as one reading lasts."""
+    """Leaves out entries that a reader has seen, for as long as one reading lasts."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, str] = OrderedDict()
 
     async def without_repeats(self, connections: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries of the event stream without spooled ones that count for nothing, handled or not; nothing is changed."""
+        """The entries of the event stream without spooled ones that do not count; changes nothing in Redis."""
         asked = [one for one in entries if b"spooled" in one.fields and b"id" in one.fields]
         if not asked:
             return list(entries)
