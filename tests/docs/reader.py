@@ -33,8 +33,12 @@ class Reader:
         self.env = {"HOME": str(home), "PATH": f"{scripts}:{os.environ['PATH']}", "LANG": "C.UTF-8",
                     "FLEETHOOK_TEST_CONFIRMS": "1"}  # fmt: skip
         self._up = Terminal(self.env, home)
-        self._up.start(UP, "Ready in ", _SECONDS)
-        self._user_file = (home / _USER_FILE).read_text(encoding="utf-8")
+        try:
+            self._up.start(UP, "Ready in ", 3 * _SECONDS)
+            self._user_file = (home / _USER_FILE).read_text(encoding="utf-8")
+        except BaseException:
+            self._up.close()
+            raise
 
     def read(self, page: str, blocks: list[Block]) -> None:
         """Do what a page says, from its first block to its last, in a new folder that has the repository's examples."""
@@ -69,9 +73,11 @@ class Reader:
 
     def end(self) -> None:
         """Ctrl-C in the first terminal: everything that `fleethook up` started ends."""
-        code, out = self._up.interrupt(_SECONDS)
-        self._up.close()
-        assert code == 0, out
+        try:
+            code, out = self._up.interrupt(_SECONDS)
+            assert code == 0, out
+        finally:
+            self._up.close()
 
     def _fresh(self, page: str) -> Path:
         """Take away what the page before left, but for what the running fleet has of its own."""
