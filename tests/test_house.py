@@ -26,7 +26,7 @@ ORDER = {
         > runtime > delivery
     """,
     "bus": """
-        chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
+        testing > chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
         > config > http tally > hooks secrets > matching pacing shim > system > errors outcomes > tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
     """,

@@ -1,0 +1,194 @@
+"""A bus in this process: the hooks of files you name, the real engine and runners, and no server.
+
+What it does as the real bus: files are read and checked, hooks are matched, rules, commands and http hooks give their
+verdict in order, and a failure is answered by its policy. What it does not: background hooks and webhooks are recorded
+in `told` and not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from bus.chain import Evaluation, evaluate
+from bus.errors import ConfigError
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.hookfile import HookFile, load_hook_file, parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered
+from bus.http.client_pool import ClientPool
+from bus.ids import event_id, host_name
+from bus.matching.disk import full_disk
+from bus.matching.findings import Findings, ask, checker
+from bus.matching.questions import answer_rule
+from bus.matching.rules import unread_notes
+from bus.outcomes import Outcome
+from bus.runners.command import CommandRunner
+from bus.runners.http import HttpRunner
+from bus.runners.rule import rule_outcome
+from bus.sdk.facade import AgentFace, SyncAgentFace
+from bus.verdicts import Policy, Verdict
+
+T = TypeVar("T")
+
+DEFAULT_BUDGET: Final = 10.0
+"""Seconds that the hooks of one event may take together, as for the real bus."""
+
+
+class Handled(NamedTuple):
+    """One event that the bus was told of or asked about."""
+
+    event: Event
+    verdict: Verdict | None
+    """None for an event that was only published."""
+    told: tuple[str, ...]
+    """The ids of the background hooks that would run, and of the endpoints that would get it, in that order."""
+
+
+class MemoryBus(AgentFace):
+    """A bus for tests, with the calls of `bus.Bus`: publish, request, and the scopes of agents written in Python."""
+
+    def __init__(self, *files: Path | str, text: str = "", on_failure: Policy = "allow") -> None:
+        """Hooks from `fleethook.yaml` files, or from the `text` of one. Raises ConfigError with every place that is wrong."""
+        self.on_failure: Policy = on_failure
+        self.handled: list[Handled] = []
+        """Everything that was published or requested, in order."""
+        read = (_checked(load_hook_file(Path(path), "user")) for path in files)
+        layers = [Layered("user", str(number), file) for number, file in enumerate(read, 1)]
+        if text:
+            layers.append(Layered("user", "text", _checked(parse_hook_file(text, "user"))))
+        self._hooks = HookSet(layers)
+        self._checker = checker()
+        self._clients = ClientPool()
+        self._commands = CommandRunner()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End what was started: the process that checks heavy rules, connections of http hooks, hooks in the background."""
+        self._checker.close()
+        await self._commands.end_background()
+        await self._clients.__aexit__(None, None, None)
+
+    def sync(self) -> SyncMemoryBus:
+        """The same bus for a program without an event loop."""
+        return SyncMemoryBus(self)
+
+    async def publish(self, event: Event) -> str:
+        """Announce an event; returns its id."""
+        event = self._prepared(event)
+        self._keep(event, None)
+        return event.id
+
+    async def publish_many(self, events: Sequence[Event]) -> list[str]:
+        """As `publish`, for several."""
+        return [await self.publish(event) for event in events]
+
+    async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
+        """The verdict of the blocking hooks on an event, within `budget` seconds."""
+        event = self._prepared(event)
+        hooks, findings = await self._fitting(event)
+        verdict = await evaluate(
+            Evaluation(
+                event=event,
+                hooks=hooks,
+                run=lambda hook, seen, seconds: self._run(hook, seen, seconds, findings),
+                seconds=budget,
+                policy=self.on_failure,
+                version=self._hooks.version,
+                layers=self._hooks.layers,
+                hooks_for=self._hooks_for,
+                notes=unread_notes([hook.rule for hook in hooks if hook.rule is not None], event),
+            )
+        )
+        verdict = msgspec.structs.replace(verdict, event=event.id)
+        self._keep(event, verdict)
+        return verdict
+
+    async def _fitting(self, event: Event) -> tuple[list[Hook], Findings | None]:
+        question = self._hooks.question(event)
+        findings = await asyncio.to_thread(ask, self._checker, question) if question is not None else None
+        return self._hooks.blocking(event, findings, full_disk()), findings
+
+    async def _hooks_for(self, event: Event) -> Sequence[Hook]:
+        return (await self._fitting(event))[0]
+
+    async def _run(self, hook: Hook, event: Event, seconds: float, findings: Findings | None) -> Outcome:
+        if hook.rule is not None:
+            known = findings.rules.get(hook.id) if findings is not None else None
+            return rule_outcome(hook, event, known or answer_rule(hook.id, hook.rule, event, full_disk()))
+        if hook.kind == "command":
+            return await self._commands.run(hook, event, seconds)
+        return await HttpRunner(self._clients.get(self._hooks.network, self._hooks.proxy)).run(hook, event, seconds)
+
+    def _prepared(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or host_name())
+
+    def _keep(self, event: Event, verdict: Verdict | None) -> None:
+        background = [hook.id for hook in self._hooks.background(event, verdict)]
+        endpoints = [endpoint.id for endpoint in self._hooks.targets(event, verdict)]
+        self.handled.append(Handled(event, verdict, (*background, *endpoints)))
+
+
+class SyncMemoryBus(SyncAgentFace):
+    """The synchronous face of a MemoryBus."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+        self._loop = asyncio.new_event_loop()
+
+    @property
+    def _face(self) -> AgentFace:
+        return self._bus
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """As MemoryBus.close; the event loop ends too."""
+        if not self._loop.is_closed():
+            self._run(self._bus.close())
+            self._loop.close()
+
+    @property
+    def handled(self) -> list[Handled]:
+        """As MemoryBus.handled."""
+        return self._bus.handled
+
+    def publish(self, event: Event) -> str:
+        """As MemoryBus.publish."""
+        return self._run(self._bus.publish(event))
+
+    def publish_many(self, events: Sequence[Event]) -> list[str]:
+        """As MemoryBus.publish_many."""
+        return self._run(self._bus.publish_many(events))
+
+    def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
+        """As MemoryBus.request."""
+        return self._run(self._bus.request(event, budget=budget))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+
+def _checked(file: HookFile) -> HookFile:
+    """The file; ConfigError that names every problem, since a test should not pass beside a hook that was left out."""
+    if file.problems:
+        raise ConfigError("\n".join(str(problem) for problem in file.problems))
+    return file
