@@ -204,6 +204,7 @@ def answer_call(
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", encoded]
     report: list[str | bytes] = []
     place = _FIELDS_FROM + len(fields) - 1
+    fields += ["asked", str(request.added)]  # what the time before the verdict is told apart by, in a trace
     if request.parent:
         fields += ["parent", request.parent]
     if request.fallback:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sized
@@ -193,3 +194,22 @@ def checks(report: Any) -> list[dict[str, Any]]:
     """The checks in what `doctor --json` gives."""
     found: list[dict[str, Any]] = report["checks"] if isinstance(report, dict) else report
     return found
+
+
+def test_status_tells_of_the_last_hour_and_of_what_is_in_force(
+    server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards by name, events a minute, how long verdicts took, the last denials (issue 11, `status`)."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    hooks = parse_hook_file("guards: {destructive-commands: true}", "fleet")
+    run(server.url, lambda connections: apply(connections, keys, hooks))
+    call = {"type": "tool:pre_execute", "tool": "bash", "source": "codex", "input": {"command": "rm -rf /"}}
+    with workers(server.url, keys, tmp_path, "evaluator"):
+        assert fleethook("request", stdin=json.dumps(call)).json["decision"] == "deny"
+    facts = {line[:11].strip(): line[12:] for line in fleethook("status").out.splitlines()}
+    assert re.fullmatch(r"▁{28,29}█▁?  1 in the last hour, [01] this minute", facts["events"])
+    assert facts["verdicts"].startswith("1, half of them within ")
+    assert facts["fallbacks"] == "0 in the last hour"
+    assert "codex rm -rf / This deletes" in facts["denied"]
+    assert facts["guards"].startswith("destructive-commands (")

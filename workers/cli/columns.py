@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import zlib
@@ -45,6 +46,9 @@ _SESSION_COLOURS: Final[tuple[Colour, ...]] = (
     "bright_magenta",
     "bright_blue",
 )
+
+
+_SPACES: Final = re.compile(r"\s")
 
 
 class Column(NamedTuple):
@@ -104,11 +108,16 @@ def line(cells: Sequence[Cell], layout: Layout, style: Styler) -> str:
 
     parts, open_cells = [], 0
     for index, width in layout:
-        text = cut(printable(" ".join(cells[index].text.split())), width)
+        text = cut(one_line(cells[index].text), width)
         colour = cells[index].colour
         parts.append(" " * open_cells + (style(text, colour) if colour and text else text))
         open_cells = width - cell_len(text) + GAP
     return "".join(parts).rstrip()
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks and control characters; its blanks stay."""
+    return printable(_SPACES.sub(" ", text))
 
 
 def cut(text: str, width: int) -> str:
@@ -129,7 +138,7 @@ def measure(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[i
     sizes = [0] * len(columns)
     for row in rows:
         for index, cell in enumerate(row):
-            sizes[index] = max(sizes[index], cell_len(printable(" ".join(cell.text.split()))))
+            sizes[index] = max(sizes[index], cell_len(one_line(cell.text)))
     return [max(size, len(column.name)) if size else 0 for column, size in zip(columns, sizes, strict=True)]
 
 

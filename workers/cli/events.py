@@ -318,16 +318,20 @@ def tail(fleet: Context, /, **given: Any) -> None:
 @pass_fleet
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
+    from workers.cli.columns import terminal_width
+    from workers.cli.waterfall import waterfall_lines
     from workers.records.ids import whole_event_id
     from workers.records.trace import Trace, trace_record
     from workers.records.trace import trace as gather
+    from workers.records.waterfall import waterfall
 
     async def work(connections: Connections) -> Trace:
         whole = await whole_event_id(connections, fleet.keys(), name, say=_progress(fleet))
         return await gather(connections, fleet.keys(), whole, say=_progress(fleet))
 
     found = fleet.run(work)
-    fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found)))
+    times = waterfall_lines(waterfall(found), fleet.plain_style, terminal_width())
+    fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found, times)))
 
 
 def _filters(given: dict[str, Any], since: float | None) -> Filter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -231,11 +231,12 @@ def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
         yield "  the same hook call was asked about before: same verdict, delivered once"
 
 
-def trace_lines(fleet: Context, found: Trace) -> Iterator[str]:
-    """A whole trace, in the order in which it happened."""
+def trace_lines(fleet: Context, found: Trace, times: Iterable[str] = ()) -> Iterator[str]:
+    """A whole trace, in the order in which it happened; `times` are the lines of its waterfall."""
     for above in found.parents:
         yield f"{'parent':<9}{_relative(fleet, above)}"
     yield from event_lines(fleet, found.event)
+    yield from times
     if found.event.verdict is not None:
         yield from verdict_lines(fleet, found.event.verdict)
     elif found.event.pending:

@@ -1,7 +1,8 @@
-"""`fleethook status`: who is alive, and what waits."""
+"""`fleethook status`: who is alive, what is in force, what happened of late, and what waits."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,19 +12,18 @@ import click
 
 from bus.errors import Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.cli.output import Colour
-from workers.runtime.wording import counted
+from workers.cli.status_lines import GuardPack, Report, show_status
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
     from workers.delivery.endpoint_health import EndpointHealth
+    from workers.records.activity import Activity
     from workers.records.status import Status
     from workers.runtime.rejected_files import Rejection
     from workers.supervisor import State
 
 WAIT_SECONDS = 30.0
-
-_COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
+WATCH_SECONDS = 2.0
 
 
 @click.command()
@@ -36,14 +36,30 @@ _COLOURS: dict[str, Colour] = {"ok": "green", "missing": "red", "unknown": "yell
     metavar="[SECONDS]",
     help=f"Wait until everything runs, {WAIT_SECONDS:g} s if you do not say how long.",
 )
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @common_options
 @pass_fleet
-def status(fleet: Context, wait: float | None) -> None:
-    """Show who is alive, what waits, and which endpoints are not well; exit code 1 where something does not run.
+def status(fleet: Context, wait: float | None, watch: bool) -> None:
+    """Show who is alive, what is in force, what happened of late and what waits; exit code 1 where something does not run.
 
     An endpoint that fails, or that somebody paused, and content of a hook file that is not in force, are shown and are
     no reason for an exit code.
     """
+    try:
+        while watch:
+            _look_and_show(fleet, None, clear=True)
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:  # the usual end of a watch is no failure
+        return
+    away, done = _look_and_show(fleet, wait)
+    if away is not None:
+        raise away
+    if not done:
+        raise Findings("")
+
+
+def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -> tuple[Unreachable | None, bool]:
+    """Show the state; returns why it could not be seen, and whether everything runs."""
     from workers.supervisor import running
 
     until = time.monotonic() + (wait or 0.0)
@@ -59,11 +75,14 @@ def status(fleet: Context, wait: float | None) -> None:
     from workers.runtime.rejected_files import rejections
 
     rejected = rejections(fleet.directories(), Path.cwd())
-    _show(fleet, found, here, _endpoints(fleet) if found is not None else [], rejected)
-    if away is not None:
-        raise away
-    if not done:
-        raise Findings("")
+    guards, endpoints, activity = _facts(fleet) if found is not None else ([], [], None)
+    if clear and not fleet.json and sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[2J")
+    if fleet.json:
+        fleet.data(_record(fleet, found, here, endpoints, rejected))
+    else:
+        show_status(fleet, Report(found, here, tuple(guards), tuple(endpoints), activity, tuple(rejected)))
+    return away, done
 
 
 def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
@@ -86,104 +105,53 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
         return None, error
 
 
-def _endpoints(fleet: Context) -> list[EndpointHealth]:
-    """How the endpoints stand; none where the server has gone away meanwhile."""
+def _facts(fleet: Context) -> tuple[list[GuardPack], list[EndpointHealth], Activity | None]:
+    """What is in force, how the endpoints stand, and the last hour; nothing where the server has gone away meanwhile."""
+    from bus.hooksets.guards import load_pack, packs
     from bus.ids import host_name
     from workers.admin.dry_run import hooks_here
+    from workers.cli.guards import rule_record
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import list_health
+    from workers.records.activity import recent_activity
 
-    async def work(connections: Connections) -> list[EndpointHealth]:
+    async def work(connections: Connections) -> tuple[list[GuardPack], list[EndpointHealth], Activity]:
         here = await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
-        return await list_health(connections, fleet.keys(), known)
+        guards = []
+        for name in packs():
+            rules = [rule_record(rule, name, here) for rule in load_pack(name).rules]
+            guards.append(GuardPack(name, sum(bool(rule["on"]) for rule in rules), len(rules)))
+        return (
+            guards,
+            await list_health(connections, fleet.keys(), known),
+            await recent_activity(connections, fleet.keys()),
+        )
 
     try:
         return fleet.run(work)
     except Unreachable as error:
         fleet.say(f"how the endpoints stand is not known: {error}")
-        return []
+        return [], [], None
 
 
-def _show(
+def _record(
     fleet: Context,
     found: Status | None,
     here: State | None,
-    endpoints: list[EndpointHealth],
+    endpoints: Sequence[EndpointHealth],
     rejected: Sequence[Rejection],
-) -> None:
-    from workers.cli.formatting import plain, standing_text, when
+) -> dict[str, object]:
+    """The state as `--json` gives it."""
+    import msgspec
+
     from workers.delivery.endpoint_health import health_record
     from workers.records.status import read_spools
 
-    spools = found.spools if found is not None else read_spools(fleet.directories())
-    if fleet.json:
-        import msgspec
-
-        report = (
-            {"server": {"health": "missing"}, "spools": spools}
-            if found is None
-            else {**msgspec.to_builtins(found), "endpoints": [health_record(health) for health in endpoints]}
-        )
-        fleet.data(
-            {
-                **report,
-                "rejected": msgspec.to_builtins(rejected),
-                "up": None if here is None else msgspec.to_builtins(here),
-            }
-        )
-        return
-    if found is not None:
-        _show_server(fleet, found)
-    if here is not None:
-        restarts = sum(child.restarts for child in here.children)
-        state = "ready" if here.ready else "not ready"
-        waits = ", ".join(child.name for child in here.children if not child.ready)
-        text = f"process {here.pid}, {state}{': ' + waits if waits else ''}"
-        fleet.data(f"up          {text}{', ' + counted(restarts, 'restart') if restarts else ''}")
-    for one in endpoints:
-        if not one.healthy:
-            said = f"endpoint    {plain(one.endpoint)}  {standing_text(one)}"
-            fleet.data(fleet.style(said, "red" if one.standing == "disabled" else "yellow"))
-    for spool in spools:
-        waiting = counted(spool.records, "event waits", "events wait")
-        waiting = f"{waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"
-        fleet.data(fleet.style(f"spool       {spool.agent}: {waiting}", "yellow"))
-    for repair in found.repairs if found is not None else ():
-        fleet.data(fleet.style(f"repaired    {when(repair.ms)}: {repair.text}", "yellow"))
-    for change in found.weakened if found is not None else ():
-        fleet.data(fleet.style(f"guards      {when(change.ms)}: {plain(change.text)}", "yellow"))
-    for use in found.missing_keys if found is not None else ():
-        fleet.data(fleet.style(f"key         {plain(use.text, 600)}", "red"))
-    if found is not None and found.unguarded:
-        fleet.data(fleet.style(f"guards      {found.unguarded}", "yellow"))
-    for host in found.hosts if found is not None else ():
-        if not host.alive:
-            fleet.data(fleet.style(f"host        {plain(host.text, 600)}", "yellow"))
-    for kept in found.kept if found is not None else ():
-        fleet.data(fleet.style(f"waiting     since {when(kept.ms)}: {plain(kept.text, 600)}", "yellow"))
-    for refused in rejected:
-        fleet.data(fleet.style(f"hooks       {plain(refused.text, 600)}", "red"))
-    for problem in found.problems if found is not None else ():
-        fleet.data(fleet.style(f"!!          {problem}", "red"))
-    if found is not None and any(one.health == "missing" for one in found.roles) and here is None:
-        fleet.say("Next: `fleethook up` starts everything on this machine.")
-
-
-def _show_server(fleet: Context, found: Status) -> None:
-    server = found.server
-    fleet.data(f"server      {server.brand} {server.version} at {server.url}, {server.ms:.1f} ms")
-    fleet.data(f"namespace   {found.namespace}, hook set version {found.version or 'none published'}")
-    for role in found.roles:
-        number = "" if role.alive is None else f"  {role.alive} alive"
-        fleet.data(f"{role.role:<11} {fleet.style(role.health, _COLOURS[role.health])}{number}")
-    fleet.table(
-        ("stream", "entries", "unread", "under way"),
-        [(one.name, one.length, "unknown" if one.lag is None else one.lag, one.pending) for one in found.streams],
+    report: dict[str, object] = (
+        {"server": {"health": "missing"}, "spools": read_spools(fleet.directories())}
+        if found is None
+        else {**msgspec.to_builtins(found), "endpoints": [health_record(health) for health in endpoints]}
     )
-    parked = "unknown" if found.parked is None else found.parked
-    fleet.data(f"deliveries  {found.due} due later, {parked} parked, {found.dead} dead letters")
-    counted = {name: number for name, number in found.stats.items() if name != "fallbacks"}
-    fleet.data(f"fallbacks   {found.stats.get('fallbacks', 0)}")
-    if counted:
-        fleet.data("counted     " + ", ".join(f"{name} {number}" for name, number in sorted(counted.items())))
+    up = None if here is None else msgspec.to_builtins(here)
+    return {**report, "rejected": msgspec.to_builtins(rejected), "up": up}

@@ -65,6 +65,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of its body."""
     pending: bool = False
     """A request that nobody has answered yet."""
+    asked: int = 0
+    """When the request was added, by the server's clock; 0 where nobody asked, or an older evaluator answered."""
 
     @property
     def decision(self) -> str:
@@ -298,6 +300,7 @@ def read_seen(entry: Entry, keys: Keys) -> Seen:
         same=b"same" in entry.fields,
         problem=redact_text(problem),
         size=len(request.body),
+        asked=min(entry.ms, _number(entry.fields.get(b"asked", b""))),
     )
 
 
@@ -341,6 +344,10 @@ def _type(source: str, native: str) -> str:
         return native
     known = find(source).capabilities.get(native)
     return known.type if known is not None else native_type(source, native)
+
+
+def _number(digits: bytes) -> int:
+    return int(digits) if digits.isdigit() and len(digits) < 16 else 0
 
 
 def _named(entry: Entry, field: bytes) -> str:

@@ -1,0 +1,274 @@
+"""Pictures of every screen at 80, 110 and 170 columns, made from the product itself: `make screens`.
+
+A fleet is started in a folder of its own, agents send events to it, and each command runs in a terminal (a pty). What it
+prints becomes `docs/screens/<name>-<columns>.svg`. Names on the command line choose screens; `--text` prints them instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+ROOT: Final = Path(__file__).parents[1]
+FOLDER: Final = ROOT / "docs" / "screens"
+WIDTHS: Final = (80, 110, 170)
+ROWS: Final = 40
+NOBODY: Final = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
+
+HOOKS: Final = """
+guards: {{destructive-commands: true, fleethook-itself: true}}
+network: {{allow: ["127.0.0.1:{port}"]}}
+hooks:
+  - {{id: branch-check, on: tool:pre_execute, tool: bash, command: "sleep 0.03; exit 0"}}
+  - {{id: ask-before-install, on: tool:pre_execute, tool: bash, when: 'event.input.command.startsWith("npm")',
+      rule: {{decision: ask, reason: New packages are looked at by a person}}}}
+endpoints:
+  - {{id: audit, url: "http://127.0.0.1:{port}/ok", events: ["tool:pre_execute"], secret: "env:SCREENS_SECRET"}}
+  - {{id: chat, url: "http://127.0.0.1:{port}/busy", events: ["tool:pre_execute"], when: 'verdict.decision == "deny"',
+      retry: [0.2, 0.4, 600]}}
+  - {{id: old-crm, url: "http://127.0.0.1:{port}/gone", events: ["session:end"]}}
+"""
+
+CALLS: Final = (
+    ("claude", "4f2c8b1a-33cd-4e1f", "bash", {"command": "uv run pytest -q tests/unit"}),
+    ("codex", "rollout-2291", "bash", {"command": "git status --short"}),
+    ("claude", "4f2c8b1a-33cd-4e1f", "write", {"path": "src/app/settings.py", "content": "DEBUG = False"}),
+    ("gemini", "a91c-77", "read", {"path": "docs/architecture.md"}),
+    ("codex", "rollout-2291", "bash", {"command": "git push --force origin main"}),
+    ("cursor", "conv-55e1", "bash", {"command": "npm run build && cp -r dist /srv/www/preview"}),
+    ("claude", "4f2c8b1a-33cd-4e1f", "bash", {"command": "rm -rf / --no-preserve-root"}),
+    ("opencode", "ses_7b3d", "web_fetch", {"url": "https://docs.python.org/3/library/asyncio.html"}),
+    ("gemini", "a91c-77", "bash", {"command": "git reset --hard HEAD~20"}),
+)
+
+
+class Screen(NamedTuple):
+    """One picture: a command line, and for one that does not end the keys that are typed before it is interrupted."""
+
+    name: str
+    words: tuple[str, ...]
+    keys: str = ""
+    seconds: float = 0.0
+    """How long a command that does not end is watched; agents go on meanwhile."""
+
+
+def screens(ids: dict[str, str]) -> list[Screen]:
+    """Every screen; `ids` are those of the events and deliveries that are shown."""
+    return [
+        Screen("events-list", ("events", "list", "--limit", "14")),
+        Screen("events-show", ("events", "show", ids["deny"])),
+        Screen("tail", ("tail",), seconds=4),
+        Screen("watch", ("watch",), seconds=4),
+        Screen("watch-trace", ("watch",), keys="j\r", seconds=4),
+        Screen("trace", ("trace", ids["deny"])),
+        Screen("status", ("status",)),
+        Screen("deliveries-list", ("deliveries", "list")),
+        Screen("deliveries-show", ("deliveries", "show", f"{ids['deny']}.chat")),
+        Screen("dead-list", ("dead", "list")),
+        Screen("webhooks-list", ("webhooks", "list")),
+        Screen("hooks-list", ("hooks", "list")),
+        Screen("guards-list", ("guards", "list")),
+        Screen("doctor", ("doctor",)),
+        Screen("install", ("install", "claude", "--dry-run")),
+        Screen("help", ("--help",)),
+    ]
+
+
+def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: float = 0.0) -> str:
+    """What a command prints in a terminal of so many columns; one that does not end is interrupted after `seconds`."""
+    environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
+    environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    environment.pop("COLUMNS", None)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "workers", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    screen, until, stop = b"", time.monotonic() + (seconds or 60), time.monotonic() + (seconds or 60) + 10
+    typed = keys.encode()
+    while time.monotonic() < stop:
+        if time.monotonic() > until:
+            process.send_signal(signal.SIGINT)
+            until = stop
+        if typed and time.monotonic() > until - seconds / 2:
+            os.write(ours, typed[:1])
+            typed = typed[1:]
+        if not select.select([ours], [], [], 0.1)[0]:
+            continue
+        try:
+            chunk = os.read(ours, 65536)
+        except OSError:  # Linux: EIO at the end
+            break
+        if not chunk:
+            break
+        screen += chunk
+    process.kill()
+    process.wait()
+    os.close(ours)
+    return last_frame(screen.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def last_frame(text: str) -> str:
+    """The last whole picture of a full-screen command; the text of any other."""
+    if "\x1b[?1049h" not in text:
+        return text
+    inside = text.partition("\x1b[?1049h")[2].rpartition("\x1b[?1049l")[0]
+    frames = [frame for frame in inside.split("\x1b[H") if frame.strip()]
+    return re.sub(r"\x1b\[\?[0-9]+[hl]", "", frames[-1]) if frames else ""
+
+
+def picture(text: str, columns: int, title: str) -> str:
+    """A terminal's text as SVG, without fonts from elsewhere."""
+    console = Console(width=columns, record=True, file=StringIO(), force_terminal=True, color_system="standard")
+    console.print(Text.from_ansi(text), soft_wrap=True)
+    svg = console.export_svg(title=title, code_format=FORMAT)
+    return re.sub(r"terminal-\d+", "t", svg)
+
+
+FORMAT: Final = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>.{unique_id}-matrix {{font-family: monospace; font-size: {char_height}px; line-height: {line_height}px}}
+.{unique_id}-title {{font-family: monospace; font-size: 18px}}
+{styles}</style>
+<defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
+</clipPath>
+{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
+<g class="{unique_id}-matrix">{matrix}</g></g></svg>
+"""
+
+
+class Server(ThreadingHTTPServer):
+    """Takes many connections at once: the default queue of five makes some wait for a second."""
+
+    request_queue_size = 64
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Takes webhooks at /ok, is busy at /busy, and gone at /gone."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status = {"/ok": 200, "/gone": 410}.get(self.path, 503)
+        body = json.dumps({"status": status, "note": "received" if status == 200 else "no room just now"}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody wants its log."""
+
+
+def fleethook(*words: str, stdin: str = "") -> str:
+    """What a command prints; it ends the script where it fails."""
+    command = [sys.executable, "-P", "-m", "workers", *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise SystemExit(f"fleethook {' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def calls(numbers: Iterable[int], pause: float = 0.0) -> list[str]:
+    """Tool calls of the agents, asked about one after the other; returns the events' ids."""
+    from bus.client import Bus
+    from bus.events import Event
+
+    ids = []
+    with Bus().sync() as bus:
+        for number in numbers:
+            source, session, tool, given = CALLS[number % len(CALLS)]
+            event = Event(
+                type="tool:pre_execute", source=source, session=session, tool=tool, input=given, cwd="/srv/app"
+            )
+            ids.append(bus.request(event).event)
+            time.sleep(pause)
+    return ids
+
+
+@contextmanager
+def fleet() -> Iterator[dict[str, str]]:
+    """A fleet that runs, with agents that have done something; gives the ids that screens show."""
+    server = Server(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with tempfile.TemporaryDirectory(prefix="screens-") as folder:
+        home = Path(folder)
+        os.chdir(home)
+        os.environ |= {"HOME": folder, "PYTHONPATH": str(ROOT), "FLEETHOOK_HOST": "devbox", "SCREENS_SECRET": "s" * 32}
+        for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+            os.environ[f"XDG_{name}_HOME"] = f"{folder}/{name.lower()}"
+        os.environ["XDG_RUNTIME_DIR"] = f"{folder}/run"
+        for name in [name for name in os.environ if name.startswith("FLEETHOOK_") and name != "FLEETHOOK_HOST"]:
+            del os.environ[name]
+        (home / "run").mkdir(mode=0o700)
+        (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port), "utf-8")
+        fleethook("up", "--detach")
+        fleethook("hooks", "apply", "hooks.yaml", "--yes")
+        try:
+            ids = calls(range(len(CALLS)), 0.2)
+            fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')
+            time.sleep(2)  # the deliveries are tried
+            yield {"deny": ids[6], "ask": ids[4]}
+        finally:
+            fleethook("down")
+            server.shutdown()
+
+
+def main() -> None:
+    """Make the pictures that are named on the command line; all of them where none is."""
+    wanted = {word for word in sys.argv[1:] if not word.startswith("-")}
+    plain = "--text" in sys.argv
+    FOLDER.mkdir(exist_ok=True)
+    with fleet() as ids:
+        for screen in screens(ids):
+            if wanted and screen.name not in wanted:
+                continue
+            for columns in WIDTHS:
+                stop = threading.Event()
+                if screen.seconds:
+                    threading.Thread(target=_agents, args=(stop,), daemon=True).start()
+                text = terminal(screen.words, columns, keys=screen.keys, seconds=screen.seconds)
+                stop.set()
+                if plain:
+                    print(f"--- {screen.name} {columns}", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text), sep="\n")
+                else:
+                    (FOLDER / f"{screen.name}-{columns}.svg").write_text(
+                        picture(text, columns, "fleethook " + " ".join(screen.words)), "utf-8"
+                    )
+
+
+def _agents(stop: threading.Event) -> None:
+    calls(itertools.takewhile(lambda _: not stop.is_set(), itertools.count()), 0.15)
+
+
+if __name__ == "__main__":
+    main()

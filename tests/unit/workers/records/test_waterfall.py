@@ -1,0 +1,96 @@
+"""Where an event's time went, on one axis (X-05; issue 11, `trace`)."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from bus.events import Event
+from bus.http.timings import Phases
+from bus.verdicts import Part, Verdict
+from workers.cli.output import styler
+from workers.cli.waterfall import waterfall_lines
+from workers.delivery.deliveries import Attempt, Delivery
+from workers.records.events import Seen
+from workers.records.trace import Trace
+from workers.records.waterfall import waterfall
+
+BEGAN = 1_700_000_000_000
+EVENT = Event(type="tool:pre_execute", source="claude", tool="bash", input={"command": "ls"})
+VERDICT = Verdict(
+    decision="deny",
+    ms=10.0,
+    parts=(Part(hook="slow", decision="deny", ms=7.0, layer="fleet", version="3"),),
+    silent={"fleet@3": {"one": 500, "two": 500}},
+)
+SEEN = Seen(id=f"e{BEGAN:012x}{'0' * 20}", entry="1-0", ms=BEGAN + 20, event=EVENT, verdict=VERDICT, asked=BEGAN + 4)
+LOG = (
+    Attempt(
+        ms=BEGAN + 60, took=20.0, outcome="retry", status=503, phases=Phases(connect=5.0, first_byte=10.0, total=18.0)
+    ),
+    Attempt(ms=BEGAN + 260, took=10.0, outcome="delivered", status=200),
+)
+DELIVERY = Delivery(
+    id="e1.log",
+    event="e1",
+    hook="log",
+    kind="webhook",
+    target="endpoint:log",
+    state="delivered",
+    layer="fleet",
+    version="3",
+    created=BEGAN + 25,
+    updated=BEGAN + 260,
+    attempts=2,
+    log=LOG,
+)
+
+
+@pytest.mark.req("X-05")
+def test_every_part_has_its_place_on_one_axis() -> None:
+    """Also the waits, and what nobody can explain, have a name."""
+    spans = waterfall(Trace(event=SEEN, deliveries=(DELIVERY,)))
+    assert [(span.depth, span.name, span.start, round(span.ms, 3)) for span in spans] == [
+        (0, "hook command", 0, 4),
+        (0, "queue", 4, 6),
+        (0, "verdict", 10, 10),
+        (1, "2 silent rules", 10, 1),
+        (1, "slow", 11, 7),
+        (1, "unexplained", 18, 2),
+        (0, "endpoint:log", 25, 235),
+        (1, "dispatcher", 20, 5),
+        (1, "carrier", 25, 15),
+        (1, "attempt 1", 40, 20),
+        (2, "unexplained", 40, 2),
+        (2, "connect", 42, 5),
+        (2, "first byte", 47, 10),
+        (2, "body", 57, 3),
+        (1, "back-off", 60, 190),
+        (1, "attempt 2", 250, 10),
+    ]
+    assert {span.name for span in spans if span.kind == "wait"} == {"queue", "dispatcher", "carrier", "back-off"}
+
+
+def test_hooks_that_ran_side_by_side_begin_together() -> None:
+    parts = tuple(Part(hook=name, decision="abstain", ms=9.0) for name in ("one", "two"))
+    seen = Seen(id="mine", entry="1-0", ms=20, event=EVENT, verdict=Verdict(ms=10.0, parts=parts))
+    assert [(span.name, span.start) for span in waterfall(Trace(event=seen))] == [
+        ("verdict", 0),
+        ("one", 0),
+        ("two", 0),
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 170])
+def test_a_waterfall_fits_its_terminal(width: int) -> None:
+    """Bars of the same time stand below one another, and every span has one."""
+    spans = waterfall(Trace(event=SEEN, deliveries=(DELIVERY,)))
+    head, *lines, legend = waterfall_lines(spans, styler(False), width)
+    assert all(cell_len(line) <= width for line in (head, *lines, legend))
+    bars = [re.search("[█░▒]+", line) for line in lines]
+    assert all(bars)
+    starts = {span.name: bar.start() for span, bar in zip(spans, bars, strict=True) if bar}
+    assert starts["hook command"] < starts["endpoint:log"] < starts["back-off"] < starts["attempt 2"]
+    assert not list(waterfall_lines([], styler(False), width))

@@ -1,0 +1,167 @@
+"""How a fleet's state looks: one fact a line, what is wrong last and in colour."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from workers.cli.columns import cut, sign, terminal_width
+from workers.cli.common import Context
+from workers.cli.formatting import about, local_time, outcome, plain, standing_text, when
+from workers.cli.output import Colour
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # 60 ms that `status --help` does not need
+    from workers.delivery.endpoint_health import EndpointHealth
+    from workers.records.activity import Activity
+    from workers.records.status import Status
+    from workers.runtime.rejected_files import Rejection
+    from workers.supervisor import State
+
+_INDENT: Final = 12
+_COLOURS: Final[dict[str, Colour]] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
+_SIGNS: Final = {"ok": "✓", "missing": "✗", "unknown": "?", "off": "·"}
+_BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+class GuardPack(NamedTuple):
+    """A guard pack, and how many of its rules are on."""
+
+    name: str
+    on: int
+    rules: int
+
+
+class Report(NamedTuple):
+    """Everything that `status` shows."""
+
+    found: Status | None
+    """None where the server is away."""
+    here: State | None
+    """What `up` runs on this machine."""
+    guards: Sequence[GuardPack]
+    endpoints: Sequence[EndpointHealth]
+    activity: Activity | None
+    rejected: Sequence[Rejection]
+
+
+def show_status(fleet: Context, report: Report) -> None:
+    """Write it on stdout; on a terminal, long facts go on below their own beginning."""
+    for name, text, colour in _facts(fleet, report):
+        fleet.data(_fact(fleet, name, text, colour))
+    found = report.found
+    if found is not None and any(one.health == "missing" for one in found.roles) and report.here is None:
+        fleet.say("Next: `fleethook up` starts everything on this machine.")
+
+
+Fact = tuple[str, str, Colour | None]
+
+
+def _fact(fleet: Context, name: str, text: str, colour: Colour | None) -> str:
+    lines = textwrap.wrap(
+        text, max(20, terminal_width() - _INDENT), break_long_words=False, break_on_hyphens=False
+    ) or [""]
+    lines = [fleet.style(one, colour) if colour else one for one in lines]
+    return f"{name:<{_INDENT - 1}} " + f"\n{' ' * _INDENT}".join(lines)
+
+
+def _facts(fleet: Context, report: Report) -> Iterator[Fact]:
+    found, here = report.found, report.here
+    if found is not None:
+        yield from _running(found)
+    if here is not None:
+        restarts = sum(child.restarts for child in here.children)
+        state = "ready" if here.ready else "not ready"
+        waits = ", ".join(child.name for child in here.children if not child.ready)
+        text = f"process {here.pid}, {state}{': ' + waits if waits else ''}"
+        yield "up", f"{text}{', ' + counted(restarts, 'restart') if restarts else ''}", None
+    if found is not None:
+        yield from _in_force(found, report.guards)
+        if report.activity is not None:
+            yield from _activity(report.activity)
+        yield from _waiting(found)
+    yield from _wrong(fleet, report)
+
+
+def _running(found: Status) -> Iterator[Fact]:
+    server = found.server
+    yield "server", f"{server.brand} {server.version} at {server.url}, {server.ms:.1f} ms", None
+    for role in found.roles:
+        number = "" if role.alive is None else f"  {role.alive} alive"
+        yield role.role, f"{_SIGNS[role.health]} {role.health}{number}", _COLOURS[role.health]
+
+
+def _in_force(found: Status, guards: Sequence[GuardPack]) -> Iterator[Fact]:
+    yield "namespace", f"{found.namespace}, hook set version {found.version or 'none published'}", None
+    on = [f"{pack.name} ({pack.on} of {counted(pack.rules, 'rule')})" for pack in guards if pack.on]
+    yield "guards", ", ".join(on) or "none is on; `fleethook guards list` shows them", None if on else "yellow"
+
+
+def _activity(activity: Activity) -> Iterator[Fact]:
+    covers = f"since {when(activity.since)}" if activity.since else "in the last hour"
+    yield (
+        "events",
+        f"{sparkline(activity.minutes)}  {activity.events:,} {covers}, {activity.minutes[-1]:,} this minute",
+        None,
+    )
+    if activity.verdicts:
+        text = f"{activity.verdicts:,}, half of them within {activity.p50:.2f} ms, 95 % within {activity.p95:.2f} ms"
+        yield "verdicts", text, None
+    yield "fallbacks", f"{activity.fallbacks:,} {covers}", "yellow" if activity.fallbacks else None
+    for number, seen in enumerate(activity.denials):
+        what = f"{sign('deny')}  {local_time(seen.ms):%H:%M:%S}  {seen.event.source}  {about(seen.event)}"
+        room = max(20, terminal_width() - _INDENT)
+        why = outcome(seen).removeprefix("deny · ")
+        yield "" if number else "denied", cut(plain(f"{what}  {why}", 400), room), "red"
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """Counts as a row of bars, two counts a bar; the highest is as high as the highest count."""
+    pairs = [sum(counts[start : start + 2]) for start in range(0, len(counts), 2)]
+    most = max(pairs, default=0)
+    return "".join(_BARS[-(-pair * (len(_BARS) - 1) // most)] if most else _BARS[0] for pair in pairs)
+
+
+def _waiting(found: Status) -> Iterator[Fact]:
+    for stream in found.streams:
+        unread = "unknown" if stream.lag is None else stream.lag
+        if stream.lag or stream.pending or stream.lag is None:
+            yield "stream", f"{stream.name}: {stream.length} entries, {unread} unread, {stream.pending} under way", None
+    parked = "unknown" if found.parked is None else found.parked
+    yield "deliveries", f"{found.due} due later, {parked} parked, {found.dead} dead letters", None
+    total = {name: number for name, number in found.stats.items() if number}
+    if total:
+        yield "in all", ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())), "bright_black"
+
+
+def _wrong(fleet: Context, report: Report) -> Iterator[Fact]:
+    from workers.records.status import read_spools
+
+    found = report.found
+    for one in report.endpoints:
+        if not one.healthy:
+            colour: Colour = "red" if one.standing == "disabled" else "yellow"
+            yield "endpoint", f"{plain(one.endpoint)}  {standing_text(one)}", colour
+    for spool in found.spools if found is not None else read_spools(fleet.directories()):
+        waiting = counted(spool.records, "event waits", "events wait")
+        text = f"{spool.agent}: {waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"
+        yield "spool", text, "yellow"
+    if found is not None:
+        for repair in found.repairs:
+            yield "repaired", f"{when(repair.ms)}: {repair.text}", "yellow"
+        for change in found.weakened:
+            yield "guards", f"{when(change.ms)}: {plain(change.text)}", "yellow"
+        for use in found.missing_keys:
+            yield "key", plain(use.text, 600), "red"
+        if found.unguarded:
+            yield "guards", found.unguarded, "yellow"
+        for host in found.hosts:
+            if not host.alive:
+                yield "host", plain(host.text, 600), "yellow"
+        for kept in found.kept:
+            yield "waiting", f"since {when(kept.ms)}: {plain(kept.text, 600)}", "yellow"
+    for refused in report.rejected:
+        yield "hooks", plain(refused.text, 600), "red"
+    for problem in found.problems if found is not None else ():
+        yield "!!", problem, "red"

@@ -1,0 +1,76 @@
+"""A waterfall as text: name, start, duration and bar of every part, on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from workers.cli.columns import Cell, Column, fit, line, measure, sign
+from workers.cli.formatting import COLOURS
+from workers.cli.output import Colour, Styler
+
+if TYPE_CHECKING:  # `--help` needs no trace
+    from workers.records.waterfall import Span
+
+_COLUMNS: Final = (
+    Column("TIME", 14, 34, rank=1),
+    Column("BEGINS", 8),
+    Column("TAKES", 8),
+    Column("", 16, 32, rank=2),
+    Column("", 12, rank=3),
+)
+_BARS: Final = {"work": "█", "wait": "░", "unexplained": "▒"}
+_WIDEST: Final = 160
+
+
+def waterfall_lines(spans: Sequence[Span], style: Styler, width: int) -> Iterator[str]:
+    """The lines of a waterfall in `width` cells; nothing where nothing is known."""
+    if not spans:
+        return
+    width = min(width, _WIDEST)
+    whole = max(span.end for span in spans)
+    rows = [_row(span) for span in spans]
+    natural = measure(_COLUMNS, rows)
+    natural[3] = _COLUMNS[3].most
+    layout = fit(_COLUMNS, natural, width)
+    cells = dict(layout).get(3, 0)
+    yield line([Cell(column.name, "bright_black") for column in _COLUMNS], layout, style)
+    for span, row in zip(spans, rows, strict=True):
+        row[3] = Cell(_bar(span, whole, cells), _colour(span))
+        yield line(row, layout, style)
+    yield style("█ work  ░ waiting  ▒ unexplained", "bright_black")
+
+
+def _row(span: Span) -> list[Cell]:
+    name = "  " * span.depth + span.name
+    mark = f"{sign(span.decision)}  " if span.decision else ""
+    return [
+        Cell(name),
+        Cell(_ms(span.start)),
+        Cell(_ms(span.ms)),
+        Cell(""),
+        Cell(f"{mark}{span.note}".rstrip(), _colour(span)),
+    ]
+
+
+def _bar(span: Span, whole: float, cells: int) -> str:
+    """The span's bar on an axis of so many cells; every span has one cell at least."""
+    scale = cells / whole if whole else 0.0
+    first = min(cells - 1, int(span.start * scale))
+    last = max(first + 1, min(cells, round(span.end * scale)))
+    return " " * first + _BARS[span.kind] * (last - first)
+
+
+def _colour(span: Span) -> Colour:
+    if span.kind == "unexplained":
+        return "yellow"
+    return "bright_black" if span.kind == "wait" else COLOURS.get(span.decision, "cyan")
+
+
+def _ms(ms: float) -> str:
+    """A time in four characters or a few more, with its unit."""
+    if ms >= 100_000:
+        return f"{ms / 1000:,.0f} s"
+    if ms >= 1_000:
+        return f"{ms / 1000:.2f} s"
+    return f"{ms:.2f} ms" if ms < 10 else f"{ms:.1f} ms"

@@ -1,0 +1,140 @@
+"""Where the time of one event went, on one axis from its hook command's start: queue, hooks, deliveries, attempts (X-05)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+from bus.requests import MOST_BUDGET_MS
+from bus.verdicts import Verdict
+from workers.delivery.deliveries import Attempt, Delivery
+from workers.records.events import Seen
+from workers.records.trace import Trace
+from workers.runtime.wording import counted
+
+Kind = Literal["work", "wait", "unexplained"]
+
+_ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
+_WORTH_NAMING: Final = 0.05
+"""Milliseconds of unexplained time that are not worth a line."""
+
+
+class Span(NamedTuple):
+    """One part of the time; `start` and `ms` are milliseconds from the beginning of the axis."""
+
+    name: str
+    start: float
+    ms: float
+    depth: int = 0
+    kind: Kind = "work"
+    note: str = ""
+    decision: str = ""
+    """The decision of a hook, or the outcome of an attempt."""
+
+    @property
+    def end(self) -> float:
+        """Where it ends on the axis."""
+        return self.start + self.ms
+
+
+def waterfall(trace: Trace) -> list[Span]:
+    """Every part of the time of an event, parents before their children; empty for one that is not recorded yet.
+
+    Stream ids and attempts have whole milliseconds, hooks and phases have fractions: parts may touch by a millisecond.
+    """
+    seen = trace.event
+    if seen.pending or seen.of:
+        return []
+    began = _began(seen)
+    spans = [*_asking(seen, began)]
+    recorded = float(seen.ms - began)
+    for delivery in trace.deliveries:
+        spans += _delivery(delivery, began, recorded)
+    return spans
+
+
+def _began(seen: Seen) -> int:
+    """When its hook command began, by the agent's clock; when it was asked or recorded where that clock is elsewhere."""
+    match = _ID_TIME.fullmatch(seen.id)
+    latest = seen.asked or seen.ms
+    made = int(match[1], 16) if match is not None else latest
+    return made if latest - MOST_BUDGET_MS < made <= latest else latest
+
+
+def _asking(seen: Seen, began: int) -> Iterator[Span]:
+    recorded = float(seen.ms - began)
+    if seen.verdict is None or not seen.asked:
+        if recorded:
+            yield Span("hook command", 0.0, recorded, note="start, reading, sending")
+        if seen.verdict is not None:
+            yield from _evaluation(seen.verdict, max(0.0, recorded - seen.verdict.ms))
+        return
+    asked = float(seen.asked - began)
+    if asked:
+        yield Span("hook command", 0.0, asked, note="start, reading, sending")
+    start = max(asked, recorded - seen.verdict.ms)
+    if start - asked >= 1:
+        yield Span("queue", asked, start - asked, kind="wait", note="until an evaluator has it, and the answer's way")
+    yield from _evaluation(seen.verdict, start)
+
+
+def _evaluation(verdict: Verdict, start: float) -> Iterator[Span]:
+    yield Span("verdict", start, verdict.ms, decision=verdict.decision, note=verdict.version)
+    groups = [
+        (f"{len(rules)} silent rule{'s' if len(rules) > 1 else ''}", sum(rules.values()) / 1000, "", place)
+        for place, rules in verdict.silent.items()
+    ]
+    groups += [(part.hook, part.ms, part.decision, part.place) for part in verdict.parts]
+    known = sum(ms for _, ms, _, _ in groups)
+    together = known > verdict.ms + 1  # hooks of the Claude format start at the same time
+    at = start
+    for name, ms, decision, place in groups:
+        yield Span(name, at, ms, 1, decision=decision, note=place)
+        at = at if together else at + ms
+    if groups and not together and verdict.ms - known >= _WORTH_NAMING:
+        yield Span("unexplained", at, verdict.ms - known, 1, "unexplained", "perhaps matching and conditions")
+
+
+def _delivery(delivery: Delivery, began: int, recorded: float) -> Iterator[Span]:
+    created = max(recorded, float(delivery.created - began))
+    last = delivery.log[-1].ms if delivery.log else delivery.created
+    end = max(created, float(last - began))
+    yield Span(
+        delivery.target, created, end - created, decision=delivery.state, note=counted(len(delivery.log), "attempt")
+    )
+    if created - recorded >= 1:
+        yield Span("dispatcher", recorded, created - recorded, 1, "wait", "from the record to its deliveries")
+    at = created
+    first = max(1, delivery.attempts - len(delivery.log) + 1)
+    for number, attempt in enumerate(delivery.log, first):
+        start = max(at, attempt.ms - attempt.took - began)
+        if start - at >= 1:
+            name = "carrier" if number == first else "back-off"
+            yield Span(name, at, start - at, 1, "wait", "waits to be carried" if name == "carrier" else "")
+        yield from _attempt(number, attempt, start)
+        at = start + attempt.took
+
+
+def _attempt(number: int, attempt: Attempt, start: float) -> Iterator[Span]:
+    note = f"status {attempt.status}" if attempt.status else attempt.error
+    yield Span(f"attempt {number}", start, attempt.took, 1, decision=attempt.outcome, note=note)
+    phases = attempt.phases
+    if phases is None:
+        return
+    parts = [("dns", phases.dns), ("connect", phases.connect), ("tls", phases.tls), ("first byte", phases.first_byte)]
+    body = phases.total - sum(ms for _, ms in parts)
+    at = start + max(0.0, attempt.took - phases.total)
+    if attempt.took - phases.total >= _WORTH_NAMING:
+        yield Span(
+            "unexplained",
+            start,
+            attempt.took - phases.total,
+            2,
+            "unexplained",
+            "perhaps signing, or its turn",
+        )
+    for name, ms in (*parts, ("body", body)):
+        if ms >= _WORTH_NAMING:
+            yield Span(name, at, ms, 2)
+        at += max(0.0, ms)
