@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish`
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import Seen
     from workers.records.trace import Relative, Trace
+    from workers.records.webhook_requests import WebhookRequest
 
 SHOWN: Final = 80
 """Characters of an input on one line."""
@@ -185,6 +186,24 @@ def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator
         name: value for name, value in payload.items() if name not in {"verdict", "entry", "at", "bytes"} and value
     }
     yield f"  payload: {fleet.style(plain(json.dumps(event, ensure_ascii=False, default=str), 4 * _TEXT), 'bright_black')}"
+
+
+def request_lines(fleet: Context, request: WebhookRequest) -> Iterator[str]:
+    """A delivery's request: where it goes, its headers, its body as indented JSON where it is JSON."""
+    yield f"  request  POST {plain(request.url)}"
+    for name, value in request.headers.items():
+        yield f"    > {fleet.style(plain(f'{name}: {value}'), 'bright_black')}"
+    yield "    >"
+    for text in pretty(request.body).splitlines():
+        yield f"    > {fleet.style(text, 'cyan')}"
+
+
+def pretty(text: str) -> str:
+    """A text indented where it is JSON; else as it is."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):  # no JSON, or none that anybody meant
+        return text
 
 
 def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool) -> Iterator[str]:

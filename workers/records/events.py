@@ -173,7 +173,7 @@ async def find_event(connections: Connections, keys: Keys, name: str, *, say: Sa
     """
     near = await _near_its_time(connections, keys, name)
     if near is not None:
-        return near
+        return read_seen(near, keys)
     kept = await kept_event(connections, keys, name)
     if kept is not None:
         return read_seen(kept, keys)
@@ -197,8 +197,8 @@ async def find_event(connections: Connections, keys: Keys, name: str, *, say: Sa
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
-async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Seen | None:
-    """The event of this id where it was recorded about the time that its id holds."""
+async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Entry | None:
+    """The entry of this id where it was recorded about the time that its id holds."""
     match = _ID_TIME.fullmatch(name)
     if match is None:
         return None
@@ -207,7 +207,7 @@ async def _near_its_time(connections: Connections, keys: Keys, name: str) -> See
     async for entries in around:
         for entry in entries:
             if _named(entry, b"id") == name:
-                return read_seen(entry, keys)
+                return entry
     return None
 
 
@@ -223,13 +223,15 @@ async def kept_event(connections: Connections, keys: Keys, name: str) -> Entry |
         return None
 
 
+async def find_entry(connections: Connections, keys: Keys, name: str) -> Entry | None:
+    """The event that deliveries carry, from what they keep, else from the stream; None where it is gone."""
+    return await kept_event(connections, keys, name) or await _near_its_time(connections, keys, name)
+
+
 async def payload(connections: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
-    """The event that deliveries carry, as `record`, from what they keep, else from the stream; None where it is gone."""
-    kept = await kept_event(connections, keys, name)
-    if kept is not None:
-        return record(read_seen(kept, keys))
-    found = await _near_its_time(connections, keys, name)
-    return None if found is None else record(found)
+    """The event that deliveries carry, as `record`; None where it is gone."""
+    entry = await find_entry(connections, keys, name)
+    return None if entry is None else record(read_seen(entry, keys))
 
 
 async def follow(connections: Connections, keys: Keys) -> AsyncIterator[Entry]:

@@ -9,7 +9,7 @@ import click
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.deliveries.options import delivery_filters, read_filter
-from workers.cli.formatting import delivery_lines, payload_lines, short
+from workers.cli.formatting import delivery_lines, payload_lines, request_lines, short
 from workers.cli.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.filters import Filter
+    from workers.records.webhook_requests import WebhookRequest
 
 _RETRIED: Final = ("due", "parked", "dead")
 
@@ -55,30 +56,52 @@ def list_deliveries(fleet: Context, /, limit: int, whole: bool, **given: Any) ->
 
 @deliveries.command("show")
 @click.argument("name", metavar="ID")
+@click.option("--curl", "as_curl", is_flag=True, help="Print its request as a curl command, without secrets.")
 @common_options
 @pass_fleet
-def show_delivery(fleet: Context, name: str) -> None:
-    """Show one delivery with every attempt: when, how long, status, what came back, when the next is due.
+def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
+    """Show one delivery: its request, and every attempt with what came back and when the next is due.
 
-    Its payload is the event, redacted, as long as its deliveries or the event stream keep it.
+    The request is shown as it would be sent now, redacted, as long as its event is kept and its endpoint in force here.
     """
     import msgspec
 
-    from workers.delivery.deliveries import delivery
-    from workers.records.events import payload
-    from workers.records.ids import whole_delivery_id
+    from bus.errors import NotFound
+    from workers.records.webhook_requests import curl
 
-    async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-        one = await delivery(connections, fleet.keys(), await whole_delivery_id(connections, fleet.keys(), name))
-        return one, await payload(connections, fleet.keys(), one.event)
-
-    one, found = fleet.run(work)
+    one, found, request = fleet.run(lambda connections: _whole_delivery(fleet, connections, name))
+    if as_curl:
+        if request is None:
+            raise NotFound(f"{one.id} has no request to show: its event is not kept, or its endpoint not in force here")
+        fleet.data(curl(request))
+        return
     if fleet.json:
         fleet.data({**msgspec.to_builtins(one), "payload": found})
         return
-    fleet.data("\n".join([*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, found)]))
+    about = payload_lines(fleet, found) if request is None else request_lines(fleet, request)
+    fleet.data("\n".join([*delivery_lines(fleet, one, whole=True), *about]))
     if one.state == "parked":
         fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, one))}")
+
+
+async def _whole_delivery(
+    fleet: Context, connections: Connections, name: str
+) -> tuple[Delivery, dict[str, Any] | None, WebhookRequest | None]:
+    """A delivery with the event that it carries, and the request that it makes; None for what is not known any more."""
+    from pathlib import Path
+
+    from workers.admin.dry_run import hooks_here
+    from workers.delivery.deliveries import delivery
+    from workers.records.events import payload
+    from workers.records.ids import whole_delivery_id
+    from workers.records.webhook_requests import webhook_request
+
+    keys = fleet.keys()
+    one = await delivery(connections, keys, await whole_delivery_id(connections, keys, name))
+    found = await payload(connections, keys, one.event)
+    here = await hooks_here(connections, keys, fleet.directories(), Path.cwd())
+    endpoint = here.endpoints.get(one.hook) if one.kind == "webhook" else None
+    return one, found, None if endpoint is None else await webhook_request(connections, keys, one, endpoint)
 
 
 @deliveries.command("retry")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -108,7 +109,7 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
 
 
 def _show(fleet: Context, came: ReceivedWebhook) -> None:
-    from workers.cli.formatting import plain, short, when
+    from workers.cli.formatting import local_time, plain, pretty, short
 
     if fleet.json:
         fleet.stream(_record(came))
@@ -119,10 +120,29 @@ def _show(fleet: Context, came: ReceivedWebhook) -> None:
     name = plain(came.headers.get("webhook-id", "-"), 300)
     handed = f"  handed on in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
     again = "  again" if came.repeat else ""
-    fleet.data(f"{when(came.ms)}  {came.status}  {word}  {plain(_path(came), 300)}  {name}{again}{handed}")
+    kind = fleet.style(plain(_event_type(came), 100), "cyan")
+    fleet.data(
+        f"{kind}  {word}  {local_time(came.ms):%H:%M:%S}  {came.status}  {plain(_path(came), 300)}  {name}{again}{handed}"
+    )
     if came.reason:
         fleet.data(f"  {fleet.style(plain(came.reason, 500), 'yellow')}")
-    fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
+    if sys.stdout.isatty():
+        for text in pretty(_text(came)).splitlines():
+            fleet.data(f"  {fleet.style(text, 'bright_black')}")
+    else:  # one line each, for programs that read lines
+        fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
+
+
+def _event_type(came: ReceivedWebhook) -> str:
+    """The type that the body says; `webhook` where it says none."""
+    import json
+
+    try:
+        body = json.loads(came.body)
+    except (ValueError, RecursionError):  # no JSON, or none that anybody meant
+        return "webhook"
+    kind = body.get("type") if isinstance(body, dict) else None
+    return kind if isinstance(kind, str) and kind else "webhook"
 
 
 def _record(came: ReceivedWebhook) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""The HTTP request of a webhook delivery as it would be sent now, for a person: no secret of it is looked up or shown."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+
+from bus.errors import DecodeError, FleethookError
+from bus.hooks import Endpoint
+from bus.ids import webhook_id
+from bus.requests import read_event, read_request
+from bus.secrets.redaction import REDACTED, is_secret_name, redact_text, redact_url
+from bus.wire.codec import decode_verdict
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from workers.delivery.deliveries import Delivery
+from workers.delivery.formats import content_type
+from workers.delivery.webhook import render_body
+from workers.records.events import find_entry
+
+
+class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request; URL, headers and body are redacted."""
+
+    url: str
+    headers: dict[str, str]
+    body: str
+
+
+async def webhook_request(
+    connections: Connections, keys: Keys, delivery: Delivery, endpoint: Endpoint
+) -> WebhookRequest | None:
+    """The request of a delivery to this endpoint; None where its event is not kept any more or has no such body."""
+    entry = await find_entry(connections, keys, delivery.event)
+    if entry is None:
+        return None
+    try:
+        event = read_event(read_request(entry, keys))
+        verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
+        body = render_body(event, verdict, msgspec.structs.replace(endpoint, routing_key=""))
+    except (DecodeError, FleethookError):
+        return None
+    last = delivery.log[-1] if delivery.log else None
+    made = int((last.ms - last.took) / 1000) if last is not None else delivery.created // 1000
+    headers = {name: _header(name, value) for name, value in endpoint.headers.items()}
+    headers |= {"Content-Type": content_type(endpoint.format), "webhook-id": webhook_id(delivery.id)}
+    headers["webhook-timestamp"] = str(made)
+    if endpoint.secret:
+        headers["webhook-signature"] = REDACTED
+    return WebhookRequest(
+        url=redact_url(endpoint.url), headers=headers, body=redact_text(body.decode("utf-8", "replace"))
+    )
+
+
+def curl(request: WebhookRequest) -> str:
+    """The request as a command line for a shell, without the headers that are redacted."""
+    words = [f"curl -X POST {shlex.quote(request.url)}"]
+    words += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in request.headers.items() if value != REDACTED]
+    words.append(f"--data-raw {shlex.quote(request.body)}")
+    return " \\\n  ".join(words)
+
+
+def _header(name: str, value: str) -> str:
+    """A header's value; a reference as `${TOKEN}` is no secret, and what it stands for is not looked up."""
+    if value.startswith("${") and value.endswith("}"):
+        return value
+    return REDACTED if is_secret_name(name) else redact_text(value)
