@@ -8,7 +8,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,8 @@ Typed = Callable[..., tuple[int, str]]
 def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     """A function that runs a command line in a terminal of its own, and returns exit code and screen.
 
-    Where it is asked, it does something `meanwhile` and then types the answer.
+    Where it is asked, it does something `meanwhile` and then types the answer. `script` has more answers: what has to be on
+    the screen, and what is typed then.
     """
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
     monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
@@ -36,7 +37,11 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "person").mkdir()
 
     def run(
-        *words: str, answer: str = "", columns: int = 100, meanwhile: Callable[[], object] = lambda: None
+        *words: str,
+        answer: str = "",
+        columns: int = 100,
+        meanwhile: Callable[[], object] = lambda: None,
+        script: Sequence[tuple[str, str]] = (),
     ) -> tuple[int, str]:
         environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
         environment |= {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)}
@@ -53,13 +58,14 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
             )
         finally:
             os.close(theirs)
-        screen = b""
+        screen, looked = b"", 0
+        steps = [("[y/N]: ", answer), *script] if answer else [*script]
         try:
             while True:
-                if answer and b"[y/N]: " in screen:
+                if steps and steps[0][0].encode() in screen[looked:]:
                     meanwhile()
-                    os.write(ours, answer.encode())
-                    answer = ""
+                    looked = len(screen)
+                    os.write(ours, steps.pop(0)[1].encode())
                 try:
                     screen += (chunk := os.read(ours, 65536))
                 except OSError:  # Linux: EIO at the end

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "request": Lazy("workers.cli.events:request", "Ask for a verdict on an event (JSON); prints the verdict.", _SEE),
     "events": Lazy("workers.cli.events:events", "List, show and purge events.", _SEE),
     "tail": Lazy("workers.cli.events:tail", "Follow events as they happen.", _SEE),
+    "watch": Lazy("workers.cli.watch:watch", "Watch events, sessions and endpoints on the whole terminal.", _SEE),
     "trace": Lazy("workers.cli.events:trace", "Show everything that one event caused.", _SEE),
     "deliveries": Lazy("workers.cli.deliveries:deliveries", "List, show and retry deliveries; every attempt.", _SEE),
     "dead": Lazy("workers.cli.deliveries.dead:dead", "List, show, retry, drop and export dead letters.", _SEE),

@@ -11,7 +11,7 @@ import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
-from workers.cli.rows import no_trunc_option, show_events, tail_line
+from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -318,8 +318,8 @@ def tail(fleet: Context, /, **given: Any) -> None:
 @pass_fleet
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
-    from workers.cli.columns import terminal_width
-    from workers.cli.waterfall import waterfall_lines
+    from workers.cli.screens.columns import terminal_width
+    from workers.cli.screens.waterfall import waterfall_lines
     from workers.records.ids import whole_event_id
     from workers.records.trace import Trace, trace_record
     from workers.records.trace import trace as gather

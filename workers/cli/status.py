@@ -12,7 +12,7 @@ import click
 
 from bus.errors import Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.cli.status_lines import GuardPack, Report, show_status
+from workers.cli.screens.status import GuardPack, Report, show_status
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections

@@ -74,7 +74,7 @@ def _asking(seen: Seen, began: int) -> Iterator[Span]:
     if asked:
         yield Span("hook command", 0.0, asked, note="start, reading, sending")
     start = max(asked, recorded - seen.verdict.ms)
-    if start - asked >= 1:
+    if start - asked >= _WORTH_NAMING:
         yield Span("queue", asked, start - asked, kind="wait", note="until an evaluator has it, and the answer's way")
     yield from _evaluation(seen.verdict, start)
 

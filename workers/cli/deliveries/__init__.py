@@ -10,7 +10,7 @@ from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.deliveries.options import delivery_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, request_lines, short
-from workers.cli.rows import no_trunc_option, show_deliveries
+from workers.cli.screens.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast

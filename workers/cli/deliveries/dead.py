@@ -12,7 +12,7 @@ from workers.cli.common import Context, Findings, LazyGroup, common_options, pas
 from workers.cli.deliveries.bulk import MANY, Sort, as_job, do_now, go_on, tell
 from workers.cli.deliveries.options import letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
-from workers.cli.rows import no_trunc_option, show_dead_letters
+from workers.cli.screens.rows import no_trunc_option, show_dead_letters
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast

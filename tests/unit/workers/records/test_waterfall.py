@@ -11,7 +11,7 @@ from bus.events import Event
 from bus.http.timings import Phases
 from bus.verdicts import Part, Verdict
 from workers.cli.output import styler
-from workers.cli.waterfall import waterfall_lines
+from workers.cli.screens.waterfall import waterfall_lines
 from workers.delivery.deliveries import Attempt, Delivery
 from workers.records.events import Seen
 from workers.records.trace import Trace

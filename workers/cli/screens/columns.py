@@ -15,8 +15,8 @@ from workers.cli.output import Colour, Styler, printable
 ID_CHARACTERS: Final = 10
 """A list shows so much of an id, and more only where another id in the list begins alike."""
 
-LIVE_ID_CHARACTERS: Final = 14
-"""The same for `tail`, which does not know the next ids: the first 13 are the event's millisecond."""
+LIVE_ID_CHARACTERS: Final = 13
+"""The same for `tail`, which does not know the next ids: these say the millisecond of the event."""
 
 ENDLESS: Final = 10_000
 GAP: Final = 2

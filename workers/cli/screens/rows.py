@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from workers.cli.columns import (
+from workers.cli.common import Context
+from workers.cli.formatting import COLOURS, about, local_time, outcome, short, when
+from workers.cli.screens.columns import (
     ENDLESS,
     LIVE_ID_CHARACTERS,
     Cell,
@@ -20,8 +22,6 @@ from workers.cli.columns import (
     sign,
     terminal_width,
 )
-from workers.cli.common import Context
-from workers.cli.formatting import COLOURS, about, local_time, outcome, short, when
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from workers.delivery.dead_letters import DeadLetter
@@ -48,7 +48,7 @@ TAIL_COLUMNS: Final = tuple(
     for column in EVENT_COLUMNS
     if column.name not in {"TYPE", "WHY"}
 )
-_TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL": 8, "ID": LIVE_ID_CHARACTERS}
+TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL": 8, "ID": LIVE_ID_CHARACTERS}
 
 DELIVERY_COLUMNS: Final = (
     Column("TIME", 8),
@@ -107,7 +107,7 @@ def event_cells(seen: Seen) -> list[Cell]:
 
 def tail_line(fleet: Context, seen: Seen | None) -> str:
     """One event as a line of `tail`, whose columns stay where they are; the names of the columns for None."""
-    natural = [_TAIL_WIDTHS.get(column.name, ENDLESS) for column in TAIL_COLUMNS]
+    natural = [TAIL_WIDTHS.get(column.name, ENDLESS) for column in TAIL_COLUMNS]
     layout = fit(TAIL_COLUMNS, natural, terminal_width())
     if layout[-1][1] and terminal_width() == ENDLESS:  # nobody wants ten thousand blanks before the id
         layout = tuple((index, 64 if TAIL_COLUMNS[index].name == "WHAT" else size) for index, size in layout)
@@ -164,17 +164,22 @@ def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: boo
     """Dead letters as a list."""
     length = _length([one.id.partition(".")[0] for one in found], whole)
     rows = [
-        [
-            Cell(time, "bright_black"),
-            Cell(one.target or one.stream),
-            Cell(str(one.attempts)),
-            Cell(one.type, "bright_black"),
-            Cell(short(one.reason, 400), "red"),
-            Cell(short_delivery_id(one.id, length), "bright_black"),
-        ]
+        dead_letter_cells(one, time, short_delivery_id(one.id, length))
         for time, one in zip(list_times([one.ms for one in found]), found, strict=True)
     ]
     show_list(fleet, DEAD_COLUMNS, rows)
+
+
+def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:
+    """A dead letter's cells for `DEAD_COLUMNS`."""
+    return [
+        Cell(time, "bright_black"),
+        Cell(letter.target or letter.stream),
+        Cell(str(letter.attempts)),
+        Cell(letter.type, "bright_black"),
+        Cell(short(letter.reason, 400), "red"),
+        Cell(name, "bright_black"),
+    ]
 
 
 def short_delivery_id(name: str, length: int) -> str:

@@ -13,11 +13,11 @@ from rich.cells import cell_len
 
 from bus.events import Event
 from bus.verdicts import Verdict
-from workers.cli import rows
-from workers.cli.columns import Cell, Column, cut, id_length, list_lines, sign
 from workers.cli.common import Context
 from workers.cli.output import styler
-from workers.cli.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
+from workers.cli.screens import rows
+from workers.cli.screens.columns import Cell, Column, cut, id_length, list_lines, sign
+from workers.cli.screens.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
 from workers.records.events import Seen
 
 PLAIN = styler(False)
@@ -88,7 +88,7 @@ def test_a_line_of_tail_keeps_its_columns(width: int, command: str, session: str
     assert head.split() == ["TIME", "DECISION", "AGENT", "SESSION", "TOOL", "WHAT", "ID"]
     assert cell_len(head) <= width
     assert cell_len(line) == width
-    assert line.endswith("  e0123456789abc")
+    assert line.endswith("  e0123456789ab")
     assert line[10:16] == "✗ deny"
 
 

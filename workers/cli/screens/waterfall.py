@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from workers.cli.columns import Cell, Column, fit, line, measure, sign
 from workers.cli.formatting import COLOURS
 from workers.cli.output import Colour, Styler
+from workers.cli.screens.columns import Cell, Column, fit, line, measure, sign
 
 if TYPE_CHECKING:  # `--help` needs no trace
     from workers.records.waterfall import Span

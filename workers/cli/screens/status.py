@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from workers.cli.columns import cut, sign, terminal_width
 from workers.cli.common import Context
 from workers.cli.formatting import about, local_time, outcome, plain, standing_text, when
 from workers.cli.output import Colour
+from workers.cli.screens.columns import cut, sign, terminal_width
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need

@@ -1,0 +1,201 @@
+"""`fleethook watch`: a full-screen view of events, sessions, endpoints and dead letters, with keys to act on them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import shutil
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.screens.watch import PANELS, View, frame
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.wire.connections import Connections
+
+_REFRESH_SECONDS: Final = 2.0
+_FRAME_SECONDS: Final = 0.1
+_FIRST_EVENTS: Final = 200
+_MOST_DEAD: Final = 100
+
+_ARROWS: Final = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[Z": "shift-tab"}
+
+
+@click.command()
+@common_options
+@pass_fleet
+def watch(fleet: Context) -> None:
+    """Watch the fleet on the whole terminal: events as they happen, sessions, endpoints and dead letters.
+
+    Keys: Tab changes the list, j and k (or arrows) move, Enter opens the trace of an event, r tries a dead letter again,
+    p pauses an endpoint or lets it go on, q ends.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("watch needs a terminal; `fleethook tail` works in a pipe, with --json too")
+    with contextlib.suppress(KeyboardInterrupt), _keys_at_once():  # Ctrl-C is the usual end, and no failure
+        fleet.run(lambda connections: _Watch(fleet, connections).run())
+
+
+@contextlib.contextmanager
+def _keys_at_once() -> Iterator[None]:
+    """The terminal gives each key as it is pressed, and shows none; as it was afterwards."""
+    import termios
+    import tty
+
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    try:
+        tty.setcbreak(number)
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+class _Watch:
+    """What `watch` shows, and the tasks that change it."""
+
+    def __init__(self, fleet: Context, connections: Connections) -> None:
+        self.fleet, self.connections = fleet, connections
+        self.view = View(namespace=fleet.settings().namespace)
+        self.changed, self.ended = asyncio.Event(), asyncio.Event()
+        self.actions: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Show it until q is pressed."""
+        from rich.console import Console
+        from rich.live import Live
+
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(one) for one in (self._follow(), self._refresh())]
+        ended: asyncio.Task[Any] = asyncio.create_task(self.ended.wait())
+        loop.add_reader(sys.stdin.fileno(), self._pressed)
+        coloured = self.fleet.style("x", "red") != "x"
+        console = Console(highlight=False, no_color=not coloured)
+        try:
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                while not ended.done():
+                    self.changed.clear()
+                    size = shutil.get_terminal_size()
+                    live.update(frame(self.view, size.columns, size.lines, self.fleet.plain_style), refresh=True)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.changed.wait(), 1.0)
+                    await asyncio.sleep(_FRAME_SECONDS)  # many events at once are one picture
+                    for task in tasks:
+                        if task.done():
+                            task.result()  # which raises why it ended
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+            for task in (*tasks, ended, *self.actions):
+                task.cancel()
+            await asyncio.gather(*tasks, ended, *self.actions, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        from workers.records.events import Filters, follow, read_seen, recent
+
+        keys = self.fleet.keys()
+        for seen in reversed(await recent(self.connections, keys, Filters(), most=_FIRST_EVENTS)):
+            self.view.add(seen)
+        self.changed.set()
+        async for entry in follow(self.connections, keys):
+            self.view.add(read_seen(entry, keys))
+            self.changed.set()
+
+    async def _refresh(self) -> None:
+        from pathlib import Path
+
+        from bus.errors import Unreachable
+        from bus.ids import host_name
+        from workers.admin.dry_run import hooks_here
+        from workers.delivery.dead_letters import dead_letters
+        from workers.delivery.deliveries import endpoint_target
+        from workers.delivery.endpoint_health import list_health
+
+        keys = self.fleet.keys()
+        while True:
+            try:
+                here = await hooks_here(self.connections, keys, self.fleet.directories(), Path.cwd())
+                known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
+                self.view.endpoints = await list_health(self.connections, keys, known)
+                self.view.dead = await dead_letters(self.connections, keys, most=_MOST_DEAD)
+                self.view.away = ""
+            except Unreachable as error:
+                self.view.away = str(error)
+            self.changed.set()
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+    def _pressed(self) -> None:
+        text = os.read(sys.stdin.fileno(), 1024).decode("utf-8", "replace")
+        keys = [_ARROWS[text]] if text in _ARROWS else list(text)
+        for key in keys:
+            self._press(key)
+        self.changed.set()
+
+    def _press(self, key: str) -> None:
+        view = self.view
+        if key in {"q", "\x1b"}:
+            if view.trace:
+                view.trace = []
+            elif key == "q":
+                self.ended.set()
+        elif key in {"j", "k"}:
+            view.move(1 if key == "j" else -1)
+        elif key in {"\t", "shift-tab"}:
+            step = 1 if key == "\t" else -1
+            view.panel = PANELS[(PANELS.index(view.panel) + step) % len(PANELS)]
+        elif key in {"\r", "\n"} and (event := view.selected_event()):
+            self._begin(self._trace(event))
+        elif key == "r" and view.panel == "dead" and (letter := view.selected_letter()):
+            self._begin(self._retry(letter.id))
+        elif key == "p" and view.panel == "endpoints" and (health := view.selected_endpoint()):
+            self._begin(self._pause(health.target, health.endpoint, paused=health.standing == "paused"))
+
+    def _begin(self, action: Coroutine[Any, Any, str]) -> None:
+        task = asyncio.create_task(self._done(action))
+        self.actions.add(task)
+        task.add_done_callback(self.actions.discard)
+
+    async def _done(self, action: Coroutine[Any, Any, str]) -> None:
+        """Do something, and say on the screen what went wrong."""
+        from bus.errors import FleethookError
+
+        try:
+            self.view.message = await action
+        except FleethookError as error:
+            self.view.message = str(error)
+        self.changed.set()
+
+    async def _trace(self, event: str) -> str:
+        from workers.cli.formatting import trace_lines
+        from workers.cli.screens.waterfall import waterfall_lines
+        from workers.records.trace import trace
+        from workers.records.waterfall import waterfall
+
+        found = await trace(self.connections, self.fleet.keys(), event)
+        times = waterfall_lines(waterfall(found), self.fleet.plain_style, shutil.get_terminal_size().columns - 1)
+        self.view.trace, self.view.top = list(trace_lines(self.fleet, found, times)), 0
+        return ""
+
+    async def _retry(self, letter: str) -> str:
+        from workers.delivery.dead_letters import redrive
+
+        done = await redrive(self.connections, self.fleet.keys(), [letter])
+        return f"{counted(done, 'delivery', 'deliveries')} tried again" if done else f"{letter} cannot be tried again"
+
+    async def _pause(self, target: str, name: str, *, paused: bool) -> str:
+        from bus.system.calling_agent import calling_agent
+        from workers.delivery.endpoint_controls import pause, resume
+
+        if paused:
+            await resume(self.connections, self.fleet.keys(), target)
+            return f"{name} goes on; what waited is being sent"
+        if calling_agent() is not None:
+            return f"an agent runs this: pause {name} with `fleethook webhooks pause`, which asks a person"
+        await pause(self.connections, self.fleet.keys(), target, reason="paused in watch", by=getpass.getuser())
+        return f"{name} is paused: its deliveries wait; p lets it go on"
