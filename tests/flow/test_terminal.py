@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.published import apply
 from bus.wire.keys import Keys
-from tests.cli_kit import fleethook, namespace
+from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 NOBODY = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
@@ -166,3 +169,30 @@ def test_an_event_has_one_line_at_every_width(typed: Typed, columns: int) -> Non
     assert json.loads(fleethook("trace", shown[0], "--json").out)["event"]["id"] == ids[-1]
     code, screen = typed("events", "list", "--no-trunc", columns=columns)
     assert all(name in screen for name in ids)
+
+
+def test_watch_opens_a_trace_retries_a_dead_letter_and_pauses_an_endpoint(
+    typed: Typed, server: Server, keys: Keys, tmp_path: Path
+) -> None:
+    """Each key acts on what is selected, and the screen says what was done."""
+    hooks = parse_hook_file("endpoints: [{id: inside, url: 'http://127.0.0.1:9000/'}]", "fleet")
+    run(server.url, lambda connections: apply(connections, keys, hooks))
+    with workers(server.url, keys, tmp_path, "dispatcher", "carrier"):
+        body = {"type": "session:end", "source": "codex", "session": "s-7"}
+        name = fleethook("publish", stdin=json.dumps(body)).out.strip()
+        wait_until(lambda: bool(fleethook("dead", "list", "--json").lines), "it is refused")
+    script = [
+        ("DEAD LETTERS 1", "\r"),
+        ("deliveries  1", "q"),
+        ("Tab list", "\t\tp"),
+        ("inside is paused", "p"),
+        ("inside goes on", "\tr"),
+        ("1 delivery tried again", "q"),
+    ]
+    code, screen = typed("watch", columns=110, script=script)
+    assert code == 0
+    assert f"event    {name}" in screen
+    assert "\x1b[?1049l" in screen[-40:], "the terminal is as it was"
+    assert fleethook("dead", "list", "--json").lines == []
+    assert fleethook("webhooks", "show", "inside", "--json").json["standing"] == "active"
+    assert fleethook("watch").code == 2, "a pipe has no keys"

@@ -108,9 +108,21 @@ class _Watch:
             self.changed.set()
 
     async def _refresh(self) -> None:
+        from bus.errors import Unreachable
+
+        while True:
+            try:
+                await self._look()
+                self.view.away = ""
+            except Unreachable as error:
+                self.view.away = str(error)
+            self.changed.set()
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+    async def _look(self) -> None:
+        """Read the endpoints and dead letters again."""
         from pathlib import Path
 
-        from bus.errors import Unreachable
         from bus.ids import host_name
         from workers.admin.dry_run import hooks_here
         from workers.delivery.dead_letters import dead_letters
@@ -118,17 +130,10 @@ class _Watch:
         from workers.delivery.endpoint_health import list_health
 
         keys = self.fleet.keys()
-        while True:
-            try:
-                here = await hooks_here(self.connections, keys, self.fleet.directories(), Path.cwd())
-                known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
-                self.view.endpoints = await list_health(self.connections, keys, known)
-                self.view.dead = await dead_letters(self.connections, keys, most=_MOST_DEAD)
-                self.view.away = ""
-            except Unreachable as error:
-                self.view.away = str(error)
-            self.changed.set()
-            await asyncio.sleep(_REFRESH_SECONDS)
+        here = await hooks_here(self.connections, keys, self.fleet.directories(), Path.cwd())
+        known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
+        self.view.endpoints = await list_health(self.connections, keys, known)
+        self.view.dead = await dead_letters(self.connections, keys, most=_MOST_DEAD)
 
     def _pressed(self) -> None:
         text = os.read(sys.stdin.fileno(), 1024).decode("utf-8", "replace")
@@ -166,7 +171,9 @@ class _Watch:
         from bus.errors import FleethookError
 
         try:
-            self.view.message = await action
+            message = await action
+            await self._look()  # the next key acts on what is there now
+            self.view.message = message
         except FleethookError as error:
             self.view.message = str(error)
         self.changed.set()
