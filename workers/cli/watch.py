@@ -97,10 +97,11 @@ class _Watch:
             await asyncio.gather(*tasks, ended, *self.actions, return_exceptions=True)
 
     async def _follow(self) -> None:
-        from workers.records.events import Filters, follow, read_seen, recent
+        from workers.delivery.filters import Filter
+        from workers.records.events import follow, read_seen, recent
 
         keys = self.fleet.keys()
-        for seen in reversed(await recent(self.connections, keys, Filters(), most=_FIRST_EVENTS)):
+        for seen in reversed(await recent(self.connections, keys, Filter(), most=_FIRST_EVENTS)):
             self.view.add(seen)
         self.changed.set()
         async for entry in follow(self.connections, keys):
