@@ -23,7 +23,13 @@ from workers.runtime.process import fast_loop
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
 
-_ON_BOTH_LOOPS = {"test_connections.py", "test_lines.py", "test_posting.py", "test_processes.py", "test_proxied.py"}
+_ON_BOTH_LOOPS = {
+    "test_connections.py",
+    "test_http_client.py",
+    "test_http_connector.py",
+    "test_processes.py",
+    "test_proxied.py",
+}
 _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 
 

@@ -43,7 +43,7 @@ async def test_a_failure_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None
     ):
         caplog.clear()
         assert why in (await ask(serve)).failure
-        (record,) = [one for one in caplog.records if one.name == "fleethook.hooks"]
+        (record,) = [record for record in caplog.records if record.name == "fleethook.hooks"]
         assert (record.levelname, why in record.getMessage()) == ("WARNING", True)
         assert record.getMessage().startswith("hook 'remote' (fleethook.yaml:7) ")
         assert record.getMessage().endswith(" at event e0123")
@@ -75,13 +75,13 @@ async def test_the_event_is_posted_signed_and_with_the_hooks_headers(monkeypatch
     assert sent == {name: getattr(EVENT, name) for name in EVENT.__struct_fields__}
 
 
-async def asked_with(payload: Literal["full", "raw"], said: bytes) -> tuple[Outcome, str]:
+async def asked_with(payload: Literal["full", "raw"], answered: bytes) -> tuple[Outcome, str]:
     """What comes of an event with a secret, and the body that the receiver got."""
     seen: list[bytes] = []
 
     async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(request)
-        await answer(body=said)(request, reader, writer)
+        await answer(body=answered)(request, reader, writer)
 
     event = msgspec.structs.replace(
         EVENT, input={"command": "PGPASSWORD=hunter2 psql"}, raw={"tool_input": {"command": "PGPASSWORD=hunter2 psql"}}

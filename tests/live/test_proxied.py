@@ -70,11 +70,11 @@ async def test_http_goes_in_absolute_form_and_the_password_only_to_the_proxy(mon
             monkeypatch.setenv("PROXY_PASSWORD", "another")
             proxy.login = "agent:another"
             replies.append(await send(client, url))
-    assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
+    assert [(reply.status, reply.body, reply.error) for reply in replies] == [(200, b"ok", "")] * 3
     assert proxy.asked == [f"POST {url} HTTP/1.1"] * 3
     assert proxy.connections == 1, "a connection to the proxy is kept"
-    assert all(one.startswith(b"POST /a?b=%2F HTTP/1.1\r\n") for one in kept.got)
-    assert not any(b"roxy-" in one for one in kept.got)
+    assert all(request.startswith(b"POST /a?b=%2F HTTP/1.1\r\n") for request in kept.got)
+    assert not any(b"roxy-" in request for request in kept.got)
 
 
 @pytest.mark.req("G-20")
@@ -86,11 +86,11 @@ async def test_https_goes_through_a_tunnel_that_is_kept_and_holds_no_login(monke
         url = f"https://hooks.test:{port}/a"
         async with through(proxy.url("agent:${PROXY_PASSWORD}"), tls=ours) as client:
             replies = [await send(client, url) for _ in range(3)]
-    assert [(one.status, one.body, one.error) for one in replies] == [(200, b"ok", "")] * 3
+    assert [(reply.status, reply.body, reply.error) for reply in replies] == [(200, b"ok", "")] * 3
     assert proxy.asked == [f"CONNECT hooks.test:{port} HTTP/1.1"]
     assert len(set(kept.peers)) == 1
-    assert not any(b"roxy-" in one for one in kept.got)
-    assert all(one.startswith(b"POST /a HTTP/1.1\r\n") for one in kept.got)
+    assert not any(b"roxy-" in request for request in kept.got)
+    assert all(request.startswith(b"POST /a HTTP/1.1\r\n") for request in kept.got)
     assert min(replies[0].phases.tls, replies[0].phases.connect) > 0
     assert replies[2].phases.tls == 0
 
@@ -121,8 +121,8 @@ async def test_what_the_policy_refuses_the_proxy_never_hears_of() -> None:
         "http://metadata.google.internal/",
     )
     async with forwarding() as proxy:
-        for said in (proxy.url(), "environment"):
-            async with through(said, ("metadata.test",)) as client:
+        for setting in (proxy.url(), "environment"):
+            async with through(setting, ("metadata.test",)) as client:
                 for url in refused:
                     reply = await send(client, url)
                     assert reply.error in ("refused", "dns"), (url, reply)
@@ -171,28 +171,28 @@ async def test_the_environment_counts_only_where_the_configuration_says_so(monke
     async with (
         receiver(answer()) as plain,
         receiver(answer(), theirs) as secure,
-        forwarding() as one,
-        forwarding() as two,
+        forwarding() as first,
+        forwarding() as second,
     ):
-        one.login = f"agent:{PASSWORD}"
-        monkeypatch.setenv("HTTP_PROXY", one.url(f"agent:{quote(PASSWORD, safe='')}"))
-        monkeypatch.setenv("HTTPS_PROXY", two.place)
+        first.login = f"agent:{PASSWORD}"
+        monkeypatch.setenv("HTTP_PROXY", first.url(f"agent:{quote(PASSWORD, safe='')}"))
+        monkeypatch.setenv("HTTPS_PROXY", second.place)
         KNOWN["near.test"] = ["127.0.0.1"]
         urls = [f"http://near.test:{plain}/", f"https://hooks.test:{secure}/"]
         async with through("environment", ("127.0.0.1",), ours) as client:
             assert [(await send(client, url)).status for url in urls] == [200, 200]
-            assert (one.asked, two.asked) == (
+            assert (first.asked, second.asked) == (
                 [f"POST {urls[0]} HTTP/1.1"],
                 [f"CONNECT hooks.test:{secure} HTTP/1.1"],
             )
             monkeypatch.setenv("NO_PROXY", "example.com, .test")
             assert (await send(client, urls[0])).status == 200, "directly"
         monkeypatch.delenv("NO_PROXY")
-        for said in ("", "none"):
-            async with through(said, ("127.0.0.1",)) as client:
+        for setting in ("", "none"):
+            async with through(setting, ("127.0.0.1",)) as client:
                 assert (await send(client, urls[0])).status == 200, "directly"
-    assert (len(one.asked), len(two.asked)) == (1, 1)
-    assert (one.connections, two.connections) == (1, 1)
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+    assert (first.connections, second.connections) == (1, 1)
 
 
 async def test_direct_and_proxied_connections_to_one_place_are_never_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ async def test_direct_and_proxied_connections_to_one_place_are_never_mixed(monke
                 monkeypatch.setenv("NO_PROXY", excepted)
                 assert (await send(client, url)).status == 200
     assert len(proxy.asked) == 3
-    assert [one.startswith(b"POST / ") for one in kept.got] == [True] * 5
+    assert [request.startswith(b"POST / ") for request in kept.got] == [True] * 5
 
 
 def _says(answer: bytes) -> Callable[[ForwardProxy], None]:

@@ -21,7 +21,7 @@ from workers.delivery.formats import MOST_BODY, content_type, render
 from workers.delivery.results import Undeliverable
 
 REPLAY_HEADER: Final = "fleethook-replay-of"
-"""Says of a replay which event it sends again; the `webhook-id` is its own, the event's id in the body is not."""
+"""Names the event that a replay sends again; the replay has a `webhook-id` of its own, and the event's id in its body."""
 
 
 def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
@@ -29,31 +29,31 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
 
     Raises Undeliverable where it cannot be written, or PagerDuty's key is not there; MissingKey as `request_headers` does.
     """
-    theirs = find_http(endpoint.dialect)
+    dialect = find_http(endpoint.dialect)
     try:
-        if theirs is not None:
-            return _foreign(event, verdict, theirs)
+        if dialect is not None:
+            return _dialect_body(event, verdict, dialect)
         key = recent_secret(endpoint.routing_key) if endpoint.routing_key else ""
         return render(event, verdict, endpoint, key)
     except MissingKey:  # it may come: the delivery waits for it
         raise
     except ConfigError as error:
         raise Undeliverable(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
-    except (TypeError, ValueError) as error:  # a value that JSON does not have, from a publisher's own event
+    except (TypeError, ValueError) as error:  # a publisher's event may hold a value that JSON lacks
         raise Undeliverable(f"the event cannot be written as JSON ({error})") from error
 
 
-def _foreign(event: Event, verdict: Verdict | None, theirs: HttpDialect) -> bytes:
-    """Another system's body of the redacted event; one that is too large goes without what makes it so."""
+def _dialect_body(event: Event, verdict: Verdict | None, dialect: HttpDialect) -> bytes:
+    """Another system's body of the redacted event; a body that is too large goes without the event's details."""
     safe = msgspec.structs.replace(redact_event(event), raw=None)
     if verdict is not None:
         verdict = msgspec.structs.replace(
             verdict, **redact_texts({"reason": verdict.reason, "instead": verdict.instead})
         )
-    raw = theirs.http_body(safe, verdict)
+    raw = dialect.http_body(safe, verdict)
     if len(raw) > MOST_BODY:
         thin = {"input": {}, "output": None, "data": {"thin": f"the full event has {len(raw)} bytes"}}
-        raw = theirs.http_body(msgspec.structs.replace(safe, **thin), verdict)
+        raw = dialect.http_body(msgspec.structs.replace(safe, **thin), verdict)
     return raw
 
 

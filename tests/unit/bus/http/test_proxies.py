@@ -1,4 +1,4 @@
-"""`network.proxy`: what may be said, by whom, and what it means for a target (G-20)."""
+"""`network.proxy`: its values, who may set it, and the proxy that it means for a target (G-20)."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ BAD = (
 LITERAL = ("http://me:hunter2@p:3128", "http://me:${PW}hunter2@p:3128", "http://me:hunter2@${PW}@p:3128")
 
 
-@pytest.mark.parametrize("said", GOOD)
-def test_what_may_be_said(said: str) -> None:
-    check_proxy(said)
-    file = parse_hook_file(json.dumps({"network": {"proxy": said}}), "user")
-    assert (file.problems, file.network_proxy) == ((), said)
+@pytest.mark.parametrize("setting", GOOD)
+def test_what_may_be_said(setting: str) -> None:
+    check_proxy(setting)
+    file = parse_hook_file(json.dumps({"network": {"proxy": setting}}), "user")
+    assert (file.problems, file.network_proxy) == ((), setting)
 
 
-@pytest.mark.parametrize("said", [*BAD, *LITERAL])
-def test_what_may_not_and_a_password_in_the_file_is_not_quoted(said: str) -> None:
-    (problem,) = parse_hook_file(f"network:\n  proxy: {json.dumps(said)}\n", "fleet", file="f.yaml").problems
+@pytest.mark.parametrize("setting", [*BAD, *LITERAL])
+def test_what_may_not_and_a_password_in_the_file_is_not_quoted(setting: str) -> None:
+    (problem,) = parse_hook_file(f"network:\n  proxy: {json.dumps(setting)}\n", "fleet", file="f.yaml").problems
     assert (problem.file, problem.line, problem.path) == ("f.yaml", 2, "network.proxy")
     assert "hunter2" not in str(problem)
-    if said in LITERAL:
+    if setting in LITERAL:
         assert "password is written in the file" in str(problem)
     with pytest.raises(ConfigError):
-        from_document({"network_proxy": said})
+        from_document({"network_proxy": setting})
 
 
 @pytest.mark.req("X-05")
@@ -78,8 +78,8 @@ def test_a_project_never_names_the_proxy(layer: Layer) -> None:
 
 
 def test_the_highest_layer_that_says_anything_counts() -> None:
-    def layered(layer: Layer, said: str) -> Layered:
-        return Layered(layer, "1", parse_hook_file(json.dumps({"network": {"proxy": said or None}}), layer))
+    def layered(layer: Layer, setting: str) -> Layered:
+        return Layered(layer, "1", parse_hook_file(json.dumps({"network": {"proxy": setting or None}}), layer))
 
     for fleet, user, expected in (
         ("", "", ""),
@@ -149,15 +149,15 @@ def test_the_environment_as_other_programs_read_it(url: str, more: dict[str, str
 def test_a_login_by_reference_or_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PW", "a:b%41@c")
     target = parse_target("http://a.example/")
-    said = proxy_for("http://m%65:${PW}@p:3128", target)
+    configured = proxy_for("http://m%65:${PW}@p:3128", target)
     theirs = proxy_for("environment", target, {"HTTP_PROXY": "http://me:a%3Ab%2541%40c@p:3128"})
-    assert said is not None
+    assert configured is not None
     assert theirs is not None
-    assert authorization(said) == authorization(theirs) == "Basic bWU6YTpiJTQxQGM="
-    assert "b%" not in repr(said) + repr(theirs)
+    assert authorization(configured) == authorization(theirs) == "Basic bWU6YTpiJTQxQGM="
+    assert "b%" not in repr(configured) + repr(theirs)
     monkeypatch.delenv("PW")
     with pytest.raises(ProxyFailed, match="p:3128: the variable PW is not set"):
-        authorization(said)
+        authorization(configured)
     literal = proxy_for("environment", target, {"HTTP_PROXY": "http://me:${PW}@p:3128"})
     assert literal is not None
     assert authorization(literal) == "Basic bWU6JHtQV30=", "what the environment says is no reference"

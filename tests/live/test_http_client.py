@@ -251,12 +251,12 @@ async def test_a_header_that_would_split_the_request_is_not_sent() -> None:
 @pytest.mark.req("B-05")
 async def test_whoever_sends_is_asked_on_the_open_connection_and_may_still_refuse() -> None:
     """Stopped while it connected, a sender may no longer want to: then not even the head has left."""
-    connected, ended, got = asyncio.Event(), asyncio.Semaphore(0), b""
+    connected, ended, received = asyncio.Event(), asyncio.Semaphore(0), b""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal got
+        nonlocal received
         connected.set()
-        got += await reader.read()
+        received += await reader.read()
         writer.close()
         ended.release()
 
@@ -267,17 +267,17 @@ async def test_whoever_sends_is_asked_on_the_open_connection_and_may_still_refus
     async def fail() -> None:
         raise KeyError("a mistake")
 
-    door = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}/"
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/"
     async with WebhookClient(LOCAL) as client:
         with pytest.raises(Unreachable, match="not any more"):
             await client.post(url, b"{}", JSON, seconds=20, before=refuse)
         assert (await client.post(url, b"{}", JSON, seconds=20, before=fail)).error == "protocol", "a fault of ours"
         for _ in range(2):
             await asyncio.wait_for(ended.acquire(), 20)
-    door.close()
-    await door.wait_closed()
-    assert got == b""
+    listener.close()
+    await listener.wait_closed()
+    assert received == b""
 
 
 async def test_cancelled_it_leaves_no_connection_behind() -> None:

@@ -1,4 +1,4 @@
-"""One exchange at a time over each connection: nothing unasked counts as an answer, and who takes nothing holds nothing."""
+"""A connection carries one exchange at a time: an unasked response ends it, and a receiver that stalls does not hold it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.live.receivers import answer, receiver
 LOCAL = policy(["127.0.0.1"])
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 MUCH = b"x" * 8_000_000
-"""More than lies in the buffers between two sockets."""
+"""More than the buffers between two sockets hold."""
 
 
 async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
-    said = asyncio.Event()
+    may_speak = asyncio.Event()
     peers: list[object] = []
 
     async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,16 +26,16 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
         writer.write(OK)
         await writer.drain()
         if len(peers) == 1:
-            await said.wait()
+            await may_speak.wait()
             writer.write(b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n")
             assert await reader.read() == b"", "it hangs up and asks nothing more"
-            said.clear()
+            may_speak.clear()
 
     async with receiver(serve) as port, WebhookClient(LOCAL) as client:
         url = f"http://127.0.0.1:{port}/"
         assert (await client.post(url, b"", {}, seconds=20)).status == 200
-        said.set()
-        while said.is_set():
+        may_speak.set()
+        while may_speak.is_set():
             await asyncio.sleep(0.001)
         reply = await client.post(url, b"", {}, seconds=20)
     assert (reply.status, reply.body) == (200, b"ok")
@@ -43,34 +43,34 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
 
 
 async def test_a_receiver_that_takes_nothing_holds_no_connection_beyond_the_deadline() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        door.setblocking(False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
         loop = asyncio.get_running_loop()
         async with WebhookClient(LOCAL) as client:
-            url = f"http://127.0.0.1:{door.getsockname()[1]}/"
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
             sending = asyncio.create_task(client.post(url, MUCH, {}, seconds=0.3))
-            taken, _ = await loop.sock_accept(door)
-            with taken:
+            peer, _ = await loop.sock_accept(listener)
+            with peer:
                 assert (await sending).error == "timeout"
                 got = 0
-                while data := await asyncio.wait_for(loop.sock_recv(taken, 1_000_000), 5):
+                while data := await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), 5):
                     got += len(data)
     assert got < len(MUCH), "what was not taken by then was not sent after it"
 
 
 async def test_an_answer_before_the_request_was_taken_is_one_but_the_connection_is_not_kept() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        door.setblocking(False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
         loop = asyncio.get_running_loop()
         async with WebhookClient(LOCAL) as client:
-            url = f"http://127.0.0.1:{door.getsockname()[1]}/"
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
             sending = asyncio.create_task(client.post(url, MUCH, {}, seconds=20))
-            taken, _ = await loop.sock_accept(door)
-            with taken:
-                await loop.sock_recv(taken, 1_000)
-                await loop.sock_sendall(taken, OK.replace(b"200 OK", b"413 Much"))
+            peer, _ = await loop.sock_accept(listener)
+            with peer:
+                await loop.sock_recv(peer, 1_000)
+                await loop.sock_sendall(peer, OK.replace(b"200 OK", b"413 Much"))
                 assert (await sending).status == 413
-                while await asyncio.wait_for(loop.sock_recv(taken, 1_000_000), 5):
+                while await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), 5):
                     pass
 
 
