@@ -52,21 +52,21 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Blocking hooks that fit the event, in order of layer, priority and position."""
     run: Run
     seconds: float
-    """For all hooks together. A hook that could not be started in time has failed."""
+    """Budget of all hooks together. A hook that could not be started in time has failed."""
     policy: Policy = "allow"
     """Answers for a hook that fails, where neither the hook nor its dialect has a failure policy."""
     version: str = ""
-    """Of the hook sets in force; stands in the verdict."""
+    """The version of the hook sets in force, for the verdict."""
     layers: Sequence[str] = ()
-    """In force; stands in the verdict."""
+    """The layers in force, for the verdict."""
     changes: Mapping[str, Any] = {}
-    """Of the input, made by the layers above these hooks."""
+    """Changes of the input that the layers above these hooks made."""
     hooks_for: HooksFor | None = None
     """Finds the hooks for a changed event. Default: those that fit the original one."""
     ask_host: AskHost | None = None
     """Asks the event's host for the part of the layers below these hooks; None if there is none to ask for."""
     notes: Sequence[str] = ()
-    """For the verdict."""
+    """Notes that go into the verdict."""
     is_rerun: bool = False
     """An evaluator died on this request, so hooks may run a second time."""
 

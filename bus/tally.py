@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def updated_output(self) -> Any:
-        """The output as it is now; None where nobody changed it."""
+        """The output as it is now; None if no hook changed it."""
         return self.event.output if self.event.output is not self._output else None
 
     def change_output(self, output: object) -> None:

@@ -1,6 +1,6 @@
 """The carrier: many deliveries at once, from their streams to their targets, for as long as there is work.
 
-It runs inside an RQ job (`jobs.py`): RQ starts it and stops it; what is owed, tried and settled stands in Redis.
+It runs inside an RQ job (`jobs.py`): RQ starts it and stops it; deliveries, attempts and outcomes are kept in Redis.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Carrier:
             with self._reading.lease() as connection:
                 rows = await self._take(await self._consumer.read(connection, room, _READ_SECONDS))
         self._read_at = time.monotonic() if rows else 0.0
-        for taken in self._runs(rows, {(one.stream, one.id): one.delivered for one in entries}):
+        for taken in self._runs(rows, {(entry.stream, entry.id): entry.delivered for entry in entries}):
             self._held.add(taken.key)
             task = asyncio.create_task(self._attempt(taken, clients, missed_heartbeats))
             self._busy.add(task, command=taken.kind == "command")
@@ -157,7 +157,7 @@ class Carrier:
         """What the fleet says to our trying what is in these entries; see take.lua."""
         if not entries:
             return []
-        (reply,) = await self._consumer.call([self._take_call([(one.stream, one.id) for one in entries])])
+        (reply,) = await self._consumer.call([self._take_call([(entry.stream, entry.id) for entry in entries])])
         rows: list[list[Any]] = checked(reply, "taking deliveries")
         return rows
 
@@ -174,7 +174,7 @@ class Carrier:
                 KEPT_MS,
                 MOST_TAKEN,
                 room,
-                *(part for one in entries for part in one),
+                *(part for entry in entries for part in entry),
             ),
         )
 
@@ -241,4 +241,4 @@ class Carrier:
             with self._connections.lease() as connection:
                 await connection.exchange(missed_commands(self._keys, error.key, host_name(), claimed.hook))
         except Unreachable as away:
-            log.warning("that key %s is missing cannot be said: %s", error.key, away)
+            log.warning("the missing key %s cannot be recorded: %s", error.key, away)

@@ -170,7 +170,7 @@ class Dispatcher:
 
     async def _work(self) -> None:
         await self._watcher.refresh()
-        await self._repairs.keep()
+        await self._repairs.repair_if_due()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.pending_to_resume()
         longest = _SEEN_SECONDS if self._work_added else WAKE_SECONDS

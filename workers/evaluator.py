@@ -119,7 +119,7 @@ class Evaluator:
     async def prepare(self) -> None:
         """Make the group, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
         await self._consumer.create()
-        await self._clock.keep()
+        await self._clock.measure()
         await self._watcher.refresh(force=True)
         await self._warm()
         await self._consumer.beat()
@@ -162,8 +162,8 @@ class Evaluator:
             except Unreachable:
                 self._answers = answers + self._answers
                 raise
-        await self._clock.keep()
-        await self._repairs.keep()
+        await self._clock.measure()
+        await self._repairs.repair_if_due()
         await self._watcher.refresh()
         await self._warm()
         await self._notices.publish_rejected(self._watcher.rejected())

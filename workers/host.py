@@ -80,7 +80,7 @@ class HostWorker:
     async def prepare(self) -> None:
         """Make the groups, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
         await self._consumer.create()
-        await self._clock.keep()
+        await self._clock.measure()
         await self._watcher.refresh(force=True)
         await self._recorder.keep()
         await self._consumer.beat()
@@ -98,7 +98,7 @@ class HostWorker:
                 await self._reading.close()
 
     async def _turn(self) -> bool:
-        await self._clock.keep()
+        await self._clock.measure()
         await self._watcher.refresh()
         await self._notices.publish_rejected(self._watcher.rejected())
         await self._notices.publish_guard_changes(self._watcher.guards)

@@ -1,7 +1,7 @@
 """Every connection to Redis, with its timeouts by purpose; nothing else in Fleethook opens one.
 
 redis-py 8's defaults (5 s socket timeout, 10 retries) turn a blocking read into a 59 s stall and add an entry twice
-when its reply is lost (measured on 8.1.0). Here nothing is ever retried by the client: whoever asks again first looks.
+when its reply is lost (measured on 8.1.0). Here the client never retries: a caller looks what arrived before it asks again.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Connection:
         seconds: float | None = COMMAND_SECONDS,
         first: Callable[[Any], None] | None = None,
     ) -> list[Any]:
-        """The replies to `commands`, in order; an error reply stands in the list as an exception value.
+        """The replies to `commands`, in order; an error reply is in the list as an exception.
 
         `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the connection and waits
         for no other. Raises Unreachable when the connection fails; the commands may have been carried out all the
-        same, so whoever repeats them looks first.
+        same, so look before you repeat them.
         """
         try:
             if self._wire is None or self._wire.lost:
@@ -74,7 +74,7 @@ class Connection:
             await self.close()
             raise Unreachable(unreachable_text(error)) from error
         except BaseException:
-            # Cancelled between write and read: the next caller would read somebody else's reply.
+            # Cancelled between write and read: the next caller would read the reply to this one.
             await self.close()
             raise
 

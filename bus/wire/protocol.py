@@ -33,16 +33,16 @@ class Wire(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._first: Callable[[Any], None] | None = None
         self.lost = False
-        """Whether the connection is gone; it never comes back, and nothing is to be written to it."""
+        """Whether the connection is gone for good; nothing may be written to it."""
         transport.set_protocol(self)
 
     def exchange(
         self, commands: Sequence[tuple[Any, ...]], seconds: float | None, first: Callable[[Any], None] | None
     ) -> asyncio.Future[list[Any]]:
-        """The replies to `commands`, within `seconds`; error replies stand among them as exceptions.
+        """The replies to `commands`, within `seconds`; error replies are among them as exceptions.
 
-        `first` sees the first reply as soon as it is there, and may raise. After any exception, and where whoever waits is
-        cancelled, the wire is of no use. The future raises TimeoutError and ConnectionError.
+        `first` sees the first reply as soon as it arrives, and may raise. After any exception, and after the caller is
+        cancelled, the connection cannot be used again. The future raises TimeoutError and ConnectionError.
         """
         waiter: asyncio.Future[list[Any]] = self._loop.create_future()
         self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
@@ -50,28 +50,28 @@ class Wire(asyncio.Protocol):
         self._transport.write(b"".join(map(hiredis.pack_command, commands)))
         self._due = math.inf if seconds is None else self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._due:
-            self._watch()
+            self._start_timer()
         return waiter
 
-    def _watch(self) -> None:
-        """Have `_look` called when the exchange is due. Most end long before: the timer is left to run, for the next."""
+    def _start_timer(self) -> None:
+        """Call `_check_due` when the exchange is due. Most exchanges end long before, so the timer runs on for the next one."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if self._due == math.inf else self._loop.call_at(self._due, self._look)
+        self._timer = None if self._due == math.inf else self._loop.call_at(self._due, self._check_due)
 
-    def _look(self) -> None:
+    def _check_due(self) -> None:
         self._timer = None
         if self._waiter is None:
             return
         if self._loop.time() >= self._due:
             self._fail(TimeoutError())
         else:
-            self._watch()
+            self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the transport: hands the replies over when the last one is whole."""
+        """Called by the transport: passes the replies on when the last one is complete."""
         self._reader.feed(data)
-        if self._waiter is None:  # nobody asked: whoever asks next would take it for the answer
+        if self._waiter is None:  # no caller waits: the next one would take this for its reply
             self._transport.abort()
             return
         try:
@@ -84,7 +84,7 @@ class Wire(asyncio.Protocol):
                 self._replies.append(reply)
                 if self._first is not None and len(self._replies) == 1:
                     self._first(reply)
-        except Exception as error:  # noqa: BLE001 - raised in `exchange`, whoever's it is
+        except Exception as error:  # noqa: BLE001 - raised in `exchange`
             self._fail(error)
             return
         waiter, self._waiter = self._waiter, None
@@ -92,7 +92,7 @@ class Wire(asyncio.Protocol):
             waiter.set_result(self._replies)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the transport: whoever waits learns it."""
+        """Called by the transport: fails the waiting caller."""
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()

@@ -112,7 +112,7 @@ async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
         await do(connections, "XADD", stream_name, f"{LAST}-{n}", "id", event_id(), "n", str(n))
     before = await do(connections, "XPENDING", stream_name, "evaluators", "-", "+", 100)
 
-    assert await repairs_of(connections, keys).keep()
+    assert await repairs_of(connections, keys).repair_if_due()
 
     rows = await stream(connections, keys, name)
     left = [one for one in rows if b"n" in one.fields]
@@ -161,14 +161,14 @@ async def test_no_request_gets_a_new_life(server: Server, keys: Keys, connection
     worker = repairs_of(connections, keys)
     async with reader(connections, keys):
         if looked:
-            assert not await worker.keep()
+            assert not await worker.repair_if_due()
         await do(connections, "XADD", keys("requests"), f"{LAST}-1", "id", "x")
         now = await server_now(connections)
         old = f"e{now - 3_600_000:012x}{'a' * 20}"
         await put(connections, keys, bash("rm x"), id=old, budget=10_000, sent=str(now * 10))
         young, reply = await put(connections, keys, bash("rm x"))
         worker._looked = float("-inf")
-        assert await worker.keep()
+        assert await worker.repair_if_due()
     sent = {
         one.fields.get(b"id"): int(one.fields.get(b"sent", b"0")) for one in await stream(connections, keys, "requests")
     }
@@ -227,7 +227,7 @@ async def test_a_clock_set_by_seconds_is_no_such_case(
 ) -> None:
     for name in ("requests", "events"):
         await do(connections, "XADD", keys(name), f"{await server_now(connections) + seconds * 1000}-0", "id", "x")
-    assert not await repairs_of(connections, keys).keep()
+    assert not await repairs_of(connections, keys).repair_if_due()
     assert await read_repairs(connections, keys) == []
 
 
@@ -241,7 +241,7 @@ async def test_a_long_stream_is_moved_in_pages_and_one_worker_does_it(
             )
     await do(connections, "XADD", keys("events"), f"{LAST}-{LAST}", "id", "x", *[str(n) for n in range(9_000)])
     two = [Repairs(connections, keys, who) for who in ("one", "other")]
-    assert sorted(await asyncio.gather(*[one.keep() for one in two])) == [False, True]
+    assert sorted(await asyncio.gather(*[worker.repair_if_due() for worker in two])) == [False, True]
     rows = await stream(connections, keys)
     assert [one.fields[b"id"].decode() for one in rows[:-2]] == [f"i{n}" for n in range(6_000)]
     assert [one.times for one in await read_repairs(connections, keys)] == [1]
@@ -261,7 +261,7 @@ async def test_what_was_read_before_the_repair_and_not_done_is_done_afterwards(
     with connections.lease() as connection:
         entries = await dispatcher._consumer.read(connection, 10, 0.01)
     assert len(entries) == 3
-    assert await repairs_of(connections, keys).keep()
+    assert await repairs_of(connections, keys).repair_if_due()
     await dispatcher._dispatch(entries)
     assert await do(connections, "EXISTS", keys("delivery", f"{owed.id}.a")) == 0, (
         "by that id there is nothing any more"
@@ -281,7 +281,7 @@ async def test_a_request_that_is_put_aside_meanwhile_is_answered(
         _, reply = await put(connections, keys, bash())
         with connections.lease() as connection:
             entries = await one.read(connection, 10, 0.01)
-        assert await repairs_of(connections, keys).keep()
+        assert await repairs_of(connections, keys).repair_if_due()
         aside = [defer_call(read_request(entry, keys), keys, GROUP) for entry in entries]
         with connections.lease() as connection:
             await one.read(connection, 10, 0.01, calls=aside)
@@ -302,7 +302,7 @@ async def test_somebody_who_follows_goes_on(server: Server, keys: Keys, connecti
     made_up = await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
     while (await anext(following)).id != made_up.decode():
         pass
-    assert await repairs_of(connections, keys).keep()
+    assert await repairs_of(connections, keys).repair_if_due()
     after = await publish(connections, keys, turn_end())
     seen = [(await anext(following)).fields for _ in range(2)]
     assert [one[b"id"].decode() for one in seen][1] == after

@@ -19,7 +19,7 @@ class ServerClock:
         self._ahead = 0
         self._read = float("-inf")
 
-    async def keep(self) -> None:
+    async def measure(self) -> None:
         """Measure the distance if that is due; raises Unreachable."""
         if time.monotonic() - self._read > _READ_SECONDS:
             asked = time.time()

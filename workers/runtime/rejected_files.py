@@ -1,4 +1,4 @@
-"""What of this machine's hook files is not in force: content with errors, and content that waits for trust."""
+"""The content of this machine's hook files that is not in force: it has errors, or waits for trust."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rejections(places: Directories, cwd: Path) -> tuple[Rejection, ...]:
-    """Of the user's file, of every project that is trusted, and of the one around `cwd`."""
-    return tuple(_rejection(layer, one) for layer, found in _files(places, cwd) for one in found.rejected)
+    """The rejected content of the user's file, of every trusted project, and of the project around `cwd`."""
+    return tuple(_rejection(layer, content) for layer, found in _files(places, cwd) for content in found.rejected)
 
 
 def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:
     user = config_file(places.config) or places.config / "fleethook.yaml"
     yield "user", file_in_force(user, "user", places.last_good)
     try:
-        projects = [Path(one.path) for one in listed(places.trust_file)]
+        projects = [Path(project.path) for project in listed(places.trust_file)]
     except ConfigError as error:
         broken = Rejected(str(places.trust_file), "", (error,), "no project is trusted")
         yield "project", FileInForce(HookFile(), (broken,))
@@ -47,13 +47,13 @@ def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:
         yield "project", project_in_force(path, places.trust_file, places.last_good)
 
 
-def _rejection(layer: str, one: Rejected) -> Rejection:
-    first = one.problems[0]
+def _rejection(layer: str, content: Rejected) -> Rejection:
+    first = content.problems[0]
     return Rejection(
         layer=layer,
-        file=first.file or one.path,
+        file=first.file or content.path,
         line=first.line,
         column=first.column,
-        text=redact_text(one.text),
-        problems=tuple(redact_text(str(problem)) for problem in one.problems),
+        text=redact_text(content.text),
+        problems=tuple(redact_text(str(problem)) for problem in content.problems),
     )

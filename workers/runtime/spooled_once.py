@@ -37,17 +37,17 @@ class Repeats:
 
     async def without_repeats(self, connections: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
         """The entries of the event stream without spooled ones that do not count; changes nothing in Redis."""
-        asked = [one for one in entries if b"spooled" in one.fields and b"id" in one.fields]
+        asked = [entry for entry in entries if b"spooled" in entry.fields and b"id" in entry.fields]
         if not asked:
             return list(entries)
-        replies = await call_all(connections, [_call(keys, one, look=True) for one in asked])
-        gone = {one.id for one, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
-        for one in asked:
-            if one.id not in gone and self._ids.setdefault(_text(one, b"id"), one.id) != one.id:
-                gone.add(one.id)
+        replies = await call_all(connections, [_call(keys, entry, look=True) for entry in asked])
+        gone = {entry.id for entry, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
+        for entry in asked:
+            if entry.id not in gone and self._ids.setdefault(_text(entry, b"id"), entry.id) != entry.id:
+                gone.add(entry.id)
         while len(self._ids) > _MOST_SEEN:
             self._ids.popitem(last=False)
-        return [one for one in entries if one.id not in gone]
+        return [entry for entry in entries if entry.id not in gone]
 
 
 def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:

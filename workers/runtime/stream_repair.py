@@ -63,7 +63,7 @@ class Repairs:
         self._looked = float("-inf")
         self._sane: dict[str, int] = {}
 
-    async def keep(self) -> bool:
+    async def repair_if_due(self) -> bool:
         """Look, at most every half second, and repair; returns whether a stream was repaired. Raises Unreachable."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return False
