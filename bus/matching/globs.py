@@ -61,7 +61,9 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
         return nameless
 
     def fits(path: str, place: Place) -> bool:
-        for name in names.intersection(path.split("/")):
+        parts = path.split("/")
+        parts[0] = "/".join(parts[:2])
+        for name in names.intersection(parts):
             if named[name](path, place):
                 return True
         return nameless(path, place)
@@ -70,13 +72,17 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
 
 
 def _name_in(glob: str) -> str:
-    """The longest name that every fitting path has between two slashes; empty where there is none."""
+    """The longest name that every fitting path has between two slashes; empty where there is none.
+
+    Of `/dev/**` it is `/dev`: a path below `/home/dev` has another first folder.
+    """
     if glob in _OWN:
         return ""
     plain, bracket, _ = glob.partition("[")
     parts = plain.split("/")
     sure = parts[:-1] if bracket else parts
-    return max((part for part in sure if part not in ("~", ".") and not _SIGN.search(part)), key=len, default="")
+    name = max((part for part in sure if part not in ("~", ".") and not _SIGN.search(part)), key=len, default="")
+    return f"/{name}" if name and glob.startswith("/") and sure[1] == name else name
 
 
 def _together(globs: Iterable[str]) -> PathMatcher:

@@ -18,6 +18,8 @@ from workers.cli.bench import PARTS
 ROOT = Path(__file__).parents[2]
 
 COMPARED = {
+    "guards, a harmless held-out line at the median": "at most",
+    "guards, any held-out line at the median": "at most",
     "request p50": "at most",
     "request, 32 in flight": "at least",
     "request p50, synchronous face": "at most",

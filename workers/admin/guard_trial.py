@@ -11,7 +11,7 @@ from bus.config.file_types import GuardSettings
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
 from bus.hooks import Hook
-from bus.hooksets.guards.corpus import Judged, Line
+from bus.hooksets.guards.corpus import CorpusLine, Judged
 from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.disk import full_disk
 from bus.matching.questions import answer_rule
@@ -23,7 +23,7 @@ _BUDGET_SECONDS = 10.0
 """As an agent's request has by default."""
 
 
-def judge_lines(lines: Sequence[Line], packs: Sequence[str]) -> list[Judged]:
+def judge_lines(lines: Sequence[CorpusLine], packs: Sequence[str]) -> list[Judged]:
     """What the rules of these packs say to each line, all of them switched on as if they were published."""
     guards = {name: GuardSettings() for name in packs}
     hooks = HookSet([Layered("fleet", "1", HookFile(guards=guards))])
@@ -33,7 +33,7 @@ def judge_lines(lines: Sequence[Line], packs: Sequence[str]) -> list[Judged]:
     return asyncio.run(_judge(lines, hooks))
 
 
-async def _judge(lines: Sequence[Line], hooks: HookSet) -> list[Judged]:
+async def _judge(lines: Sequence[CorpusLine], hooks: HookSet) -> list[Judged]:
     judged = []
     for line in lines:
         judging = _Judging()

@@ -23,7 +23,7 @@ _LONGEST: Final = 1_000_000
 """Characters of one line."""
 
 
-class Line(NamedTuple):
+class CorpusLine(NamedTuple):
     """One line of a corpus: the tool call as an event, what is expected, and its place (`file:line`)."""
 
     event: Event
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 class Judged(NamedTuple):
     """What the guards said to a line and by which rules."""
 
-    line: Line
+    line: CorpusLine
     decision: Decision
     rules: tuple[str, ...]
     seconds: float
@@ -101,13 +101,13 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     why: str = ""
 
 
-def read_corpus(text: bytes, file: str, *, host: str = ANOTHER_HOST) -> tuple[list[Line], list[ConfigError]]:
+def read_corpus(text: bytes, file: str, *, host: str = ANOTHER_HOST) -> tuple[list[CorpusLine], list[ConfigError]]:
     """The lines of a corpus as events of `host`, and what is wrong with the others, each with its file and line.
 
     A line is a JSON object: `command`, or `tool` with `input`; `expect`; and optionally `cwd`, `group`, `agent`,
     `origin` and `why`. Empty lines are left out.
     """
-    lines: list[Line] = []
+    lines: list[CorpusLine] = []
     problems: list[ConfigError] = []
     for number, raw in enumerate(text.split(b"\n"), 1):
         if not raw.strip():
@@ -119,7 +119,7 @@ def read_corpus(text: bytes, file: str, *, host: str = ANOTHER_HOST) -> tuple[li
     return lines, problems
 
 
-def lines_without(lines: Iterable[Line], known: Iterable[Line]) -> list[Line]:
+def lines_without(lines: Iterable[CorpusLine], known: Iterable[CorpusLine]) -> list[CorpusLine]:
     """The lines whose calls are not among `known`: a line that rules were written with measures nothing."""
     seen = {line.identity for line in known}
     return [line for line in lines if line.identity not in seen]
@@ -143,7 +143,7 @@ def figures_by_group(judged: Iterable[Judged]) -> dict[str, Figures]:
     return {name: figures(groups[name]) for name in sorted(groups)}
 
 
-def _line(raw: bytes, place: str, host: str) -> Line:
+def _line(raw: bytes, place: str, host: str) -> CorpusLine:
     if len(raw) > _LONGEST:
         raise ValueError(f"it has {len(raw)} bytes; {_LONGEST} is the most")
     entry = msgspec.json.decode(raw, type=_Entry)
@@ -163,4 +163,4 @@ def _line(raw: bytes, place: str, host: str) -> Line:
         native_tool=tool,
         input=canonical_input(agent, tool, given),
     )
-    return Line(event, entry.expect, entry.group, place)
+    return CorpusLine(event, entry.expect, entry.group, place)

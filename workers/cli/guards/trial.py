@@ -15,7 +15,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.errors import ConfigError
-    from bus.hooksets.guards.corpus import Figures, Judged, Line
+    from bus.hooksets.guards.corpus import CorpusLine, Figures, Judged
 
 _PERCENT = click.FloatRange(0, 100)
 
@@ -113,12 +113,12 @@ def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
         raise Findings(f"{found} of the packs' own tests fail")
 
 
-def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[Line], list[ConfigError]]:
+def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[CorpusLine], list[ConfigError]]:
     from bus.errors import ConfigError
     from bus.hooksets.guards.corpus import ANOTHER_HOST, read_corpus
     from bus.ids import host_name
 
-    lines: list[Line] = []
+    lines: list[CorpusLine] = []
     problems: list[ConfigError] = []
     for file in files:
         try:

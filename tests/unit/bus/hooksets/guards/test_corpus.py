@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.hooksets.guards import packs
-from bus.hooksets.guards.corpus import ANOTHER_HOST, Judged, Line, figures, figures_by_group, read_corpus
+from bus.hooksets.guards.corpus import ANOTHER_HOST, CorpusLine, Judged, figures, figures_by_group, read_corpus
 from bus.ids import host_name
 from bus.verdicts import Decision
 from tests.cli_kit import fleethook
@@ -20,7 +20,7 @@ def corpus(*lines: object) -> bytes:
     return "\n".join(json.dumps(line) for line in lines).encode()
 
 
-def read(*lines: object) -> list[Line]:
+def read(*lines: object) -> list[CorpusLine]:
     """The lines of a corpus that has nothing wrong in it."""
     found, problems = read_corpus(corpus(*lines), "c.jsonl")
     assert problems == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bus.hooksets.guards import packs
-from bus.hooksets.guards.corpus import Figures, Line, figures, figures_by_group, lines_without, read_corpus
+from bus.hooksets.guards.corpus import CorpusLine, Figures, figures, figures_by_group, lines_without, read_corpus
 from workers.admin.guard_trial import judge_lines
 
 CORPORA = Path(__file__).parents[4] / "corpora"
@@ -21,9 +21,9 @@ MOST_FALSE_ALARMS = 0.8
 """Percent, on both parts."""
 
 
-def read(part: str) -> list[Line]:
+def read(part: str) -> list[CorpusLine]:
     """The lines of one part."""
-    found: list[Line] = []
+    found: list[CorpusLine] = []
     for path in sorted((CORPORA / part).glob("*.jsonl")):
         lines, problems = read_corpus(path.read_bytes(), path.name)
         assert problems == []
