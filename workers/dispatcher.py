@@ -24,7 +24,7 @@ from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Command, Connections
+from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call, call_all, checked, flat
@@ -140,7 +140,7 @@ class Dispatcher:
             await self._work()
         else:
             self._active = False
-            await self._show_standby()
+            await self._consumer.beat()  # so that `fleethook worker --health` sees it
             await _pause(stop, STANDBY_SECONDS)
         return True
 
@@ -149,12 +149,6 @@ class Dispatcher:
             return True
         lease = (self._keys("alive", "dispatcher"),)
         return bool(await call(self._connections, "lease", lease, (self.name, HEARTBEAT_MS)))
-
-    async def _show_standby(self) -> None:
-        """Write our heartbeat as a member of the group that reads nothing, so that `fleethook worker --health` sees us."""
-        member: Command = ("XGROUP", "CREATECONSUMER", self._keys("events"), GROUP, self.name)
-        with self._connections.lease() as connection:
-            await connection.exchange([member, *self._consumer.beat_commands()])
 
     async def _leave(self) -> None:
         try:

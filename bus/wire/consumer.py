@@ -65,13 +65,18 @@ class Consumer:
         return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
 
     def beat_commands(self) -> list[Command]:
-        """The commands that write two heartbeats: our own, and the role's, by which others see that anybody is there."""
+        """The commands that write two heartbeats: our own, and the role's, by which others see that anybody is there.
+
+        They also join the groups: a server before 7.2 lists only members that got an entry (watched on Redis 7.0.15), others
+        remove a member whose heartbeat an outage ended, and `status` and `worker --health` count idle members too.
+        """
         if self._beat_at and not self.fresh:
             self.missed_heartbeats += 1
         self._beat_at = time.monotonic()
         return [
             Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
             Call("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
+            *(("XGROUP", "CREATECONSUMER", stream, self.group, self.name) for stream in self.streams),
         ]
 
     async def beat(self, *, with_role: bool = True) -> None:
