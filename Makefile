@@ -13,6 +13,7 @@ help:
 	@echo "make test-agents  real agent programs (npm) against a scripted model"
 	@echo "make guards    how well the guard packs judge the corpora, by group"
 	@echo "make check     ruff and mypy --strict"
+	@echo "make screens   make the pictures in docs/screens/ anew, from the product itself"
 	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make bench     what it costs against bare libraries, ratios first"
@@ -74,6 +75,9 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m docs.reference
+
+screens: $(VENV)/.dev
+	$(BIN)/python docs/make_screens.py
 
 chaos: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s

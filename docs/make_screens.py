@@ -84,7 +84,7 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("watch-trace", ("watch",), keys="j\r", seconds=4),
         Screen("trace", ("trace", ids["deny"])),
         Screen("status", ("status",)),
-        Screen("deliveries-list", ("deliveries", "list")),
+        Screen("deliveries-list", ("deliveries", "list", "--limit", "14")),
         Screen("deliveries-show", ("deliveries", "show", f"{ids['deny']}.chat")),
         Screen("dead-list", ("dead", "list")),
         Screen("webhooks-list", ("webhooks", "list")),
@@ -148,7 +148,10 @@ def last_frame(text: str) -> str:
 def picture(text: str, columns: int, title: str) -> str:
     """A terminal's text as SVG, without fonts from elsewhere."""
     console = Console(width=columns, record=True, file=StringIO(), force_terminal=True, color_system="standard")
-    console.print(Text.from_ansi(text), soft_wrap=True)
+    for line in text.splitlines():
+        whole = Text.from_ansi(line)
+        for part in whole.divide(range(columns, len(whole), columns)):  # as a terminal folds a long line
+            console.print(part, soft_wrap=True)
     svg = console.export_svg(title=title, code_format=FORMAT)
     return re.sub(r"terminal-\d+", "t", svg)
 

@@ -11,6 +11,7 @@ import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
+from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted
 
@@ -236,7 +237,7 @@ def show(fleet: Context, name: str) -> None:
             ]
     if seen.verdict is not None:
         lines += verdict_lines(fleet, seen.verdict)
-    fleet.data("\n".join(lines))
+    fleet.data(wrapped_lines(lines))
 
 
 @events.command()
@@ -318,7 +319,6 @@ def tail(fleet: Context, /, **given: Any) -> None:
 @pass_fleet
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
-    from workers.cli.screens.columns import terminal_width
     from workers.cli.screens.waterfall import waterfall_lines
     from workers.records.ids import whole_event_id
     from workers.records.trace import Trace, trace_record
@@ -331,7 +331,7 @@ def trace(fleet: Context, name: str) -> None:
 
     found = fleet.run(work)
     times = waterfall_lines(waterfall(found), fleet.plain_style, terminal_width())
-    fleet.data(trace_record(found) if fleet.json else "\n".join(trace_lines(fleet, found, times)))
+    fleet.data(trace_record(found) if fleet.json else wrapped_lines(trace_lines(fleet, found, times)))
 
 
 def _filters(given: dict[str, Any], since: float | None) -> Filter:

@@ -10,6 +10,7 @@ from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
 from workers.cli.deliveries.options import delivery_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, request_lines, short
+from workers.cli.screens.columns import wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
 
@@ -79,7 +80,7 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
         fleet.data({**msgspec.to_builtins(one), "payload": found})
         return
     about = payload_lines(fleet, found) if request is None else request_lines(fleet, request)
-    fleet.data("\n".join([*delivery_lines(fleet, one, whole=True), *about]))
+    fleet.data(wrapped_lines([*delivery_lines(fleet, one, whole=True), *about]))
     if one.state == "parked":
         fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, one))}")
 

@@ -48,6 +48,7 @@ _SESSION_COLOURS: Final[tuple[Colour, ...]] = (
 )
 
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SPACES: Final = re.compile(r"\s")
 
 
@@ -152,6 +153,29 @@ def list_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style:
 def terminal_width() -> int:
     """The cells of a line on stdout; endless where it is no terminal, since programs read it there."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
+
+
+def wrap(text: str, width: int) -> str:
+    """A line in lines of `width` cells at most: it goes on below its own beginning, and no word is broken."""
+    from rich.cells import cell_len
+
+    indent = len(text) - len(text.lstrip(" ")) + 2
+    wrapped, used = "", 0
+    for word in re.findall(" +|[^ ]+", text):
+        size = cell_len(_COLOUR.sub("", word))
+        if used + size > width and used > indent:
+            wrapped, used = wrapped.rstrip(" ") + "\n" + " " * indent, indent
+            if word.isspace():
+                continue
+        wrapped += word
+        used += size
+    return wrapped
+
+
+def wrapped_lines(lines: Iterable[str]) -> str:
+    """Lines as a text for stdout; long ones are wrapped where it is a terminal."""
+    width = terminal_width()
+    return "\n".join(lines if width == ENDLESS else (wrap(line, width) for text in lines for line in text.split("\n")))
 
 
 def id_length(ids: Iterable[str], least: int = ID_CHARACTERS) -> int:

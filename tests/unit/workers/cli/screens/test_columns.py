@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from bus.verdicts import Verdict
 from workers.cli.common import Context
 from workers.cli.output import styler
 from workers.cli.screens import rows
-from workers.cli.screens.columns import Cell, Column, cut, id_length, list_lines, sign
+from workers.cli.screens.columns import Cell, Column, cut, id_length, list_lines, sign, wrap
 from workers.cli.screens.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
 from workers.records.events import Seen
 
@@ -58,6 +59,16 @@ def test_short_ids_tell_apart(ids: list[str]) -> None:
 @given(text=TEXT, width=st.integers(1, 30))
 def test_a_cut_text_fits(text: str, width: int) -> None:
     assert cell_len(cut(text, width)) <= width
+
+
+@given(words=st.lists(st.text("abc\u4e16", min_size=1, max_size=33), max_size=20), indent=st.integers(0, 6))
+def test_a_wrapped_line_breaks_no_word(words: list[str], indent: int) -> None:
+    """Ids of 33 characters stay whole at 80 columns, also where they are coloured."""
+    text = " " * indent + " ".join(styler(True)(word, "cyan") for word in words)
+    lines = re.sub(r"\x1b\[\d+m", "", wrap(text, 80)).split("\n")
+    assert [word for line in lines for word in line.split()] == words
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert all(line.startswith(" " * (indent + 2)) for line in lines[1:])
 
 
 @pytest.mark.parametrize(
