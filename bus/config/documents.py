@@ -1,10 +1,10 @@
-"""How a YAML or JSON file becomes plain data that still knows where each value stands.
+"""Parses a YAML or JSON file into plain data with the line and column of every value.
 
-Built from libyaml's *events* and not from `compose()`: the C composer recurses, and 100,000 opening brackets crash the
-interpreter (measured with PyYAML 6.0.3), while the events come one by one and can be refused in time.
+Uses libyaml's *events* instead of `compose()`: the C composer is recursive, and 100,000 opening brackets crash the
+interpreter (measured with PyYAML 6.0.3). Events come one at a time, so such a text can be refused.
 
 Scalars follow YAML 1.2's core schema, as editors with a JSON Schema do: `on`, `yes` and `12:30` are text, only
-`true` and `false` are booleans. Tags, merge keys, NaN and infinities have no use in a configuration and are refused.
+`true` and `false` are booleans. Tags, merge keys, NaN and infinities are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bus.config.json_documents import Node, Plain, no_number, read_json, too_dee
 from bus.errors import ConfigError
 
 NODE_LIMIT: Final = 250_000
-"""Values of one file with every alias written out, which is what stops an alias bomb."""
+"""The most values in one file, counted with every alias expanded; this stops alias bombs."""
 DEPTH_LIMIT: Final = 32
 
 __all__ = [
@@ -61,7 +61,7 @@ _OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 _UNPRINTABLE: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# JSON writes what lies beyond the basic plane as two escapes, and YAML as one.
+# JSON escapes a character beyond the basic plane as a surrogate pair, YAML as one escape.
 _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -70,9 +70,9 @@ _loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=N
 
 @contextmanager
 def gathering() -> Iterator[dict[str, Stamp]]:
-    """Collects every file that is read within, missing ones too, whichever dialect reads it: for whoever watches them.
+    """Collects every file that is read in this context, missing ones too, for the code that watches them.
 
-    Each is read once: whoever tells by its content whose it is leaves the same document to the dialect.
+    Each file is parsed once: detection of the dialect and the dialect itself share the document.
     """
     files: dict[str, Stamp] = {}
     tokens = gathered.set(files), _loaded.set({})
@@ -85,16 +85,16 @@ def gathering() -> Iterator[dict[str, Stamp]]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's plain data (`value`) and the places of all of it; nothing in `value` may be changed."""
+    """A file's plain data (`value`) with line and column of every value; `value` must not be changed."""
 
     value: Plain
     file: str
     root: Node
     warnings: tuple[str, ...] = ()
-    """What was read as something else than it says, each with its place."""
+    """Values that were read differently from how they are written, each with line and column."""
 
     def place(self, path: Iterable[str | int] = (), *, key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value at a path, or of its key; of the nearest parent where it is missing."""
+        """Line and column (from 1) of the value at a path, or of its key; for a missing value, of its nearest parent."""
         node, at_key = self.root, None
         for part in path:
             below = node.children.get(part)
@@ -106,7 +106,7 @@ class Document:
         return at_key if key and at_key is not None else (node.line, node.column)
 
     def error(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> ConfigError:
-        """A ConfigError that stands where the path points."""
+        """A ConfigError with the line and column of the value at a path."""
         line, column = self.place(path, key=key)
         return ConfigError(message, file=self.file, line=line, column=column, path=dotted(path), hint=hint)
 
@@ -118,7 +118,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def load(path: Path) -> Document:
-    """Read a YAML or JSON file; ConfigError with the place for everything that is wrong with it."""
+    """Parse a YAML or JSON file; ConfigError with line and column for a mistake."""
     known, name = _loaded.get(), str(path)
     found = known.get(name) if known is not None else None
     if found is None:
@@ -129,7 +129,7 @@ def load(path: Path) -> Document:
 
 
 def loads(text: str, *, file: str = "") -> Document:
-    """Read YAML or JSON text; an empty text is None. `file` names it in errors (`.json` reads JSON's escapes)."""
+    """Parse YAML or JSON text; an empty text is None. Errors name `file`; a name with `.json` selects JSON's escapes."""
     if len(text) > TEXT_LIMIT or (len(text) > TEXT_LIMIT // 4 and len(text.encode("utf-8", "replace")) > TEXT_LIMIT):
         raise too_large(file)
     text = text.removeprefix("\ufeff")
@@ -138,7 +138,7 @@ def loads(text: str, *, file: str = "") -> Document:
         line = text.count("\n", 0, bad.start()) + 1
         column = bad.start() - text.rfind("\n", 0, bad.start())
         raise ConfigError(
-            f"a file of text cannot hold the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
+            f"a text file cannot contain the character U+{ord(bad[0]):04X}", file=file, line=line, column=column
         )
     warnings: tuple[str, ...] = ()
     if file.endswith(".json"):
@@ -160,20 +160,20 @@ def loads(text: str, *, file: str = "") -> Document:
 
 
 class Span(NamedTuple):
-    """Where a value and its key stand in a text, by character from 0; -1 for the key of what has none."""
+    """The offsets of a value and its key in a text; -1 where there is no key."""
 
     begin: int
     end: int
-    """For a block collection: where the next thing begins."""
+    """For a block collection: the begin of the next token."""
     key_begin: int
     key_end: int
     flow: bool
-    """Whether it is a collection in brackets."""
+    """Whether it is a flow collection (in brackets)."""
     scalar: bool
 
 
 def spans(text: str) -> dict[PathParts, Span]:
-    """The span of every value of a YAML text that `loads` has accepted, by its path; aliases have none."""
+    """The span of every value by its path, for a YAML text that `loads` accepts; aliases have none."""
     found: dict[PathParts, Span] = {}
     above: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
     keys: dict[int, _Event] = {}  # the key that waits for its value, by depth
@@ -211,14 +211,14 @@ def _join_surrogates(match: re.Match[str]) -> str:
 
 def _yaml_hint(problem: str) -> str:
     if "mapping values are not allowed" in problem:
-        return "put a text that holds `: ` in quotes, and check the indentation"
+        return "put a text with `: ` in quotes, and check the indentation"
     if "cannot start any token" in problem:
         return "indent with spaces, and put a text that begins with a special character in quotes"
     return ""
 
 
 class _Builder:
-    """Turns events into nodes, without recursion, and refuses what a configuration has no use for."""
+    """Builds nodes from events without recursion; refuses tags, merge keys and numbers that are not finite."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -232,7 +232,7 @@ class _Builder:
         root: Node | None = None
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                raise self.error(event, "the file holds more than one document", "remove the `---` line")
+                raise self.error(event, "the file has more than one document", "remove the `---` line")
             if not isinstance(event, (yaml.NodeEvent, yaml.CollectionEndEvent)):
                 continue
             done = self.close() if isinstance(event, yaml.CollectionEndEvent) else self.start(event)
@@ -241,7 +241,7 @@ class _Builder:
         return root if root is not None else Node(None, 1, 1)
 
     def start(self, event: _Event) -> Node | None:
-        """Take one node's first event; the node, where that was all of it."""
+        """Handle the first event of a node; returns the node if it is complete."""
         if getattr(event, "tag", None) is not None:
             raise self.error(event, f"tags such as {event.tag!r} are not supported", "write the value without it")
         parent = self.open[-1][0] if self.open else None
@@ -252,7 +252,7 @@ class _Builder:
             node = self.anchors.get(event.anchor or "")
             if node is None:
                 raise self.error(event, f"nothing before this is anchored as &{event.anchor}", "")
-            # The place of the anchor stays: that is where the wrong value has to be mended.
+            # Errors point to the anchor, because that is where the value has to be corrected.
             self.count(event, node.size)
             if len(self.open) + node.height > DEPTH_LIMIT:
                 raise self.too_deep(event)

@@ -1,7 +1,7 @@
-"""Adds an entry to a list of somebody's fleethook.yaml, and leaves every other character as it was written.
+"""Adds an entry to a list of a fleethook.yaml without changing any other character.
 
-The result is read again and compared before anybody writes it: where a file is written in a way that this cannot edit,
-it is said, with what to add by hand.
+The result is parsed and compared before it is written. A file that cannot be edited this way is left alone, and the
+error says what to add by hand.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bus.config.edit_json import read_text, rewrite, write_new
 from bus.errors import ConfigError
 
 _PLAIN: Final = re.compile(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
-"""What YAML reads as text without quotes: nothing that begins like a number, since `0E0` is one."""
+"""Text that needs no quotes in YAML. Nothing that begins like a number, since `0E0` is one."""
 _WORDS: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
 
 
 def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") -> str:
-    """The text of a hook file with one more entry in the list at a top-level key, made where there is none.
+    """The text of a hook file with one more entry in the list at a top-level key; a missing list is created.
 
-    `block` is the entry as it is to be written in YAML, from its `- ` on; without it, in one line. ConfigError where the
-    text cannot be read, or not be edited without a person.
+    `block` is the entry as YAML, beginning with `- `; without it, the entry is written on one line. ConfigError for a text
+    that cannot be parsed, or has to be edited by hand.
     """
     block = block or f"- {flow(entry)}"
     if text.lstrip().startswith("{") or (file.endswith(".json") and not text.strip()):
@@ -39,7 +39,7 @@ def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") ->
         raise document.error((), "a hook file is a mapping with hooks, endpoints, guards")
     value = before.get(key)
     if value is not None and not isinstance(value, list):
-        raise document.error((key,), f"{key} has to be a list", hint="mend it first; nothing was changed")
+        raise document.error((key,), f"{key} has to be a list", hint="correct it first; nothing was changed")
     result = _edited(text, document, key, block, entry)
     try:
         after = loads(result, file=file).value
@@ -52,7 +52,7 @@ def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") ->
 
 
 def flow(value: Plain) -> str:
-    """A value as YAML writes it in one line; text without quotes where it needs none."""
+    """A value as YAML on one line; text without quotes where it needs none."""
     if isinstance(value, str):
         return value if _PLAIN.match(value) and value not in _WORDS else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
@@ -63,7 +63,7 @@ def flow(value: Plain) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put the text in a file's place in one step, its mode kept and a link followed; a new one is for this user alone."""
+    """Write a file in one step, keeping its mode and following a link; a new file is readable by this user only."""
     real = Path(os.path.realpath(path))
     try:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,15 +84,15 @@ def replace_file(path: Path, text: str) -> None:
 def _in_json(text: str, file: str, key: str, entry: Plain) -> str:
     if not text.strip():
         return write_new({key: [entry]})
-    given, value = read_text(text.encode("utf-8", "surrogatepass"), file=file)
+    original, value = read_text(text.encode("utf-8", "surrogatepass"), file=file)
     found = value.get(key)
     if found is not None and not isinstance(found, list):
-        raise ConfigError(f"{key} has to be a list", file=file, path=key, hint="mend it first; nothing was changed")
-    return rewrite(given, {**value, key: [*(found or []), entry]})
+        raise ConfigError(f"{key} has to be a list", file=file, path=key, hint="correct it first; nothing was changed")
+    return rewrite(original, {**value, key: [*(found or []), entry]})
 
 
 def _edited(text: str, document: Document, key: str, block: str, entry: Plain) -> str:
-    """The text with the entry; whether it says what is meant is seen by whoever calls."""
+    """The text with the entry; the caller checks the result."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith(("\n", "\r")):
@@ -104,7 +104,7 @@ def _edited(text: str, document: Document, key: str, block: str, entry: Plain) -
     if value is None and key not in (document.value or {}):
         above = [newline] if lines and lines[-1].strip() else []
         return "".join([*lines, *above, f"{key}:{newline}", *_indented(block, 2, newline)])
-    if value is None:  # `hooks:` and nothing behind it
+    if value is None:  # `hooks:` without a value
         at, indent = document.place((key,), key=True)[0], 2
     else:
         at, indent = _end(lines, document, line), column - 1
@@ -112,10 +112,9 @@ def _edited(text: str, document: Document, key: str, block: str, entry: Plain) -
 
 
 def _end(lines: list[str], document: Document, begin: int) -> int:
-    """How many lines stand before the end of a block that begins in a line (from 1); what is said above the next key
-    belongs to that."""
+    """The last line (from 1) of the block that begins in a line; comments above the next key belong to that key."""
     keys = (document.place((name,), key=True)[0] for name in document.value)
-    following = min((one for one in keys if one > begin), default=len(lines) + 1)
+    following = min((line for line in keys if line > begin), default=len(lines) + 1)
     at = following - 1
     while at > begin and (not lines[at - 1].strip() or lines[at - 1].startswith("#")):
         at -= 1
@@ -132,7 +131,7 @@ def _at(lines: list[str], line: int, column: int) -> str:
 
 
 def _in_flow(text: str, lines: list[str], line: int, column: int, entry: Plain) -> str:
-    """The entry before the bracket that ends a list in brackets."""
+    """The text with the entry before the closing bracket of a flow list."""
     start = sum(map(len, lines[: line - 1])) + column - 1
     depth, quote, at = 0, "", start
     while at < len(text):

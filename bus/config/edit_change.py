@@ -1,7 +1,7 @@
-"""Changes or takes out what stands in somebody's fleethook.yaml, and leaves every other character as it was written.
+"""Changes or removes values of a fleethook.yaml without changing any other character.
 
-As in `editing.py` the result is read again and compared before anybody writes it: a file that is written in a way that
-this cannot edit is left alone, with what to change by hand.
+As in `edit_add.py`, the result is parsed and compared before it is written. A file that cannot be edited this way is left
+alone, and the error says what to change by hand.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Path = tuple[str | int, ...]
 
 
 def with_values(text: str, file: str, path: Path, wanted: dict[str, Plain]) -> str:
-    """The text with a mapping's values at a path as `wanted` says; keys that it does not hold go.
+    """The text with `wanted` as the mapping at a path; keys that `wanted` does not have are removed.
 
-    ConfigError where the text cannot be read, or not be edited without a person.
+    ConfigError for a text that cannot be parsed, or has to be edited by hand.
     """
     whole, before = _read(text, file, path)
     if not isinstance(before, dict):
@@ -30,24 +30,24 @@ def with_values(text: str, file: str, path: Path, wanted: dict[str, Plain]) -> s
             text = _added(text, path, key, value)
         elif before[key] != value or type(before[key]) is not type(value):
             text = _replaced(text, path, key, value)
-    for key in before:  # last, so that there is always something left to add beside
+    for key in before:  # last, so that added keys always have a neighbour
         if key not in wanted:
             text = _dropped(text, path, key)
     return _checked(text, file, path, after, f"write {flow(wanted)}")
 
 
 def without_entry(text: str, file: str, key: str, number: int) -> str:
-    """The text without one entry of the list at a top-level key; ConfigError where that takes a person."""
+    """The text without one entry of the list at a top-level key; ConfigError where it has to be edited by hand."""
     return without_item(text, file, (key,), number)
 
 
 def without_item(text: str, file: str, path: Path, number: int) -> str:
-    """The text without one item of the list at a path; ConfigError where that takes a person."""
+    """The text without one item of the list at a path; ConfigError where it has to be edited by hand."""
     name = ".".join(map(str, path))
     whole, entries = _read(text, file, path)
     if not isinstance(entries, list) or not -1 < number < len(entries):
         raise ConfigError(f"{name} has no entry {number + 1}", file=file, hint="nothing was changed")
-    rest = [one for place, one in enumerate(entries) if place != number]
+    rest = [entry for index, entry in enumerate(entries) if index != number]
     after = _put(whole, path, rest)
     if text.lstrip().startswith("{"):
         return rewrite(text, after)
@@ -56,8 +56,8 @@ def without_item(text: str, file: str, path: Path, number: int) -> str:
     if not rest and found[path].flow:
         text = text[: found[path].begin] + "[]" + text[found[path].end :]
     elif not rest:
-        held = found[path]
-        text = text[: held.key_end] + ": []" + text[_line_end(text, _stop(found, path)) :]
+        emptied = found[path]
+        text = text[: emptied.key_end] + ": []" + text[_line_end(text, _stop(found, path)) :]
     elif found[path].flow:
         begin, stop = span.begin, _stop(found, (*path, number))
         if number < len(entries) - 1:
@@ -72,7 +72,7 @@ def without_item(text: str, file: str, path: Path, number: int) -> str:
 
 
 def with_item(text: str, file: str, path: Path, item: Plain) -> str:
-    """The text with one more item at the end of the list at a path; ConfigError where that takes a person."""
+    """The text with one more item at the end of the list at a path; ConfigError where it has to be edited by hand."""
     whole, entries = _read(text, file, path)
     if not isinstance(entries, list):
         raise ConfigError(
@@ -83,8 +83,8 @@ def with_item(text: str, file: str, path: Path, item: Plain) -> str:
         return rewrite(text, after)
     found = spans(text)
     if not entries:
-        held = found[path]
-        text = text[: held.begin] + flow([item]) + text[held.end :]
+        empty = found[path]
+        text = text[: empty.begin] + flow([item]) + text[empty.end :]
     elif found[path].flow:
         at = _stop(found, (*path, len(entries) - 1))
         text = text[:at] + f", {flow(item)}" + text[at:]
@@ -98,7 +98,7 @@ def with_item(text: str, file: str, path: Path, item: Plain) -> str:
 
 
 def _read(text: str, file: str, path: Path) -> tuple[dict[str, Plain], Plain]:
-    """The whole file's value, and what stands at the path (None: nothing)."""
+    """The value of the whole file, and the value at the path (None where there is none)."""
     if text.lstrip().startswith("{"):
         value: Plain = read_text(text.encode("utf-8", "surrogatepass"), file=file)[1]
     else:
@@ -114,7 +114,7 @@ def _read(text: str, file: str, path: Path) -> tuple[dict[str, Plain], Plain]:
 
 
 def _put(value: Plain, path: Path, wanted: Plain) -> Plain:
-    """A copy in which something else stands at a path."""
+    """A copy with another value at a path."""
     if not path:
         return wanted
     copy: Plain = dict(value) if isinstance(value, dict) else list(value)
@@ -148,11 +148,11 @@ def _added(text: str, path: Path, key: str, value: Plain) -> str:
     found = spans(text)
     last = _stop(found, path)
     entry = f"{flow(key)}: {flow(value)}"
-    below = [one for one in found if len(one) == len(path) + 1 and one[: len(path)] == path]
+    below = _children(found, path)
     if found[path].flow:
-        at = max((_stop(found, one) for one in below), default=found[path].begin + 1)
+        at = max((_stop(found, child) for child in below), default=found[path].begin + 1)
         return text[:at] + (", " if below else "") + entry + text[at:]
-    first = min(found[one].key_begin for one in below)
+    first = min(found[child].key_begin for child in below)
     column = first - (text.rfind("\n", 0, first) + 1)
     at = _line_end(text, _trimmed(text, first, last))
     return text[:at] + _newline(text) + " " * column + entry + text[at:]
@@ -161,11 +161,11 @@ def _added(text: str, path: Path, key: str, value: Plain) -> str:
 def _dropped(text: str, path: Path, key: str) -> str:
     found = spans(text)
     begin, stop = found[(*path, key)].key_begin, _stop(found, (*path, key))
-    beside = sorted(found[one].key_begin for one in found if len(one) == len(path) + 1 and one[: len(path)] == path)
-    following = [one for one in beside if one > begin]
-    first = begin == beside[0]
+    keys = sorted(found[child].key_begin for child in _children(found, path))
+    following = [key_begin for key_begin in keys if key_begin > begin]
+    first = begin == keys[0]
     if found[path].flow and not first and not following:
-        before = max(one for one in found if one[: len(path)] == path and found[one].key_begin == beside[-2])
+        before = max(child for child in found if child[: len(path)] == path and found[child].key_begin == keys[-2])
         return text[: _stop(found, before)] + text[stop:]
     if following and (first or found[path].flow):
         return text[:begin] + text[following[0] :]
@@ -173,24 +173,28 @@ def _dropped(text: str, path: Path, key: str) -> str:
     return text[:line] + text[_line_end(text, _trimmed(text, begin, stop)) :].removeprefix(_newline(text))
 
 
+def _children(found: dict[Path, Span], path: Path) -> list[Path]:
+    return [child for child in found if len(child) == len(path) + 1 and child[: len(path)] == path]
+
+
 def _stop(found: dict[Path, Span], path: Path) -> int:
-    """Where the last character of a value is, and not the blank lines that YAML counts to it."""
+    """The end of a value, without the blank lines that YAML counts as part of it."""
     span = found[path]
     if span.flow or span.scalar:
         return span.end
-    below = [one for one in found if len(one) == len(path) + 1 and one[: len(path)] == path]
-    return max((_stop(found, one) for one in below), default=span.end)
+    below = _children(found, path)
+    return max((_stop(found, child) for child in below), default=span.end)
 
 
 def _trimmed(text: str, begin: int, stop: int) -> int:
-    """The end without line breaks: those of a text in several lines belong to it."""
+    """The end of a value without its trailing blanks and line breaks."""
     while stop > begin and text[stop - 1] in "\r\n ":
         stop -= 1
     return stop
 
 
 def _line_end(text: str, at: int) -> int:
-    """Where the line ends that `at` is in, its comment included, before its line break."""
+    """The end of the line that contains `at`, after its comment and before its line break."""
     if at and text[at - 1] == "\n":
         at -= 1
     end = text.find("\n", at)

@@ -1,4 +1,4 @@
-"""Changes a JSON text where its value changed, and leaves the rest as somebody wrote it, comments included."""
+"""Changes the parts of a JSON text whose values changed; everything else stays as written, comments included."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Style(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """Characters of the old text that give way to others."""
+    """A part of the old text and its replacement."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class _Edit(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A member or element: where it begins (at its name), where its value begins and ends."""
+    """A member or element: the offsets of its name, and of the begin and end of its value."""
 
     name: str
     at: int
@@ -39,9 +39,9 @@ class _Part(NamedTuple):
 
 
 def read_text(raw: bytes, *, file: str, comments: bool = False) -> tuple[str, dict[str, Any]]:
-    """The text and the object of a settings file; ConfigError with the place where it is no JSON object.
+    """The text and the object of a settings file; ConfigError with line and column for anything but a JSON object.
 
-    `comments` takes // and /* */ as some agents do. A name that stands twice in an object is refused: editing would
+    `comments` accepts // and /* */, as some agents do. A name that an object has twice is refused, because editing would
     silently lose one of the two.
     """
     try:
@@ -49,22 +49,22 @@ def read_text(raw: bytes, *, file: str, comments: bool = False) -> tuple[str, di
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 at byte {error.start}", file=file, hint="nothing was changed") from error
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen = dict(pairs)
         if len(seen) != len(pairs):
-            twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
-            raise ConfigError(f"the name {twice!r} stands twice in one object", file=file, hint="nothing was changed")
+            repeated = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
+            raise ConfigError(f"an object has the name {repeated!r} twice", file=file, hint="nothing was changed")
         return seen
 
     try:
-        value = json.loads(_bare(text) if comments else text, object_pairs_hook=once)
+        value = json.loads(_bare(text) if comments else text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"not valid JSON: {error.msg}",
             file=file,
             line=error.lineno,
             column=error.colno,
-            hint="mend it and run the command again; nothing was changed",
+            hint="correct it and run the command again; nothing was changed",
         ) from error
     except RecursionError as error:
         raise ConfigError("nested too deeply", file=file, hint="nothing was changed") from error
@@ -74,7 +74,7 @@ def read_text(raw: bytes, *, file: str, comments: bool = False) -> tuple[str, di
 
 
 def rewrite(text: str, value: dict[str, Any]) -> str:
-    """The text with `value` for its value; every part whose value is the same keeps its very characters."""
+    """The text changed to have `value`; parts with an unchanged value keep their characters."""
     bare = _bare(text)
     start = _skip(bare, 0)
     parts, at = [], 0
@@ -90,27 +90,27 @@ def write_new(value: dict[str, Any]) -> str:
 
 
 def _edits(text: str, bare: str, at: int, value: object, depth: int, style: _Style) -> Iterator[_Edit]:
-    """What turns the value at `at` into `value`."""
+    """The edits that turn the value at offset `at` into `value`."""
     old, end = _DECODER.raw_decode(bare, at)
     if _same(old, value):
         return
     if isinstance(old, dict) and isinstance(value, dict):
         left = _parts(bare, at)
         pairs = [(part, part.name in value) for part in left]
-        new = [(name, one) for name, one in value.items() if name not in old]
+        new = [(name, item) for name, item in value.items() if name not in old]
         for part in left:
             if part.name in value:
                 yield from _edits(text, bare, part.begin, value[part.name], depth + 1, style)
-        inserted = {len(left): [f"{_dump(name, 0, style)}: {_dump(one, depth + 1, style)}" for name, one in new]}
+        inserted = {len(left): [f"{_dump(name, 0, style)}: {_dump(item, depth + 1, style)}" for name, item in new]}
     elif isinstance(old, list) and isinstance(value, list):
         pairs, inserted = [], {}
-        for mine, one in _aligned(_parts(bare, at), value):
-            if mine is None:
-                inserted.setdefault(len(pairs), []).append(_dump(one, depth + 1, style))
+        for previous, item in _aligned(_parts(bare, at), value):
+            if previous is None:
+                inserted.setdefault(len(pairs), []).append(_dump(item, depth + 1, style))
                 continue
-            pairs.append((mine, one is not _GONE))
-            if one is not _GONE:
-                yield from _edits(text, bare, mine.begin, one, depth + 1, style)
+            pairs.append((previous, item is not _GONE))
+            if item is not _GONE:
+                yield from _edits(text, bare, previous.begin, item, depth + 1, style)
     else:
         yield _Edit(at, end, _dump(value, depth, style))
         return
@@ -120,29 +120,29 @@ def _edits(text: str, bare: str, at: int, value: object, depth: int, style: _Sty
 _GONE: Final = object()
 
 
-def _same(one: object, other: object) -> bool:
-    """Whether JSON says the same of both: to Python, 1 and true are equal."""
-    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def _same(first: object, second: object) -> bool:
+    """Whether two values are equal in JSON, where 1 and true differ."""
+    return first == second and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 def _aligned(left: list[_Part], value: list[Any]) -> Iterator[tuple[_Part | None, Any]]:
-    """Old and new elements side by side: the same ones meet, and between two of those each replaces another."""
+    """Old and new elements in pairs: equal ones together; between those, new ones replace old ones in order."""
     at = 0
     waiting: list[Any] = []
-    for one in value:
-        same = next((place for place in range(at, len(left)) if _same(left[place].value, one)), None)
+    for item in value:
+        same = next((index for index in range(at, len(left)) if _same(left[index].value, item)), None)
         if same is None:
-            waiting.append(one)
+            waiting.append(item)
             continue
         yield from _gap(left[at:same], waiting)
-        yield left[same], one
+        yield left[same], item
         waiting, at = [], same + 1
     yield from _gap(left[at:], waiting)
 
 
 def _gap(left: list[_Part], new: list[Any]) -> Iterator[tuple[_Part | None, Any]]:
-    for place in range(max(len(left), len(new))):
-        yield (left[place] if place < len(left) else None), (new[place] if place < len(new) else _GONE)
+    for index in range(max(len(left), len(new))):
+        yield (left[index] if index < len(left) else None), (new[index] if index < len(new) else _GONE)
 
 
 def _spliced(
@@ -154,13 +154,13 @@ def _spliced(
     depth: int,
     style: _Style,
 ) -> Iterator[_Edit]:
-    """The edits that take out what is gone, and put in the new texts before the part of that number."""
+    """The edits that remove parts and insert new texts before the part of each number."""
     opening, closing = span[0], span[1] - 1
     lines = "\n" in bare[opening : pairs[0][0].at] if pairs else "\n" in bare[opening:closing] or bool(style.indent)
     before = style.newline + style.indent * (depth + 1) if lines and style.indent else " "
     kept = [place for place, (_, stays) in enumerate(pairs) if stays]
     if not kept:
-        new = [one for group in inserted.values() for one in group]
+        new = [entry for group in inserted.values() for entry in group]
         if not new:
             if pairs:
                 yield _Edit(opening + 1, closing, "")
@@ -170,22 +170,22 @@ def _spliced(
         yield _Edit(opening + 1, closing, f"{before if after else ''}{inside}{after}")
         return
     first = kept[0]
-    if first:  # what stood before the first that stays
+    if first:  # everything before the first kept part
         yield _Edit(pairs[0][0].at, pairs[first][0].at, "")
     for place in range(first + 1, len(pairs)):
         if not pairs[place][1]:
             gap = pairs[place - 1][0].end, pairs[place][0].at
-            said = _comments(text[slice(*gap)], bare[slice(*gap)])
-            open_end = "//" in said and text[pairs[place][0].end] not in "\r\n"
-            yield _Edit(gap[0], pairs[place][0].end, said + style.newline * open_end)
+            comments = _comments(text[slice(*gap)], bare[slice(*gap)])
+            open_end = "//" in comments and text[pairs[place][0].end] not in "\r\n"
+            yield _Edit(gap[0], pairs[place][0].end, comments + style.newline * open_end)
     for place, new in inserted.items():
         if not new:
             continue
         if place <= first:
-            yield _Edit(pairs[first][0].at, pairs[first][0].at, "".join(f"{one},{before}" for one in new))
+            yield _Edit(pairs[first][0].at, pairs[first][0].at, "".join(f"{entry},{before}" for entry in new))
             continue
-        last = pairs[max(one for one in kept if one < place)][0].end
-        # A comment behind the last part stays with it.
+        last = pairs[max(index for index in kept if index < place)][0].end
+        # A comment after the last part stays with that part.
         rest = text[last:closing].rstrip() if place == len(pairs) and pairs[-1][1] else ""
         if rest:
             yield _Edit(last, last, ",")
@@ -194,7 +194,7 @@ def _spliced(
 
 
 def _comments(text: str, bare: str) -> str:
-    """What stands between two parts without their comma, where somebody wrote comments there."""
+    """The comments between two parts, without the comma; empty without comments."""
     comma = bare.index(",")
     return "" if text == bare else (text[:comma] + text[comma + 1 :]).rstrip()
 
@@ -208,12 +208,12 @@ def _style(text: str) -> _Style:
     found = re.search(r"^([ \t]+)\"", text, re.MULTILINE)
     lines = "\n" in text.strip() or len(text.strip()) <= 2
     indent = (found[1] if found else "  ") if lines else ""
-    # A text with escapes may hold lone surrogates, which only escapes can say.
+    # A text with escapes may contain lone surrogates, which can only be written as escapes.
     return _Style(indent, "\r\n" if "\r\n" in text else "\n", "\\u" in text or text.isascii())
 
 
 def _bare(text: str) -> str:
-    """The text with blanks for its comments, so that every character stands where it stood."""
+    """The text with its comments replaced by blanks, so that every offset stays the same."""
     return _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""What the formats of other services ask of an endpoint: a key, a URL of theirs, and what looks like a mix-up."""
+"""Checks of an endpoint for its format: required keys and URLs, and hints for a URL of another service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bus.hooks import Endpoint, Format
 from bus.secrets.sealing import PREFIX
 
 URLS: Final[dict[str, str]] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue"}
-"""Where a format goes that needs no URL of one's own (PagerDuty Events API v2; its EU region has another)."""
+"""The URL of a format that has only one (PagerDuty Events API v2; its EU region has another)."""
 
 _CHATS: Final[tuple[tuple[re.Pattern[str], Format], ...]] = (
     (re.compile(r"hooks\.slack(?:-gov)?\.com/"), "slack"),
@@ -24,14 +24,14 @@ _CHATS: Final[tuple[tuple[re.Pattern[str], Format], ...]] = (
     (re.compile(r"events\.(?:eu\.)?pagerduty\.com/v2/"), "pagerduty"),
     (re.compile(r"[\w-]+\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook"), "teams"),
 )
-"""Host and path by which a service is known, and what it reads."""
+"""Patterns for host and path of a service, and the format that it reads."""
 
 Check = tuple[tuple[str, ...], partial[None]]
-"""Where something stands below its entry, and what raises where it is wrong."""
+"""A path below an entry, and a function that raises where the value there is not valid."""
 
 
 def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
-    """One check for each field that only some formats have; ConfigError says what is wrong, and quotes no key."""
+    """One check for each field that only some formats have; a ConfigError never quotes a key."""
     yield ("url",), partial(_url, entry.format, entry.url)
     yield ("routing_key",), partial(_routing_key, entry.format, entry.routing_key)
     yield ("resolve",), partial(_resolve, entry.format, entry.resolve)
@@ -39,7 +39,7 @@ def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
 
 
 def service_hint(entry: EndpointEntry | Endpoint) -> str:
-    """What looks like a mix-up of URL and format, or nothing; the URL is not quoted, since it is a secret here."""
+    """A hint where URL and format do not fit together, else an empty text; never quotes the URL, which is a secret."""
     known = reads(entry.url)
     if not known or known == entry.format:
         return ""
@@ -47,10 +47,10 @@ def service_hint(entry: EndpointEntry | Endpoint) -> str:
 
 
 def reads(url: str) -> Format | None:
-    """The format that the service behind a URL reads, where it is known by its host and path."""
+    """The format that the service of a URL reads; None for an unknown service."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # what is wrong with it, its own check says
+    except ValueError:  # the check of the URL reports it
         return None
     place = f"{(parts.hostname or '')}{parts.path}"
     return next((name for pattern, name in _CHATS if pattern.match(place)), None)
@@ -75,8 +75,8 @@ def _routing_key(name: Format, reference: str) -> None:
         raise ConfigError("a routing_key is written env:NAME or file:PATH")
 
 
-def _resolve(name: Format, what: str) -> None:
-    if what != "never" and name != "pagerduty":
+def _resolve(name: Format, resolve: str) -> None:
+    if resolve != "never" and name != "pagerduty":
         raise ConfigError(f"format {name} has nothing to resolve", hint="only pagerduty has incidents")
 
 
@@ -95,7 +95,7 @@ def _can_block(entry: EndpointEntry | Endpoint) -> None:
 
 
 def question_hint(entry: EndpointEntry) -> Iterator[tuple[str, str]]:
-    """What does nothing, or not what it looks like, about being asked: field and text."""
+    """Field and warning for settings of questions that have no effect."""
     if entry.can_block and "verdict." in entry.when:
         yield "when", "there is no verdict yet when it is asked: `verdict.decision` is empty then"
     if entry.on_failure is not None and not entry.can_block:

@@ -1,6 +1,6 @@
-"""How the text of one file is read: regular files of bounded size, with a stamp that shows a later change.
+"""Reads regular files of bounded size, with a stamp that shows later changes.
 
-Within `reading_as`, files are read as they were at another time: as their last good content.
+Within `reading_as`, files are read as their last good content.
 """
 
 from __future__ import annotations
@@ -17,38 +17,35 @@ from bus.config.json_documents import SPLIT
 from bus.errors import ConfigError
 
 TEXT_LIMIT: Final = 4 * 1024 * 1024
-"""Bytes of one file."""
+"""The most bytes of one file."""
 
 Stamp = tuple[int, int, int]
-"""Time of change in nanoseconds, size, inode: another one is another content; zeros where nothing is there."""
+"""Time of change in nanoseconds, size and inode; all zero for a missing file. A changed file has another stamp."""
 
 NOTHING: Final[Stamp] = (0, 0, 0)
-"""The stamp of what is not there."""
+"""The stamp of a missing file."""
 
 
 class Source(NamedTuple):
-    """A file or folder that something was read from, as it was then."""
+    """A file or folder that was read, with its stamp at that time."""
 
     path: str
     stamp: Stamp
 
     def changed(self) -> bool:
-        """Whether it is another now."""
+        """Whether it has changed since."""
         return stamp(self.path) != self.stamp
 
 
 gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
-"""Where `read_file` notes what it reads; see `documents.gathering`."""
+"""The files that `read_file` has read, by path; see `documents.gathering`."""
 _instead: ContextVar[Mapping[str, str] | None] = ContextVar("instead", default=None)
 _texts: ContextVar[dict[str, str] | None] = ContextVar("texts", default=None)
 
 
 @contextmanager
 def reading_as(instead: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Reads the files of `instead` (real path -> text) as these texts; collects the text of every file that is read.
-
-    Both by real path.
-    """
+    """Reads each file in `instead` (text by real path) as that text; yields the text of every file that is read."""
     texts: dict[str, str] = {}
     tokens = _instead.set(instead), _texts.set(texts)
     try:
@@ -59,7 +56,7 @@ def reading_as(instead: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def stamp(path: Path | str) -> Stamp:
-    """The stamp of a file or folder as it is now."""
+    """The current stamp of a file or folder."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a NUL in the path
@@ -68,13 +65,13 @@ def stamp(path: Path | str) -> Stamp:
 
 
 def read_as_known(path: Path | str) -> bool:
-    """Whether a file is read as it was at another time, here and now (`reading_as`)."""
+    """Whether the file is read as another text in this context (`reading_as`)."""
     instead = _instead.get()
     return instead is not None and os.path.realpath(path) in instead
 
 
 def known_text(name: str) -> str | None:
-    """The text that stands for something else than a file, where it is read as it was at another time."""
+    """The text in this context (`reading_as`) for a name that is not a file; None where there is none."""
     instead = _instead.get()
     text = instead.get(name) if instead is not None else None
     if text is not None:
@@ -83,14 +80,14 @@ def known_text(name: str) -> str | None:
 
 
 def note_text(name: str, text: str) -> None:
-    """Collect a text (`reading_as`) that stands for something else than a file."""
+    """Collect a text for a name that is not a file (`reading_as`)."""
     texts = _texts.get()
     if texts is not None:
         texts[name] = text
 
 
 def is_gone(path: Path | str) -> bool:
-    """Whether nothing is there; what cannot be looked at, since a folder above is closed, is not gone."""
+    """Whether the file is missing. A file below a folder without access does not count as missing."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -101,11 +98,11 @@ def is_gone(path: Path | str) -> bool:
 
 
 def read_file(path: Path) -> str:
-    """The text of a regular file of at most 4 MiB; ConfigError says why it cannot be read."""
+    """The text of a regular file of at most 4 MiB; ConfigError with the reason where it cannot be read."""
     name = str(path)
     files = gathered.get()
     if files is not None:
-        files.setdefault(name, stamp(path))  # before it is read: what changes meanwhile is read again
+        files.setdefault(name, stamp(path))  # taken before reading, so that a change meanwhile is noticed
     instead, texts = _instead.get(), _texts.get()
     if instead is None or texts is None:
         return _disk_text(path, name)

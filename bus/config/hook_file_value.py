@@ -1,4 +1,4 @@
-"""What is in force of a hook file, as a value and as the plain data that is published in Redis."""
+"""The valid content of a hook file, as a value and as the plain data that is published in Redis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bus.pacing import pacing_checks
 from bus.verdicts import Policy
 
 Check = tuple[tuple[str, ...], Callable[[], object]]
-"""Where something stands below its entry, and what raises if it cannot be compiled."""
+"""A path below an entry, and a function that raises where the value there is not valid."""
 
 _PUBLISHED: Final = "published hook set"
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
@@ -36,7 +36,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
-    """One check for each event pattern (which stand at no key of their own), the tool matcher and the condition."""
+    """One check each for the event patterns (their path is empty), the tool matcher and the condition."""
     for text in on:
         yield (), partial(check_pattern, text)
     if tool:
@@ -46,32 +46,32 @@ def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
 
 
 def rule_checks(rule: Rule | None) -> Iterator[Check]:
-    """One check for each condition of a rule, so that the one that is wrong can be pointed at."""
+    """One check for each condition of a rule, so that the error can name the wrong one."""
     for name in Rule.__struct_fields__ if rule is not None else ():
         yield (name,), partial(check_rule, Rule(**{name: getattr(rule, name)}))
 
 
 def bad_headers(headers: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with headers that a file gives, one message for each."""
+    """One message for each header that HTTP does not allow."""
     for name, value in headers.items():
         if not _HEADER.match(name) or _CONTROL.search(value):
-            yield f"the header {name[:64]!r} holds characters that HTTP does not allow"
+            yield f"the header {name[:64]!r} has characters that HTTP does not allow"
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """One entry of an `import:`: which file or folder was read as whose, and the ids of what came of it."""
+    """One entry of `import:`: its file or folder, its dialect, and the ids of the hooks and endpoints read from it."""
 
     path: str
     """Absolute."""
     origin: str
     """`file:line` of the entry."""
     dialect: str = ""
-    """Empty where it was not read, or nobody can tell whose it is."""
+    """Empty where it was not read or its dialect is unknown."""
     guessed: bool = False
     enabled: bool = True
     broken: bool = False
-    """It is there, and cannot be read."""
+    """The file exists and cannot be read."""
     hooks: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)
@@ -79,9 +79,9 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class HookFile:
-    """What one file contributes, and what was wrong with it; of `problems` nothing is in force.
+    """The valid content of one file, and its errors; entries with errors are left out.
 
-    `digest` is the SHA-256 (hex) of what is in force, without its places: comments and moved lines do not change it.
+    `digest` is the SHA-256 (hex) of the content without line numbers, so comments and moved lines do not change it.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -94,18 +94,18 @@ class HookFile:
     digest: str = ""
     imports: tuple[Imported, ...] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)
-    """Parts of another system's file that are kept and not run yet, as they stand there; published with the hooks."""
+    """Parts of another system's file that are kept unchanged and do not run; published with the hooks."""
     network_proxy: str = ""
     sources: tuple[Source, ...] = field(default=(), compare=False)
-    """What else was read for it: whoever watches the file watches these, and trust covers them."""
+    """Other files that were read for it; they are watched with it, and trust covers them."""
 
     def sealed(self) -> HookFile:
-        """The same with its digest."""
+        """A copy with its digest set."""
         return replace(self, digest=_digest(self))
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a hook file is in force, as it is published in Redis."""
+    """The content of a hook file as it is published in Redis."""
 
     hooks: tuple[Hook, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
@@ -117,13 +117,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def to_document(file: HookFile) -> dict[str, Any]:
-    """What of a hook file is in force as plain data, for JSON; `from_document` reads it back."""
+    """The content of a hook file as plain data for JSON; `from_document` reads it."""
     plain: dict[str, Any] = msgspec.to_builtins(_contents(file))
     return plain
 
 
 def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFile:
-    """A published set read back; ConfigError where any of it does not validate here: none is then in force."""
+    """The hook file in a published set; ConfigError where any part is not valid, so that none of it is in force."""
     found = explain(dict(plain), Contents)
     if found is not None:
         raise ConfigError(found[0], file=_PUBLISHED, hint=found[1])
@@ -144,7 +144,7 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
 
 
 def _check_published(contents: Contents) -> None:
-    """What the types do not say: ids, kinds, patterns and the allow list; the first that fails raises."""
+    """Check what the types cannot express: ids, kinds, patterns and the allow list. Raises for the first error."""
     seen: set[str] = set()
     entries: tuple[Hook | Endpoint, ...] = (*contents.hooks, *contents.endpoints)
     for entry in entries:
@@ -188,13 +188,13 @@ def _contents(file: HookFile) -> Contents:
 
 
 def _digest(file: HookFile) -> str:
-    """The same for the same content, wherever it stands and whichever layer it is in."""
+    """SHA-256 of the content; independent of layer and line numbers."""
     contents = _contents(file)
     bare = msgspec.structs.replace(
         contents,
-        hooks=tuple(msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.hooks),
+        hooks=tuple(msgspec.structs.replace(hook, origin="", layer="fleet", version="") for hook in contents.hooks),
         endpoints=tuple(
-            msgspec.structs.replace(one, origin="", layer="fleet", version="") for one in contents.endpoints
+            msgspec.structs.replace(entry, origin="", layer="fleet", version="") for entry in contents.endpoints
         ),
     )
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()

@@ -1,7 +1,7 @@
-"""JSON text into plain data that knows its places: four times as fast as through YAML's events, and the same.
+"""Parses JSON text into plain data with the line and column of every value, four times as fast as the YAML reader.
 
-Other systems' hook files are JSON as a rule, and a thousand hooks of them are read whenever somebody lists hooks. What is
-no strict JSON is left to the YAML reader, which takes comments; but not a large text, with which it would take seconds.
+Hook files of other systems are usually JSON, and listing hooks can read a thousand of them. A short text that is not
+strict JSON is left to the YAML reader, which accepts comments; for a large text the YAML reader would take seconds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 from bus.errors import ConfigError
 
 Plain: TypeAlias = Any
-"""What YAML and JSON can hold: text, numbers, booleans, None, lists, and dicts with text for keys."""
+"""A value of YAML or JSON: text, number, boolean, None, list, or dict with text as keys."""
 
 
 @dataclass(slots=True)
 class Node:
-    """One value with its place (line and column from 1); mutable only while the file is read."""
+    """One value with its line and column (from 1); mutable only while the file is parsed."""
 
     value: Plain
     line: int
@@ -38,75 +38,77 @@ _ESCAPED: Final = re.compile(
     r"(?<!\\)(?:\\\\)*"
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
-"""A character beyond the basic plane as JSON escapes it, or half of one."""
+"""An escaped surrogate pair, or (group `half`) an escaped surrogate without its partner."""
 _PLAIN: Final = re.compile(r"(?:true|false|null|-?[0-9]{1,17}(?:\.[0-9]{1,17})?)\Z")
-"""A literal, or a number that is in no doubt."""
+"""A literal, or a number that is short enough to be in range."""
 
 QUICK: Final = 256 * 1024
-"""Characters of a text that the YAML reader looks at in half a second at most."""
+"""The most characters that the YAML reader parses within half a second."""
 
 _MOST_HALVES: Final = 20
-"""Halves of characters that are named one by one."""
+"""The most warnings about lone surrogates in one file."""
 
 SPLIT: Final = "split it: a fleethook.yaml may import several"
-"""The mend for a file that is too large."""
+"""The hint for a file that is too large."""
 
 _NO_CHILDREN: Final[dict[str | int, Node]] = {}
 _NO_KEYS: Final[dict[str, tuple[int, int]]] = {}
-"""Of every value that holds none: nothing is ever put into them."""
+"""Shared by all scalars; never changed."""
 
 
 def too_many(nodes: int, *, file: str, line: int, column: int) -> ConfigError:
-    """A file that holds more values than anybody writes by hand."""
-    message = f"the file holds more than {nodes:,} values (aliases written out)"
+    """The error for a file with too many values."""
+    message = f"the file has more than {nodes:,} values (aliases written out)"
     return ConfigError(message, file=file, line=line, column=column, hint=SPLIT)
 
 
 def too_deep(depth: int, *, file: str, line: int, column: int) -> ConfigError:
-    """A file that is nested as none is that somebody means."""
+    """The error for a file that is nested too deeply."""
     message = f"the file is nested deeper than {depth} levels"
-    return ConfigError(message, file=file, line=line, column=column, hint="no hook file of any system is")
+    return ConfigError(
+        message, file=file, line=line, column=column, hint="hook files are flat; check the brackets and the indentation"
+    )
 
 
 def twice(key: str, first: int, *, file: str, line: int, column: int) -> ConfigError:
-    """A name that stands in an object for the second time."""
+    """The error for a key that an object has twice."""
     message = f'the key "{key[:80]}" is here for the second time'
     return ConfigError(message, file=file, line=line, column=column, hint=f"the first is in line {first}")
 
 
 def no_number(text: str, *, file: str, line: int, column: int) -> ConfigError:
-    """A number that is not finite, or has no place in 64 bits."""
+    """The error for a number that is not finite or does not fit into 64 bits."""
     message = f"{text[:24]} is not a number that can be used"
     return ConfigError(message, file=file, line=line, column=column, hint="put it in quotes if it is text")
 
 
 def without_halves(text: str, *, file: str = "") -> tuple[str, tuple[str, ...]]:
-    """JSON text with U+FFFD for each escaped half of a character, of the same length, and warnings with their places.
+    """The text with each lone surrogate replaced by U+FFFD, and a warning for each; the length stays the same.
 
-    So do Go and Node when they write such a text to a process, which is what the authors of these files have seen.
+    Go and Node do the same when they write such a text to a process, so the authors of these files have seen it.
     """
-    said: list[str] = []
+    warnings: list[str] = []
 
-    def mended(match: re.Match[str]) -> str:
+    def replaced(match: re.Match[str]) -> str:
         half = match["half"]
         if not half:
             return match[0]
-        if len(said) < _MOST_HALVES:
+        if len(warnings) < _MOST_HALVES:
             at = match.start("half")
             line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
             hint = "write the character itself, or both halves"
             message = f"{half} is half of a character: it is read as U+FFFD"
-            said.append(str(ConfigError(message, file=file, line=line, column=column, hint=hint)))
+            warnings.append(str(ConfigError(message, file=file, line=line, column=column, hint=hint)))
         return match[0][: -len(half)] + "\\ufffd"
 
-    return (_ESCAPED.sub(mended, text) if "\\u" in text else text), tuple(said)
+    return (_ESCAPED.sub(replaced, text) if "\\u" in text else text), tuple(warnings)
 
 
 def read_json(text: str, *, nodes: int, depth: int, file: str = "") -> Node | None:
-    """The document's root; None where a short text is better read as YAML: it is no strict JSON.
+    """The root of the document; None for a short text that is not strict JSON, which the YAML reader may accept.
 
-    ConfigError with the place for what no reader takes (more than so many nodes, levels, a name twice in an object), and
-    for a long text that is no JSON.
+    ConfigError with line and column for more than `nodes` values or `depth` levels, for a key that an object has twice,
+    and for a long text that is not JSON.
     """
     if not text.lstrip().startswith(("{", "[")):
         return None
@@ -121,20 +123,20 @@ def read_json(text: str, *, nodes: int, depth: int, file: str = "") -> Node | No
             file=file,
             line=error.lineno,
             column=error.colno,
-            hint="mend it here; only a small file may have comments and a comma too many",
+            hint="correct it here; only a small file may have comments and trailing commas",
         ) from error
     except (RecursionError, ValueError):
-        pass  # nested as deep, or a number as long, as is refused below with its place
+        pass  # too deep, or a number that is too long: refused below, with line and column
     root = _places(text, nodes, depth, file)
     root.value = value
     return root
 
 
 def _places(text: str, nodes: int, depth: int, file: str) -> Node:
-    """The nodes of a text that is valid JSON, without their values."""
+    """The nodes of a valid JSON text, without values: lines and columns only."""
     starts = [0, *(match.end() for match in _LINE.finditer(text))]
     root: Node | None = None
-    open_: list[tuple[Node, bool]] = []  # with whether it is an object
+    open_: list[tuple[Node, bool]] = []  # each with: whether it is an object
     key: str | None = None
     key_place = (0, 0)
     count = 0
@@ -175,7 +177,7 @@ def _places(text: str, nodes: int, depth: int, file: str) -> Node:
 
 
 def _fits(number: str) -> bool:
-    """Whether a number is one that every part of ours can hold."""
+    """Whether a number fits into 64 bits."""
     if number.lstrip("-").isdigit():
         return len(number) <= 24 and -(2**63) <= int(number) < 2**63
     return len(number) <= 400 and math.isfinite(float(number))

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in plain words, at its place: msgspec's findings turned into ConfigErrors."""
+"""Validation with errors in plain words: msgspec's messages turned into ConfigErrors with line and column."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MISNOMERS: Final[Mapping[str, str]] = {
     "order": "priority",
     "message": "reason",
 }
-"""What other systems call our keys, for the hint; used where our name is a key of the place and theirs is not."""
+"""Other systems' names for our keys, for hints; used where our name is a valid key and theirs is not."""
 
 _WORDS: Final = {
     "str": "text",
@@ -68,17 +68,17 @@ _REGEX: Final = re.compile(r"Expected `str` matching regex (.*)\Z", re.DOTALL)
 _BOUNDS: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 _UNKNOWN_LIMIT: Final = 50
-"""Unknown keys looked at in one entry; after that, the entry is something else altogether."""
+"""The most unknown keys that are reported for one entry."""
 
 
 def suggestion(word: str, words: Collection[str]) -> str:
-    """The hint `did you mean "match"?`, or an empty text where nothing is near."""
+    """The hint `did you mean "match"?`, or an empty text where no word is similar."""
     meant = nearest(word, words)
     return f'did you mean "{meant}"?' if meant else ""
 
 
 def nearest(word: str, words: Collection[str]) -> str:
-    """The known word that was meant, by another system's name for it or by its letters; empty where nothing is near."""
+    """The known word that was probably meant, by another system's name or by spelling; empty where none is similar."""
     meant = MISNOMERS.get(word, "")
     if meant in words:
         return meant
@@ -87,14 +87,14 @@ def nearest(word: str, words: Collection[str]) -> str:
 
 
 def is_extra(key: str) -> bool:
-    """Keys that are the author's own: `$schema` for editors, and `x-…` for notes and anchors."""
+    """Whether a key is ignored: `$schema` for editors, and `x-…` for the author's notes and anchors."""
     return key == "$schema" or key.startswith("x-")
 
 
 def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) -> tuple[T | None, list[ConfigError]]:
-    """The value as a `kind`, or every unknown key and the first wrong value, each in its place.
+    """The value as a `kind`, or the errors: every unknown key and the first wrong value, each with line and column.
 
-    `value` is what stands at `path`, apart from keys that the caller has taken out or put in.
+    `value` is the value at `path`; the caller may have removed or added keys.
     """
     problems: list[ConfigError] = []
     for _ in range(_UNKNOWN_LIMIT):
@@ -120,7 +120,7 @@ def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) ->
 
 
 def explain(value: Plain, kind: type) -> tuple[str, str] | None:
-    """What is wrong with a value that stands in no file, and the mend; None where it is a `kind`."""
+    """Message and hint for a value that is not from a file; None where it is a valid `kind`."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -136,7 +136,7 @@ def _finding(error: msgspec.ValidationError, value: Plain) -> tuple[str, PathPar
 
 
 def _fits(what: str) -> Callable[[Plain], bool]:
-    """Whether a value can be what msgspec speaks of, where it does not say which entry of a mapping it means."""
+    """A test for the value that a message of msgspec is about, because msgspec does not name keys of mappings."""
     unknown, missing, wrong = _UNKNOWN.match(what), _MISSING.match(what), _TYPE.match(what)
     if unknown is not None:
         return lambda value: isinstance(value, dict) and unknown[1] in value
@@ -175,7 +175,7 @@ def _candidates(here: Plain, name: str | None, index: int | None) -> Iterator[st
 
 
 def _without(value: Plain, path: PathParts) -> Plain:
-    """A copy of the value in which one key is missing; the parts beside the path are shared."""
+    """A copy of the value without one key; parts outside the path are shared."""
     head, *rest = path
     if isinstance(value, list):
         return [_without(item, tuple(rest)) if index == head else item for index, item in enumerate(value)]
@@ -185,43 +185,48 @@ def _without(value: Plain, path: PathParts) -> Plain:
 
 
 def _types(info: inspect.Type) -> Iterator[inspect.Type]:
-    """The type without its notes, and each alternative of a union."""
+    """The type without its metadata, or each alternative of a union."""
     if isinstance(info, inspect.Metadata):
         yield from _types(info.type)
     elif isinstance(info, inspect.UnionType):
-        for one in info.types:
-            yield from _types(one)
+        for alternative in info.types:
+            yield from _types(alternative)
     else:
         yield info
 
 
 def _below(info: inspect.Type, steps: PathParts) -> Iterator[inspect.Type]:
-    """The types that may stand at the end of a path."""
-    for one in _types(info):
+    """The types that a value at a path can have."""
+    for kind in _types(info):
         if not steps:
-            yield one
-        elif isinstance(one, inspect.StructType):
-            for each in one.fields:
-                if each.encode_name == steps[0]:
-                    yield from _below(each.type, steps[1:])
-        elif isinstance(one, inspect.DictType):
-            yield from _below(one.value_type, steps[1:])
-        elif isinstance(one, (inspect.ListType, inspect.VarTupleType)):
-            yield from _below(one.item_type, steps[1:])
+            yield kind
+        elif isinstance(kind, inspect.StructType):
+            for field in kind.fields:
+                if field.encode_name == steps[0]:
+                    yield from _below(field.type, steps[1:])
+        elif isinstance(kind, inspect.DictType):
+            yield from _below(kind.value_type, steps[1:])
+        elif isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
+            yield from _below(kind.item_type, steps[1:])
 
 
 def _keys_at(info: inspect.Type, steps: PathParts) -> list[str]:
     return [
-        each.encode_name for one in _below(info, steps) if isinstance(one, inspect.StructType) for each in one.fields
+        field.encode_name
+        for kind in _below(info, steps)
+        if isinstance(kind, inspect.StructType)
+        for field in kind.fields
     ]
 
 
 def _choices(info: inspect.Type, steps: PathParts) -> list[str]:
-    return [str(value) for one in _below(info, steps) if isinstance(one, inspect.LiteralType) for value in one.values]
+    return [
+        str(value) for kind in _below(info, steps) if isinstance(kind, inspect.LiteralType) for value in kind.values
+    ]
 
 
 def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str, str]:
-    """One finding of msgspec in plain words, and the mend; quotes a value only where the value can be no secret."""
+    """Message and hint for one error of msgspec; quotes a value only where it cannot be a secret."""
     name = dotted(steps) or "this"
     found = value
     for step in steps:
@@ -232,14 +237,14 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
     if what.startswith("Invalid enum value") or (choices and _TYPE.match(what)):
         shown = f", not {str(found)[:40]!r}" if isinstance(found, (str, int, float)) else ""
         hint = suggestion(found, choices) if isinstance(found, str) else ""
-        lists = any(isinstance(one, inspect.ListType) for one in _below(inspect.type_info(kind), steps))
+        lists = any(isinstance(below, inspect.ListType) for below in _below(inspect.type_info(kind), steps))
         return f"{name} has to be {_either([*choices, 'a list'] if lists else choices)}{shown}", hint
     if wrong := _TYPE.match(what):
         kinds = [word for word in wrong[1].split(" | ") if word != "null"] or ["null"]
         wanted = _either([_WORDS.get(word, word) for word in kinds])
         if found is None:
             return f"{name} is empty; it has to be {wanted}", ""
-        return f"{name} has to be {wanted}, not {_WORDS.get(wrong[2], wrong[2])}", _mend(kinds, found)
+        return f"{name} has to be {wanted}, not {_WORDS.get(wrong[2], wrong[2])}", _type_hint(kinds, found)
     if bound := _BOUND.match(what):
         return f"{name} has to be {_BOUNDS[bound[1]]} {bound[2].removesuffix('.0')}", ""
     if length := _LENGTH.match(what):
@@ -256,7 +261,7 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
     return f"{name}: {what}", ""
 
 
-def _mend(kinds: list[str], found: Plain) -> str:
+def _type_hint(kinds: list[str], found: Plain) -> str:
     if "str" in kinds and isinstance(found, (int, float)):
         return "put it in quotes"
     if isinstance(found, str):

@@ -139,7 +139,7 @@ def test_a_hook_file() -> None:
         ('{on: "*", http: {url: §"ftp://h/"}}', "the URL has to begin with https:// or http://"),
         (
             '{on: "*", http: {url: "https://h/", headers: {"a b": §c}}}',
-            "the header 'a b' holds characters that HTTP does not allow",
+            "the header 'a b' has characters that HTTP does not allow",
         ),
         (
             '{on: "*", http: {url: "https://h/", secret: §hunter2}}',
