@@ -1,4 +1,4 @@
-"""Whose hooks lie in a file or folder.
+"""Detects the dialect of a hook file or folder.
 
 A name that only one system has decides, then the content. Claude Code and ion write the same form: what stands in it
 decides between them, and the place only where that says nothing.
@@ -18,21 +18,21 @@ from bus.hooksets.plugin_owner import common_owner, owner
 from bus.system.directories import CONFIG_NAMES
 
 MANIFEST: Final = Path(".claude-plugin/plugin.json")
-"""What makes a folder a plugin, for Claude Code and for ion."""
+"""The file that makes a folder a plugin, for Claude Code and for ion."""
 
 _IN_FOLDER: Final[Mapping[str, tuple[str, ...]]] = {
     "pigo": ("config.json",),
     "forge": ("hooks.json",),
     "gobby": ("config.yaml", "config.yml"),
 }
-"""The file of a system that keeps its hooks in one, where its folder is named."""
+"""The hook file of a system, relative to its folder."""
 
 _OURS: Final = frozenset({"endpoints", "guards", "network", "settings", "import", "version"})
 _MOST_PLUGINS: Final = 200
 
 
-def whose(path: Path) -> tuple[Path, str]:
-    """The file or folder that is meant by a path, and its dialect; an empty one where nobody can tell.
+def detect_dialect(path: Path) -> tuple[Path, str]:
+    """The file or folder that a path stands for, and its dialect; an empty dialect where it is unclear.
 
     Raises ConfigError where the file cannot be read.
     """
@@ -42,7 +42,7 @@ def whose(path: Path) -> tuple[Path, str]:
 
 
 def file_in(path: Path, dialect: str) -> Path:
-    """The file that a dialect means by a folder; the folder itself where it reads folders."""
+    """The hook file of a dialect in a folder; the folder itself for a dialect that reads folders."""
     if not os.path.isdir(path):
         return path
     names = CONFIG_NAMES if dialect == NATIVE else _IN_FOLDER.get(dialect, ())
@@ -50,7 +50,7 @@ def file_in(path: Path, dialect: str) -> Path:
 
 
 def plugin_folders(path: Path) -> Iterator[Path]:
-    """The plugins that a folder is, or holds, by name."""
+    """The plugins in a folder by name, or the folder itself where it is a plugin."""
     if (path / MANIFEST).is_file():
         yield path
         return
@@ -81,7 +81,7 @@ def _folder(path: Path) -> tuple[Path, str]:
 
 
 def _named(path: Path) -> str:
-    """By name and place alone, where these leave no doubt."""
+    """The dialect by name and folder alone, where these are unambiguous."""
     folder = path.parent.name
     if path.name in CONFIG_NAMES:
         return NATIVE

@@ -1,4 +1,4 @@
-"""Whether anything in force could stop an agent's tool call: a fleet without a guard is said to be one."""
+"""Whether any hook in force can stop a tool call; users are warned of a fleet without such a guard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
 PUBLISH: Final = "fleethook guards publish"
-"""Puts the default packs in force for the whole fleet."""
+"""The command that puts the default packs in force for the whole fleet."""
 
 NO_GUARD: Final = (
     "no guard is in force: nothing stops a destructive tool call; "
@@ -32,11 +32,11 @@ FLEET_WITHOUT: Final = (
 )
 
 _ITSELF: Final = "fleethook-itself_"
-"""How ids of the pack begin that guards Fleethook alone."""
+"""The prefix of ids in the pack that guards only Fleethook itself."""
 
 
 def is_guard(hook: Hook) -> bool:
-    """Whether a hook may stop a tool call before it runs, and guards more than Fleethook."""
+    """Whether a hook can stop a tool call before it runs, and guards more than Fleethook itself."""
     if not hook.blocking or not hook.enabled or hook.observe or hook.id.startswith(_ITSELF):
         return False
     if hook.rule is not None and hook.rule.decision not in {"deny", "ask"}:
@@ -46,18 +46,18 @@ def is_guard(hook: Hook) -> bool:
 
 
 def has_guard(hooks: Iterable[Hook]) -> bool:
-    """Whether one of them is a guard."""
+    """Whether any of the hooks is a guard."""
     return any(map(is_guard, hooks))
 
 
 def was_guarded(verdict: Verdict) -> bool:
-    """Whether some hook had a say in a verdict, on whichever host."""
+    """Whether any hook contributed to a verdict, on any host."""
     rules = (name for silent in verdict.silent.values() for name in silent)
     return bool(verdict.parts) or any(not name.startswith(_ITSELF) for name in rules)
 
 
 async def missing_guard(connections: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:
-    """What to say where the fleet has no guard; empty where it has one.
+    """The warning for a fleet without a guard; empty where it has one.
 
     On a server that is not `shared` this user's own file counts too. Raises FleethookError where the published set cannot
     be read.
@@ -69,7 +69,7 @@ async def missing_guard(connections: Connections, keys: Keys, places: Directorie
     user = config_file(places.config)
     try:
         file = file_in_force(user, "user", places.last_good).file if user is not None else None
-    except ConfigError:  # shown as what it is elsewhere
+    except ConfigError:  # other code reports this error
         file = None
     if file is None or not has_guard(HookSet([Layered("user", "here", file)]).hooks.values()):
         return NO_GUARD

@@ -24,7 +24,7 @@ from bus.config.validation import convert
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hookfiles import find_hooks
 from bus.hooks import NATIVE, Endpoint, Hook, Layer
-from bus.hooksets.detect import file_in, whose
+from bus.hooksets.detect import detect_dialect, file_in
 from bus.hooksets.pinned_imports import check_alone, content_digest, keep_folder, kept_folder, with_pins
 from bus.hooksets.plugin_owner import read_guessed
 from bus.http.address_policy import AddressPolicy, check_address, never, parse_target
@@ -164,7 +164,7 @@ def _read(
         raise ConfigError("there is no such file or folder", hint=_near(place))
     with gathering() as read:
         try:
-            target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else whose(place)
+            target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else detect_dialect(place)
             if not dialect:
                 raise ConfigError(
                     "it is not clear whose hooks these are",

@@ -1,6 +1,6 @@
-"""The last good content of hook files, kept on disk: it stays in force while a file has errors, over every restart (X-10).
+"""The last good content of hook files on disk: it stays in force while a file has errors, across restarts (X-10).
 
-One file (0600) for each hook file, which holds its text and the texts of what it imports; replaced in one step, under
+One file (0600) for each hook file, with its text and the texts of what it imports; replaced in one step, under
 a lock, so that several processes agree.
 """
 
@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 512 * 1024 * 1024
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file's text as it is in force, and the errors that it had then: entries that were never in force."""
+    """The text of one file as it is in force, and its errors at that time: entries that were never in force."""
 
     text: str
     problems: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def kept_file(folder: Path, path: Path) -> Path:
-    """Where the last good content of a hook file is kept."""
+    """The file with the last good content of a hook file."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
     return folder / f"{name}.json"
 
 
 def read_kept(folder: Path, path: Path) -> Kept | None:
-    """What is kept of a hook file; None where nothing is, or nothing that can be read (which is logged)."""
+    """The kept content of a hook file; None where there is none, or where it cannot be read (which is logged)."""
     place = kept_file(folder, path)
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -83,7 +83,7 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
 
 
 def write_kept(folder: Path, kept: Kept) -> None:
-    """Keep it (0600), in one step; ConfigError where it cannot be written. Hold the lock (`locked`)."""
+    """Write the kept content (0600) in one step; ConfigError where that fails. The caller holds the lock (`locked`)."""
     place = kept_file(folder, Path(kept.path))
     try:
         write_private(place, msgspec.json.encode(kept).decode())
@@ -92,14 +92,14 @@ def write_kept(folder: Path, kept: Kept) -> None:
 
 
 def forget(folder: Path, path: Path) -> None:
-    """Keep nothing of a hook file any more."""
+    """Delete the kept content of a hook file."""
     with contextlib.suppress(OSError):
         kept_file(folder, path).unlink()
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within it, no other process changes what is kept; ConfigError where the folder cannot be used."""
+    """A lock: no other process changes kept content meanwhile. ConfigError where the folder cannot be used."""
     make_private(folder, mend=True)
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""One layer's hooks and endpoints as they are in force: with its place, its guards, and ids of their own."""
+"""The hooks and endpoints of one layer as they are in force: with their layer, its guards, and unique ids."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _E = TypeVar("_E", Hook, Endpoint)
 
 
 class Layered(NamedTuple):
-    """One layer's contribution: what it holds and the version it is known by."""
+    """One layer's content and its version."""
 
     layer: Layer
     version: str
     file: HookFile
     waiting: tuple[str, ...] = ()
-    """Newer content of its files that is not in force, and why, in words."""
+    """Changed files that are not in force, each with the reason."""
 
 
 def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:
@@ -49,7 +49,7 @@ def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) 
 
 
 def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
-    """The entry without its place, for comparison."""
+    """The entry without file, line and layer, for comparison."""
     if isinstance(entry, Hook):
         return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0, pins={})
     return msgspec.structs.replace(entry, layer="fleet", version="", origin="")

@@ -1,4 +1,4 @@
-"""The files that a hook's command names, as far as its text shows: what they hold is part of what the hook does."""
+"""The files that a hook's command names, as far as its text shows; their content is part of what the hook does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # it brings the reader of shell lines (100 ms), and whoever reads settings needs none of that
+if TYPE_CHECKING:  # importing it loads the shell parser (100 ms), which reading settings does not need
     from bus.hooks import Hook
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
@@ -30,7 +30,7 @@ _RECIPES: Final[Mapping[str, tuple[str, ...]]] = {
     "yarn": _PACKAGE,
     "bun": _PACKAGE,
 }
-"""The files whose commands a program runs without being given their names."""
+"""The files with commands that a program runs without their names being given."""
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
@@ -53,14 +53,14 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
 
 
 def files_from(hook: Hook, directory: str) -> Iterator[str]:
-    """The files that a hook's command names when it runs in a folder: relative words that are files from there."""
+    """The files that a hook's command names when it runs in a folder: words that are files relative to it."""
     words = [word for word in _words_of(hook) if not os.path.isabs(word)]
     folders = [one for one in _from(words, (directory,)) if os.path.isdir(one)]
     yield from filter(os.path.isfile, _from(words, (directory, *folders)))
 
 
 def _words_of(hook: Hook) -> list[str]:
-    """The words of a command, with the files that they stand for: `make check` a Makefile, `python -m a.b` a module."""
+    """The words of a command with the files that they stand for: a Makefile for `make check`, a module for `python -m a.b`."""
     words = list(itertools.islice((word for text in (hook.command, *hook.args) for word in _words(text)), _WORD_LIMIT))
     recipes = [name for word in words for name in _RECIPES.get(os.path.basename(word), ())]
     modules = [after.replace(".", "/") for word, after in itertools.pairwise(words) if word == "-m"]
@@ -77,7 +77,7 @@ def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
 
 @lru_cache(256)
 def _root(file: str) -> str:
-    """The folder that the commands of a file may be relative to: that of its plugin, else its own."""
+    """The folder that the commands of a file can be relative to: its plugin's, else its own."""
     folder = Path(os.path.realpath(file)).parent
     return str(next((one for one in (folder, *folder.parents[:2]) if (one / _MANIFEST).is_file()), folder))
 

@@ -1,4 +1,4 @@
-"""Scripts that trusted hooks name are pinned by content: a changed one is not run, until its new content is trusted."""
+"""Scripts of trusted hooks are pinned by content: a changed script does not run until it is trusted again."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MOST_KNOWN: Final = 4096
 
 _State = tuple[int, int, int, int]
 _known: OrderedDict[str, tuple[_State, str]] = OrderedDict()
-"""Digests by path, with the state of the file; the time of its last change of state cannot be set by its owner."""
+"""Digests by path, with the state of the file. Its owner cannot set the time of the last change (ctime)."""
 
 
 class ScriptChanged(FleethookError):
-    """A script of a trusted hook is not the one that was trusted."""
+    """A script of a trusted hook has changed since it was trusted."""
 
 
 def script_digest(path: str) -> str:
-    """The SHA-256 (hex) of a regular file; empty where there is none, a word where it cannot be read."""
+    """The SHA-256 (hex) of a regular file; empty for a missing file, a word for one that cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -55,7 +55,7 @@ def script_digest(path: str) -> str:
 
 
 def check_pins(hook: Hook, directory: str) -> None:
-    """Raise ScriptChanged where a script that the hook names is not as it was trusted; `directory` is where it would run.
+    """Raise ScriptChanged where a script of the hook has changed; `directory` is where the hook would run.
 
     A relative name means another file in another folder: one that nobody has trusted is not run.
     """

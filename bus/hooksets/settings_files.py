@@ -1,4 +1,4 @@
-"""Where each setting comes from: flags, the environment, the project's file, the user's file, the defaults, in this order."""
+"""Settings by precedence: flags, the environment, the project's file, the user's file, the defaults."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bus.hooksets.trust import GONE, WAITS, is_trusted, trusted_entry, trusted_f
 from bus.system.directories import Directories, config_file, directories
 
 HARMLESS: Final = frozenset({"log_level"})
-"""What a project's file may set in a folder that nobody trusts: a cloned repository must neither redirect events nor
-weaken a policy, and a tiny budget is a way to do the latter."""
+"""What a project's file can set in an untrusted folder. A cloned repository must neither redirect events nor weaken a
+policy, which a very short budget would do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, the origin of each (a flag, a variable, `file:line` or `default`), and what should be said."""
+    """Settings, the origin of each (a flag, a variable, `file:line` or `default`), and warnings."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -39,7 +39,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Loaded:
-    """Settle every setting; ConfigError names the flag or variable of a bad value. None is a flag not given.
+    """The value of every setting; ConfigError names the flag or variable of a bad value. None: the flag is not given.
 
     What is wrong with a file is among the warnings: no command stops working for a bad edit.
     """
@@ -64,7 +64,7 @@ def load_settings(
 
 
 def _named(name: str, raw: object, origin: str) -> Any:
-    """A value from a flag or a variable, whose name stands where a file's name would."""
+    """A value from a flag or a variable; errors have its name instead of a file name."""
     if name not in NAMES:
         raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))
     try:
@@ -74,7 +74,7 @@ def _named(name: str, raw: object, origin: str) -> Any:
 
 
 def _take_user(path: Path, values: dict[str, Any], origins: dict[str, str], folder: Path) -> list[str]:
-    """The user's settings that are in force: a file with errors changes none, and keeps no command from working."""
+    """The user's settings in force. A file with errors changes none of them, and commands still work."""
     try:
         text, rejected = _text_in_force(path, folder)
         document = loads(text, file=str(path))
@@ -85,7 +85,7 @@ def _take_user(path: Path, values: dict[str, Any], origins: dict[str, str], fold
 
 
 def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
-    """The text of the user's file that is in force, and what of the file is not; ConfigError where there is none."""
+    """The text of the user's file in force, and its rejected content; ConfigError where there is none."""
     kept, real = read_kept(folder, path), os.path.realpath(path)
     copy = kept.files.get(real) if kept is not None else None
     if copy is None:
@@ -100,40 +100,40 @@ def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
 
 
 def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], places: Directories) -> list[str]:
-    """The settings of a project's file that the user trusted; the harmless ones where nobody trusts it."""
+    """The settings of a trusted project's file; of an untrusted one, only the harmless ones."""
     entry = trusted_entry(path, places.trust_file)
     kept = read_kept(places.last_good, path) if entry is not None else None
-    said: list[str] = []
+    warnings: list[str] = []
     try:
         if entry is not None and is_trusted(path, places.trust_file):
             document = load(path)
         elif entry is not None and kept is not None and kept.digest == entry.digest and entry.path in kept.files:
             document = loads(kept.files[entry.path].text, file=str(path))
-            said.append(f"{path}: {GONE if is_gone(path) else WAITS}")
+            warnings.append(f"{path}: {GONE if is_gone(path) else WAITS}")
         else:
             return _take_untrusted(path, values, origins)
     except ConfigError as error:
         return [str(error)]
     _, problems = _lay(document, values, origins)
-    return [*said, *(f"{problem}; this setting is left out" for problem in problems)]
+    return [*warnings, *(f"{problem}; this setting is left out" for problem in problems)]
 
 
 def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
-    """The harmless settings of a project's file in a folder that nobody trusts; it can break nothing here."""
+    """The harmless settings of an untrusted project's file; its errors are only warnings."""
     try:
         ignored, problems = _lay(load(path), values, origins, HARMLESS)
     except ConfigError as error:
         return [f"{error} (ignored, since the folder is not trusted)"]
-    said = [f"{problem} (ignored, since the folder is not trusted)" for problem in problems]
+    warnings = [f"{problem} (ignored, since the folder is not trusted)" for problem in problems]
     if ignored:
-        said.append(f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder")
-    return said
+        warnings.append(f"{path}: its settings are ignored; `fleethook hooks trust` would trust the folder")
+    return warnings
 
 
 def _lay(
     document: Document, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None
 ) -> tuple[bool, list[ConfigError]]:
-    """Lay a file's `settings:` over what is there; whether `only` kept something out, and what is wrong with the others."""
+    """Add a file's `settings:`. Returns whether `only` excluded any of them, and the errors of the others."""
     raw = document.value.get("settings") if isinstance(document.value, dict) else None
     found, problems = read_section(document, ("settings",), raw)
     for name, value in found.items():
@@ -149,13 +149,13 @@ def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origin
         name = VARIABLES.get(variable)
         if name is None:
             if variable not in OTHER_VARIABLES:
-                # Without the prefix, which would make every name look near to every other.
+                # Without the prefix, which makes all names similar.
                 near = nearest(variable.removeprefix(PREFIX).lower(), (*NAMES, "home"))
                 hint = f"; did you mean {PREFIX}{near.upper()}?" if near else ""
                 warnings.append(f"{variable} is no variable of Fleethook{hint}")
             continue
         text = environ[variable]
-        # An empty URL has a meaning of its own (the embedded server); an empty number is one that was not given.
+        # An empty URL means the embedded server; an empty number counts as not given.
         if text or getattr(Settings(), name) == "":
             values[name] = _named(name, text, variable)
             origins[name] = variable

@@ -1,4 +1,4 @@
-"""One hook file of this host, looked at now and then: what of it is in force, and what is not."""
+"""One hook file of this host, checked periodically: its content in force, and its rejected content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("fleethook.hooks")
 
 
 class WatchedFile:
-    """A hook file as it is in force here; `check` raises ConfigError where a content cannot be compiled."""
+    """A hook file as it is in force here; `check` raises ConfigError for content that cannot be compiled."""
 
     def __init__(
         self, layer: Layer, path: Path, trust_file: Path, last_good: Path | None, check: Callable[[HookFile], object]
@@ -27,13 +27,13 @@ class WatchedFile:
         self.layer, self._path, self._trust, self._folder, self._check = layer, path, trust_file, last_good, check
         self._looked = 0.0
         self._seen: tuple[str, str] | None = None
-        """A project's content, as it was trusted and as it was at the last look."""
+        """The digests of a project's content: as trusted, and at the last check."""
         self._kept: Kept | None = None
         self._current: FileInForce | None = None
-        self._said: tuple[str, ...] = ()
+        self._logged: tuple[str, ...] = ()
 
     def current(self, every: float) -> FileInForce:
-        """What is in force, looked at again where the last look is more than `every` seconds ago."""
+        """The content in force; the file is checked again if the last check is more than `every` seconds ago."""
         now = time.monotonic()
         if self._current is None or now - self._looked >= every:
             self._looked = now
@@ -66,8 +66,8 @@ class WatchedFile:
         return file_in_force(self._path, self.layer, self._folder, self._kept)
 
     def _say(self, found: FileInForce) -> None:
-        """Log what is new among what is not in force."""
-        said = tuple(
+        """Log rejected content that was not logged before."""
+        texts = tuple(
             dict.fromkeys(
                 [
                     *(one.text for one in found.rejected),
@@ -81,7 +81,7 @@ class WatchedFile:
                 ]
             )
         )
-        for text in said:
-            if text not in self._said:
+        for text in texts:
+            if text not in self._logged:
                 log.error("%s", text)
-        self._said = said
+        self._logged = texts

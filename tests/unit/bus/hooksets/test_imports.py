@@ -19,7 +19,7 @@ from bus.config.schema import hook_file_schema
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.hooks import HOOK_DIALECTS
-from bus.hooksets.detect import whose
+from bus.hooksets.detect import detect_dialect
 from bus.hooksets.hookfile import from_document, load_foreign, load_hook_file, to_document
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.installs.command import MARK
@@ -85,7 +85,7 @@ def test_whose_hooks_these_are_is_told_by_name_and_content(
     tmp_path: Path, name: str, value: Any, asked: str, dialect: str
 ) -> None:
     path = put(tmp_path, name, value)
-    assert whose(tmp_path / asked if asked else path)[1] == dialect
+    assert detect_dialect(tmp_path / asked if asked else path)[1] == dialect
 
 
 def _hooks(event: str = "Stop", **handler: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_content_says_before_the_place_whose_a_plugin_is(tmp_path: Path, place: 
     put(tmp_path / place, name, value)
     said = case.partition(":")[0]
     asked = (tmp_path / place, tmp_path / place / ".claude-plugin/plugin.json", (tmp_path / place).parent)
-    assert {whose(one)[1] for one in asked} == {said}
+    assert {detect_dialect(one)[1] for one in asked} == {said}
 
 
 @pytest.mark.req("I-04", "I-08")
@@ -153,11 +153,11 @@ def test_content_that_says_nothing_or_both_leaves_it_to_the_place(tmp_path: Path
     for place, dialect in ((".ion/plugins/one", "ion"), ("elsewhere/one", "claude")):
         put(tmp_path / place, ".claude-plugin/plugin.json", MANIFEST)
         hooks = put(tmp_path / place, "hooks/hooks.json", _hooks(timeout=timeout))
-        assert {whose(hooks)[1], whose(tmp_path / place)[1]} == {dialect}
+        assert {detect_dialect(hooks)[1], detect_dialect(tmp_path / place)[1]} == {dialect}
         put(tmp_path / place, "hooks/hooks.json", _hooks(timeout=5000, command="${CLAUDE_PLUGIN_ROOT}/x"))
-        assert whose(hooks)[1] == dialect
+        assert detect_dialect(hooks)[1] == dialect
         put(tmp_path / place, "hooks/hooks.json", '{"hooks": nothing')
-        assert whose(tmp_path / place)[1] == dialect
+        assert detect_dialect(tmp_path / place)[1] == dialect
 
 
 @pytest.mark.req("F-11", "P-01", "G-06")
