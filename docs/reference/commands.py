@@ -30,8 +30,11 @@ def _below(group: click.Group, context: click.Context) -> Iterator[tuple[click.C
 
 
 _COMMON: Final = [
-    (code("--json"), "After a command: machine-readable output."),
-    (code("-n, --namespace NAME"), "After a command: the fleet to look at, instead of the one that is set."),
+    (code("--json"), "After the command: machine-readable output."),
+    (
+        code("-n, --namespace NAME"),
+        "Before or after the command: the fleet to look at, instead of the one that is set.",
+    ),
 ]
 
 
