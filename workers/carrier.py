@@ -1,4 +1,4 @@
-"""The carrier: many deliveries at once, from their streams to their targets, for as long as there is work.
+"""The carrier: claims deliveries from their streams and attempts many at the same time, for as long as there is work.
 
 It runs inside an RQ job (`jobs.py`): RQ starts it and stops it; deliveries, attempts and outcomes are kept in Redis.
 """
@@ -36,10 +36,10 @@ log = logging.getLogger("fleethook.carrier")
 
 GROUP: Final = "carriers"
 LEASE_MARGIN_MS: Final = 5_000
-"""How much longer than its own timeout an attempt may keep its target's place, before the place is given away."""
+"""An attempt keeps its place among those of its target for this long after its own timeout."""
 
 MOST_TAKEN: Final = 32 * 1024 * 1024
-"""Bytes of events' bodies that come in one reply: a hundred of the largest would be 1.6 GiB."""
+"""Bytes of event bodies in one reply of take.lua: a hundred of the largest events would be 1.6 GiB."""
 
 _READ_SECONDS: Final = 0.25
 _OUTAGE_SECONDS: Final = 2.5
@@ -47,7 +47,7 @@ _OUTAGE_SECONDS: Final = 2.5
 
 
 class Overtaken(FleethookError):
-    """Another carrier has what this one was about to send."""
+    """Another carrier has claimed the delivery that this one was about to attempt."""
 
 
 class Carrier:
@@ -91,13 +91,13 @@ class Carrier:
         self.carried = 0
 
     async def work(self) -> int:
-        """How many deliveries lie in the streams that this carrier reads, under way or not; raises Unreachable."""
+        """How many deliveries are in the streams that this carrier reads, under way or not; raises Unreachable."""
         with self._connections.lease() as connection:
             lengths = await connection.exchange([("XLEN", stream) for stream in self._consumer.streams])
         return sum(int(checked(length, "measuring the work")) for length in lengths)
 
     async def run(self, stop: asyncio.Event, *, idle: float = 2.0) -> int:
-        """Carry until `stop`, or until there was nothing to do for `idle` seconds; then drain.
+        """Attempt deliveries until `stop`, or until there was nothing to do for `idle` seconds; then finish those under way.
 
         Returns the number of attempts.
         """
@@ -110,7 +110,7 @@ class Carrier:
                     turn = partial(self._turn, clients, idle)
                     await consume(self._consumer, turn, stop, who="carrier", prepare=self._prepare)
                     await drain(self._consumer, (self._busy.tasks,), self._drain)
-                finally:  # before the connections go: an attempt that is broken off has no outcome
+                finally:  # before the connections close: a cancelled attempt has no outcome
                     await cancel_tasks(self._busy.tasks)
         finally:
             await cancel_tasks([writing])
@@ -139,7 +139,7 @@ class Carrier:
         missed_heartbeats = self._consumer.missed_heartbeats
         entries = await self._consumer.pending_to_resume(self._held, room, _OUTAGE_SECONDS)
         rows = await self._take(entries) if entries else []
-        if self._read_at:  # there is more, probably: what we have done is written down on the way
+        if self._read_at:  # more entries are likely: this call also writes the settlements that wait
             await let_entries_accumulate(self._read_at)
             (reply,) = await self._settlements.flush(self._take_call((), room))
             rows += checked(reply, "taking deliveries")
@@ -154,7 +154,7 @@ class Carrier:
         return bool(rows)
 
     async def _take(self, entries: Sequence[Entry]) -> list[list[Any]]:
-        """What the fleet says to our trying what is in these entries; see take.lua."""
+        """The rows of take.lua for these entries."""
         if not entries:
             return []
         (reply,) = await self._consumer.call([self._take_call([(entry.stream, entry.id) for entry in entries])])
@@ -162,7 +162,7 @@ class Carrier:
         return rows
 
     def _take_call(self, entries: Sequence[tuple[str, str]], room: int = 0) -> Call:
-        """The script call that takes what is in these entries, and what is new, as much as there is room for."""
+        """The script call that claims the deliveries of these entries, and up to `room` new ones of each stream."""
         return Call(
             "take",
             self._consumer.streams,
@@ -178,8 +178,10 @@ class Carrier:
             ),
         )
 
-    def _runs(self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]) -> Iterator[ClaimedDelivery]:
-        """Those of the rows that may run; `handed` says how often an entry was handed out that is not new."""
+    def _read_claims(
+        self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]
+    ) -> Iterator[ClaimedDelivery]:
+        """The claimed deliveries in the rows; `handed` holds how often each entry that is not new was handed out."""
         bodies: dict[bytes, bytes] = {}
         for word, *row in rows:
             if word == b"later":
@@ -221,7 +223,7 @@ class Carrier:
         self._settlements.add(self._attempts.settle(claimed, result, (time.monotonic() - start) * 1000))
 
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
-        """Raise Overtaken if our heartbeat had stopped and another carrier has taken the delivery.
+        """Raise Overtaken if our heartbeat had stopped and another carrier has claimed the delivery.
 
         Writes the heartbeat first, so that nobody claims anything of ours from here on. `missed_heartbeats` is the count
         at the time of the claim.

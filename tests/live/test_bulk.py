@@ -33,7 +33,7 @@ from workers.delivery.deliveries import deliveries, retry
 from workers.delivery.filters import Filter
 from workers.jobs import CHORES, enqueue, queue
 from workers.records import bulk_jobs
-from workers.records.bulk_jobs import Job, begin, job, jobs, stop_job, waiting, work_at, work_off
+from workers.records.bulk_jobs import BulkJob, begin, job, jobs, stop_job, waiting, work_at, work_off
 from workers.records.replay import ReplaySpec
 from workers.records.selection import walk
 
@@ -79,7 +79,7 @@ async def bury(connections: Connections, keys: Keys, count: int, reason: str = "
     return names
 
 
-async def worked(connections: Connections, keys: Keys, name: str, **more: Any) -> Job:
+async def worked(connections: Connections, keys: Keys, name: str, **more: Any) -> BulkJob:
     """The job after somebody has worked at it."""
     watcher: Watcher = watcher_of(connections, keys)
     await watcher.refresh(force=True)

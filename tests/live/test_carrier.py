@@ -207,7 +207,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         missed = stopped._consumer.missed_heartbeats
         with stopped._reading.lease() as connection:
             rows = await stopped._take(await stopped._consumer.read(connection, 1, 0.1))
-        (taken,) = stopped._runs(rows, {})
+        (taken,) = stopped._read_claims(rows, {})
         await do(connections, "DEL", keys("beat", stopped.name))
         async with carrying(server.url, keys):
             await settled(connections, keys, name, "delivered")

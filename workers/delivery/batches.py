@@ -1,4 +1,4 @@
-"""Several deliveries in one body, under one webhook-id: they are delivered together, or tried again together."""
+"""Several deliveries in one request with one webhook-id: they are delivered together, or tried again together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.delivery.formats import MOST_BODY
 
 
 def batch_body(name: Format, full: Sequence[bytes], thin: Callable[[], Sequence[bytes]]) -> bytes:
-    """Bodies as they would go out alone, in one; thin ones where it is too large.
+    """One body that holds the bodies of its deliveries; the thin ones if it would be too large.
 
     `{"type": "batch", "events": […]}`, and for CloudEvents the list alone (its JSON batch format, 1.0.2).
     """
@@ -19,7 +19,7 @@ def batch_body(name: Format, full: Sequence[bytes], thin: Callable[[], Sequence[
 
 
 def batch_id(deliveries: Sequence[str]) -> str:
-    """What stands in a delivery's id's place for a batch: the same for the same deliveries, over every retry."""
+    """The id of a batch, used like the id of a delivery: the same deliveries have the same one at every retry."""
     return f"b{sha256(' '.join(deliveries).encode()).hexdigest()[:32]}"
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: what could not be delivered or read, why, and how it is tried again or dropped."""
+"""Dead letters: deliveries given up, and entries that nobody could read; list, retry, drop and expire them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bus.wire.streams import Call, Entry, call_all, checked, flat
 from workers.delivery.filters import NO_FILTER, Filter, letter_test
 
 CUT_BYTES: Final = 4096
-"""So many characters of a poison entry's body are kept."""
+"""How many characters of a poison entry's body are kept."""
 
 _PAGE: Final = 200
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """One dead letter: a delivery that was given up, or an entry that nobody could work on."""
+    """A delivery that was given up, or a poison entry: one that no consumer could process."""
 
     id: str
     kind: str
@@ -33,7 +33,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     attempts: int = 0
     type: str = ""
-    """The event's, and below its tool and session; empty for an entry that nobody could read."""
+    """The event's type; like `tool` and `session`, it is empty for a poison entry."""
     tool: str = ""
     session: str = ""
     stream: str = ""
@@ -42,7 +42,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> Call:
-    """The script call that keeps an unworkable entry; `acknowledge` names the group that lets go of it, if any."""
+    """The script call that makes a poison entry a dead letter, and acknowledges it for the group `acknowledge`, if given."""
     short = entry.stream.rpartition(":")[2]
     name = f"{short}-{entry.id}"
     fields = _letter(entry, short, reason)
@@ -55,9 +55,9 @@ def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> C
 
 
 def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str], reason: str, group: str) -> Call:
-    """The script call that gives up an event that was kept for a host, in `entry` of that host's stream.
+    """The script call that gives up an event that was kept for a host; `entry` is its entry in that host's stream.
 
-    `about` are fields more of its dead letter.
+    `about` holds further fields of the dead letter.
     """
     name = f"kept-{event.id}"  # no host's name: one with a dot would look like a delivery's
     fields = [*_letter(event, "events", reason), *(part for pair in about.items() for part in pair)]
@@ -70,10 +70,10 @@ def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str
 
 
 def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
-    """What is kept of an entry."""
+    """The fields of a poison entry's dead letter."""
     body = entry.fields.get(b"body", b"")
-    # Redacted before it is kept: a dead letter outlives the streams' retention. The margin keeps a secret whole that
-    # stands at the cut.
+    # Redacted before it is kept, since a dead letter outlives the retention of the streams. Twice the length is redacted,
+    # so that a secret at the cut is seen whole.
     shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
     return [
         "kind",
@@ -134,6 +134,7 @@ async def _all(connections: Connections, keys: Keys, since: int, until: int) -> 
 
 
 def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | None:
+    """A dead letter from its hash; None if the hash is gone."""
     if not fields:
         return None
     text = {
@@ -161,9 +162,9 @@ def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | 
 async def redrive(
     connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
 ) -> int:
-    """Try dead deliveries again; returns how many went back to the carriers (poison entries cannot).
+    """Send dead deliveries to the carriers again; returns how many. Poison entries are skipped.
 
-    `before` (ms) leaves alone what died since then; `counted_by` is the key of a job that counts each.
+    `before` (ms) skips those that died at that time or later; `counted_by` is the key of a maintenance job that counts each.
     """
     now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
     calls = [
@@ -175,7 +176,7 @@ async def redrive(
 async def drop(
     connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
 ) -> int:
-    """Forget dead letters; returns how many there were. `before` and `counted_by` as for `redrive`."""
+    """Delete dead letters; returns how many. `before` and `counted_by` as for `redrive`."""
     more = (counted_by,) if counted_by else ()
     calls = [
         Call(
@@ -187,7 +188,7 @@ async def drop(
 
 
 async def sweep(connections: Connections, keys: Keys, now_ms: int, keep_ms: int = DEAD_MS) -> int:
-    """Drop the dead letters that are older than `keep_ms`; returns how many."""
+    """Delete the dead letters that are older than `keep_ms`; returns how many."""
     dropped = 0
     while True:
         with connections.lease() as connection:

@@ -1,4 +1,4 @@
-"""Deliveries: what an event owes to whom, every attempt of it, and how they are listed."""
+"""Deliveries: which ones an event makes, how they are written, listed and retried."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from workers.delivery.filters import NO_FILTER, Filter, delivery_test
 State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
 
 COMMAND_CAP: Final = 4
-"""How many runs of one background command hook may be under way at a time, over the whole fleet."""
+"""How many runs of one background command hook may be under way at the same time in the whole fleet."""
 
 ONE_BY_ONE: Final = frozenset({"pigo"})
-"""Dialects whose hooks of one event run in the order of their file, each after the one before."""
+"""Dialects whose hooks of one event run one after the other, in the order of their file."""
 
 KEPT_ATTEMPTS: Final = 50
 _MOST_NAME: Final = 256
-"""Characters of an event's type, tool and session that its deliveries keep: an agent may send any."""
+"""Characters of an event's type, tool and session that its deliveries keep, since an agent may send any length."""
 _PAGE: Final = 200
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One try of a delivery, as it is logged."""
+    """One attempt of a delivery in its log."""
 
     ms: int
     """When it ended, in milliseconds since 1970."""
@@ -59,13 +59,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phases: Phases | None = None
     """Where the time went; None for a command."""
     sent: str = ""
-    """The beginning of the body that was sent, redacted; only where Gobby's `log_deliveries` asks for it (G-10)."""
+    """The beginning of the body that was sent, redacted; only if Gobby's `log_deliveries` asks for it (G-10)."""
     next: int = 0
-    """When the next attempt was to be made, in milliseconds since 1970; 0 where there was none."""
+    """When the next attempt is due, in milliseconds since 1970; 0 if there is none."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivery as it stands."""
+    """A delivery and its state."""
 
     id: str
     event: str
@@ -78,7 +78,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     updated: int
     type: str = ""
-    """The event's."""
+    """The event's type, and below its tool and session."""
     tool: str = ""
     session: str = ""
     due: int = 0
@@ -94,7 +94,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """What one event owes to one hook or endpoint, before it is written down."""
+    """A delivery of an event to a hook or endpoint, before it is written to Redis."""
 
     id: str
     stream: str
@@ -106,18 +106,18 @@ class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     layer: str
     pace: str = ""
-    """What dispatch.lua is told of rate, line and batch, as `name=value` words; empty for what has none of them."""
+    """Rate, line and batch as dispatch.lua takes them: `name=value` words; empty if there are none."""
 
 
 async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
-    """As `deliveries_of`; where that may take long, on a thread of its own: the loop goes on meanwhile."""
+    """As `deliveries_of`, but on a thread if it may take long, so that the event loop goes on."""
     if in_force.is_costly(event):
         return await asyncio.to_thread(deliveries_of, event, verdict, in_force, keys)
     return deliveries_of(event, verdict, in_force, keys)
 
 
 def deliveries_of(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
-    """The deliveries of an event: the endpoints that it goes to, and the hooks that run in the background."""
+    """The deliveries that an event makes: to the endpoints that match it, and to the hooks that run in the background."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
     result += [
         _for_hook(event, hook, keys, position) for position, hook in enumerate(in_force.background(event, verdict))
@@ -153,13 +153,13 @@ def _pace(endpoint: Endpoint, event: Event) -> str:
 
 
 def endpoint_target(endpoint: Endpoint, host: str) -> str:
-    """The target of an endpoint's deliveries on `host`: what one user's file names is not what another's names so."""
+    """The target of an endpoint's deliveries. One that is in a user's or project's file belongs to the event's host."""
     return f"endpoint:{endpoint.id}" if endpoint.layer == "fleet" else f"endpoint:{endpoint.id}@{host}"
 
 
 def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> NewDelivery:
-    # Hooks that their author knows to run one after the other do so where nobody waits, too (P-09); one that is not
-    # waited for even then (P-11) has no place in the line.
+    # Hooks whose system runs one after the other keep their order in the background, too (P-09); one for which that
+    # system does not wait (P-11) has no place in the line.
     ordered = hook.blocking and hook.dialect in ONE_BY_ONE
     return NewDelivery(
         id=delivery_id(event.id, hook.id),
@@ -176,7 +176,7 @@ def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> NewDeliver
 
 
 def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
-    """The fleet's deliveries are carried anywhere; those of a user's or project's file only on their own host."""
+    """Any host carries the deliveries of the fleet's hooks; only the event's host those of a user's or project's file."""
     return keys("deliveries") if entry.layer == "fleet" else keys("deliveries", event.host)
 
 
@@ -190,27 +190,27 @@ def dispatch_call(
     now: int,
     host: str = "",
 ) -> Call:
-    """The one script call that acknowledges an event and writes down what it owes.
+    """The script call that acknowledges an event and writes its deliveries.
 
-    `host` is the stream of the event's own host, where its hooks are to be dispatched too; `-` where we are that host.
+    `host` is the stream of the event's own host, which dispatches it to its own hooks; `-` if this is that host.
     """
     name = event.id if event is not None else entry.id
     known = ("", "", "") if event is None else (event.type, event.tool, event.session)
     about = [text[:_MOST_NAME].encode("utf-8", "replace") for text in known]
     flat_args = [
         part
-        for one in deliveries
+        for new in deliveries
         for part in (
-            one.id,
-            one.stream,
-            one.target,
-            one.cap,
-            one.timeout_ms,
-            one.kind,
-            one.hook,
-            one.version,
-            one.layer,
-            one.pace,
+            new.id,
+            new.stream,
+            new.target,
+            new.cap,
+            new.timeout_ms,
+            new.kind,
+            new.hook,
+            new.version,
+            new.layer,
+            new.pace,
         )
     ]
     return Call(
@@ -282,9 +282,10 @@ async def delivery(connections: Connections, keys: Keys, name: str) -> Delivery:
 async def retry(
     connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
 ) -> int:
-    """Have deliveries tried at once that are due later, parked or dead; returns how many.
+    """Try deliveries now that are due later, parked or dead; returns how many.
 
-    `before` (ms) leaves alone what has changed since then; `counted_by` is the key of a job that counts each.
+    `before` (ms) skips those that changed at that time or later; `counted_by` is the key of a maintenance job that counts
+    each.
     """
     more = (counted_by,) if counted_by else ()
     calls = [
@@ -295,7 +296,7 @@ async def retry(
 
 
 async def waits_for(connections: Connections, keys: Keys, name: str) -> str:
-    """What of its own kind a parked delivery waits for: its session's line, or its batch; empty where it is neither."""
+    """Which delivery a parked one waits for, in its session's order or in its batch; empty if it waits for none."""
     asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
     with connections.lease() as connection:
         (reply,) = await connection.exchange([asked])
@@ -303,12 +304,12 @@ async def waits_for(connections: Connections, keys: Keys, name: str) -> str:
         target, line, batch, head, members = found
         if head:
             return f"for its turn with {head}, whose batch it is in"
-        if batch and members is None:  # the first of a batch has the others' names, or none
+        if batch and members is None:  # the first of a complete batch has the ids of the others
             return "for others of its batch"
         if not line:
             return ""
         (reply,) = await connection.exchange([("ZRANGE", keys("line", f"{target}:{line}"), 0, 0)])
-    first = [one.decode() for one in checked(reply, "reading a line")]
+    first = [member.decode() for member in checked(reply, "reading a line")]
     return f"for {first[0]}, which is before it in its session" if first and first[0] != name else ""
 
 
@@ -350,7 +351,7 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
 
 
 def attempt_record(attempt: Attempt) -> bytes:
-    """How an attempt lies in its delivery."""
+    """An attempt as it is stored in its delivery."""
     return msgspec.msgpack.encode(attempt)
 
 
@@ -360,12 +361,12 @@ def now_ms() -> int:
 
 
 def pack_fields(entry: Entry) -> bytes:
-    """An event entry's fields as they are kept for its deliveries, its entry id with them."""
+    """The fields of an event's entry, and its id, as they are kept for its deliveries."""
     return pack([part for pair in {**entry.fields, b"entry": entry.id.encode()}.items() for part in pair])
 
 
 def unpack_fields(raw: bytes) -> dict[bytes, bytes]:
-    """What `pack_fields` kept; raises DecodeError."""
+    """The fields that `pack_fields` packed; raises DecodeError."""
     value = unpack(raw)
     if not isinstance(value, list):
         raise DecodeError("a kept event is not a list of fields")

@@ -21,10 +21,10 @@ from bus.wire.streams import Backoff, checked
 log = logging.getLogger("fleethook.late_context")
 
 MOST_TEXTS: Final = 32
-"""Texts that are kept for one session, the newest."""
+"""How many texts are kept for one session; older ones are dropped."""
 
 MOST_SESSIONS: Final = 1_000
-"""Sessions for which something is kept, those that were spoken to last."""
+"""How many sessions have texts kept; those without a new text for the longest time are dropped."""
 
 _CHARACTERS: Final = 4_000
 
@@ -63,7 +63,7 @@ class LateContexts:
             except Unreachable as error:
                 await backoff.wait(error)
                 continue
-            except FleethookError:  # the hook has run all the same, and must not run again for its words
+            except FleethookError:  # the hook has run, and must not run again because its text is lost
                 log.exception("what a hook of event %s said in the background is lost", event.id)
             backoff.back()
             return
@@ -80,7 +80,7 @@ class LateContexts:
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
-        with self._connections.lease() as connection:  # the session first: what is kept in between is found again
+        with self._connections.lease() as connection:  # the session first: a text that is kept in between puts it back
             _, texts = await connection.exchange(
                 [
                     ("ZREM", self._keys("later"), name),

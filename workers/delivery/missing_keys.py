@@ -1,4 +1,4 @@
-"""Deliveries that wait for the key of a sealed secret: which key, on which host, for which endpoint."""
+"""The keys of sealed secrets that deliveries wait for: which key, on which host, for which endpoint."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
 WAIT_MS: Final = 3_000
-"""A delivery whose key is missing is tried again so soon, by whichever carrier; no attempt is counted."""
+"""After this time a delivery whose key is missing is tried again by any carrier; no attempt is counted."""
 
 _SHOWN_MS: Final = 20_000
-"""A key that nobody has missed for so long has come."""
+"""A key that no carrier has missed for this long is there now."""
 
 
 class MissingKeyUse(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint whose secret cannot be opened on one host."""
+    """An endpoint whose secret cannot be opened on a host."""
 
     key: str
     host: str
     endpoint: str
     ms: int
-    """When that was seen last, in milliseconds since 1970."""
+    """When a carrier missed it last, in milliseconds since 1970."""
 
     @property
     def text(self) -> str:
-        """What waits for which key, and the command that brings it."""
+        """Which deliveries wait for which key, and the command that copies it there."""
         return (
             f"deliveries of {self.endpoint!r} wait: host {self.host!r} does not have key {self.key}; on a machine that has "
             f"it: `fleethook key export | ssh {self.host} fleethook key import`"
@@ -37,7 +37,7 @@ class MissingKeyUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Command]:
-    """Say that a key is missed now, and forget what nobody has missed for long."""
+    """The commands that record a missing key, and delete the records of keys that are there now."""
     name, now = keys("sealed"), time.time_ns() // 10**6
     return [
         ("ZADD", name, now, f"{key}\n{host}\n{endpoint}"),
@@ -47,7 +47,7 @@ def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Comm
 
 
 async def missing_keys(connections: Connections, keys: Keys) -> list[MissingKeyUse]:
-    """What waits for a key now."""
+    """The keys that are missing now."""
     since = time.time_ns() // 10**6 - _SHOWN_MS
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("ZRANGEBYSCORE", keys("sealed"), since, "+inf", "WITHSCORES")])
@@ -55,4 +55,4 @@ async def missing_keys(connections: Connections, keys: Keys) -> list[MissingKeyU
     for name, score in flat(checked(reply, "looking for missing keys")).items():
         key, host, endpoint = name.decode("utf-8", "replace").split("\n", 2)
         found.append(MissingKeyUse(key=key, host=host, endpoint=endpoint, ms=int(float(score))))
-    return sorted(found, key=lambda one: (one.key, one.host, one.endpoint))
+    return sorted(found, key=lambda use: (use.key, use.host, use.endpoint))

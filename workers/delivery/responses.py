@@ -1,4 +1,4 @@
-"""What is kept of a response, 4 KiB at most: its head and the beginning of its body, redacted; and of what was sent."""
+"""What the log of attempts keeps of a response: its head and the beginning of its body, redacted, 4 KiB at most."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bus.http.client import Reply
 from bus.secrets.redaction import REDACTED, is_secret_name, redact_text
 
 SHOWN: Final = 4096
-"""Characters of a response, head and body together, that the log of attempts keeps."""
+"""Characters of head and body together."""
 
 _MOST_HEAD: Final = 3072
 _MOST_VALUE: Final = 1000
 
 
 def response_text(reply: Reply) -> tuple[str, str]:
-    """The status line with the headers, and the beginning of the body; two empty texts where nothing came back."""
+    """The status line with the headers, and the beginning of the body; two empty texts if there is no response."""
     if not reply.status:
         return "", ""
     lines, room = [_status(reply.status, reply.reason)], _MOST_HEAD
@@ -37,8 +37,8 @@ def body_text(reply: Reply, most: int = SHOWN) -> str:
 
 
 def beginning(body: bytes, most: int = SHOWN) -> str:
-    """The beginning of a body that came or was sent, redacted."""
-    # The margin keeps a secret whole that stands at the cut.
+    """The beginning of the body of a response or request, redacted."""
+    # Twice the length is redacted, so that a secret at the cut is seen whole.
     return redact_text(body[: 2 * most].decode("utf-8", "replace"))[:most] if body else ""
 
 
@@ -49,7 +49,7 @@ def _status(status: int, reason: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _line(name: str, value: str) -> str:
-    """One header; receivers say the same ones again and again, so each is looked through once."""
+    """One header, redacted. Receivers repeat the same headers, so the result is cached."""
     if is_secret_name(name):
         return f"{name}: {REDACTED}"
     return redact_text(f"{name}: {value}")[: len(name) + 2 + _MOST_VALUE]

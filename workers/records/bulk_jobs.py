@@ -40,7 +40,7 @@ SLICE_SECONDS: Final = 20.0
 _NAP_SECONDS: Final = 0.5
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     """One maintenance job as it stands."""
 
     id: str
@@ -108,7 +108,7 @@ async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter |
     return name
 
 
-async def jobs(connections: Connections, keys: Keys) -> list[Job]:
+async def jobs(connections: Connections, keys: Keys) -> list[BulkJob]:
     """The jobs that are kept, newest first."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
@@ -121,7 +121,7 @@ async def jobs(connections: Connections, keys: Keys) -> list[Job]:
     return [_job(name, fields) for name, fields in read if fields]
 
 
-async def job(connections: Connections, keys: Keys, name: str) -> Job:
+async def job(connections: Connections, keys: Keys, name: str) -> BulkJob:
     """One job; raises NotFound."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("HGETALL", keys("job", name))])
@@ -234,7 +234,7 @@ class _Worker:
         return word.decode()
 
 
-def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: Job) -> AsyncIterator[Step]:
+def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: BulkJob) -> AsyncIterator[Step]:
     try:
         if one.kind == "replay":
             return _replay(connections, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
@@ -244,7 +244,7 @@ def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: Job) -> 
 
 
 async def _replay(
-    connections: Connections, keys: Keys, watcher: Watcher, one: Job, past: ReplaySpec
+    connections: Connections, keys: Keys, watcher: Watcher, one: BulkJob, past: ReplaySpec
 ) -> AsyncIterator[Step]:
     async for chunk in chunks(connections, keys, past, one.id, watched(watcher), after=one.cursor):
         start = time.monotonic()
@@ -253,7 +253,7 @@ async def _replay(
         yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
 
 
-async def _on_deliveries(connections: Connections, keys: Keys, one: Job, wanted: Filter) -> AsyncIterator[Step]:
+async def _on_deliveries(connections: Connections, keys: Keys, one: BulkJob, wanted: Filter) -> AsyncIterator[Step]:
     """Retry, redrive or drop what passes the filter and has not changed since the job began; the scripts count it."""
     fits_delivery, fits_letter = delivery_test(wanted), letter_test(wanted)
     index = "recent" if one.kind == "retry" else "dead"
@@ -269,7 +269,7 @@ async def _on_deliveries(connections: Connections, keys: Keys, one: Job, wanted:
         yield Step(msgspec.json.encode(position).decode(), len(ids))
 
 
-def _job(name: str, fields: dict[bytes, bytes]) -> Job:
+def _job(name: str, fields: dict[bytes, bytes]) -> BulkJob:
     def text(key: str) -> str:
         return fields.get(key.encode(), b"").decode("utf-8", "replace")
 
@@ -286,5 +286,5 @@ def _job(name: str, fields: dict[bytes, bytes]) -> Job:
             "cursor": text("cursor"),
             "error": text("error"),
         },
-        Job,
+        BulkJob,
     )

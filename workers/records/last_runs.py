@@ -23,23 +23,23 @@ DELIVERIES: Final = 200
 _BYTES: Final = 8 * 1024 * 1024
 
 
-class Run(NamedTuple):
+class HookRun(NamedTuple):
     """One run of a hook: when (milliseconds since 1970), and what came of it: a decision, `failed`, or a delivery's state."""
 
     ms: int
     what: str
 
 
-class Record(NamedTuple):
+class RunHistory(NamedTuple):
     """What the newest part of the record says: the last run by hook, and the folders in which agents of a host were."""
 
-    runs: dict[str, Run]
+    runs: dict[str, HookRun]
     folders: tuple[str, ...] = ()
 
 
-async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> Record:
+async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> RunHistory:
     """The newest run of every hook in the newest events and deliveries; `folders` only where a `host` is asked for."""
-    runs: dict[str, Run] = {}
+    runs: dict[str, HookRun] = {}
     folders: dict[str, None] = {}
     looked = size = 0
     async for entries in events_pages(connections, keys, newest_first=True):
@@ -55,19 +55,19 @@ async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> 
     for one in await deliveries(connections, keys, most=DELIVERIES):
         known = runs.get(one.hook)
         if one.attempts and (known is None or known.ms < one.updated):
-            runs[one.hook] = Run(one.updated, one.state)
-    return Record(runs, tuple(folders))
+            runs[one.hook] = HookRun(one.updated, one.state)
+    return RunHistory(runs, tuple(folders))
 
 
-def _parts(raw: bytes | None, ms: int) -> list[tuple[str, Run]]:
+def _parts(raw: bytes | None, ms: int) -> list[tuple[str, HookRun]]:
     if raw is None:
         return []
     try:
         verdict = decode_verdict(raw)
     except DecodeError:  # of another version: it says nothing of a run here
         return []
-    spoke = [(part.hook, Run(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
-    return spoke + [(hook, Run(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
+    spoke = [(part.hook, HookRun(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
+    return spoke + [(hook, HookRun(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
 
 
 def _folder(entry: Entry, keys: Keys, host: str) -> str:

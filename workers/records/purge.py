@@ -15,7 +15,7 @@ from workers.records.events import Say, pages
 _NO_LIMIT: Final = 10**15
 
 
-class Group(NamedTuple):
+class ReaderGroup(NamedTuple):
     """How far one group has read the event stream."""
 
     name: str
@@ -60,7 +60,7 @@ async def purge_session(
     return removed, kept
 
 
-async def groups(connections: Connections, keys: Keys) -> list[Group]:
+async def groups(connections: Connections, keys: Keys) -> list[ReaderGroup]:
     """The groups that read the events; NotFound where there is none: nobody has acknowledged anything then."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("XINFO", "GROUPS", keys("events"))])
@@ -72,12 +72,13 @@ async def groups(connections: Connections, keys: Keys) -> list[Group]:
             "`fleethook worker dispatcher` (or `up`) starts one"
         )
     return [
-        Group(row[b"name"].decode(), _parts(row[b"last-delivered-id"].decode()), int(row[b"pending"])) for row in rows
+        ReaderGroup(row[b"name"].decode(), _parts(row[b"last-delivered-id"].decode()), int(row[b"pending"]))
+        for row in rows
     ]
 
 
 async def _acknowledged(
-    connections: Connections, keys: Keys, readers: Iterable[Group], entries: list[Entry]
+    connections: Connections, keys: Keys, readers: Iterable[ReaderGroup], entries: list[Entry]
 ) -> list[str]:
     """The ids of those entries that every group was handed and has acknowledged.
 

@@ -29,7 +29,7 @@ from workers.runtime.kept_events import KeptEvents, kept_events
 from workers.runtime.stream_repair import Repair, read_repairs
 from workers.runtime.wording import counted
 
-Health = Literal["ok", "missing", "off", "unknown"]
+RoleHealth = Literal["ok", "missing", "off", "unknown"]
 """`off`: nobody is there and the settings want nobody; `unknown`: it could not be seen."""
 
 SCAN_ROUNDS: Final = 400
@@ -62,7 +62,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """One process type over the whole fleet."""
 
     role: str
-    health: Health
+    health: RoleHealth
     alive: int | None = None
     """How many; None where unknown."""
     who: tuple[str, ...] = ()
@@ -220,7 +220,7 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
 def _role(role: str, who: Sequence[str] | None, wanted: int) -> Role:
     if who is None:
         return Role(role=role, health="unknown")
-    health: Health = "ok" if who else "missing" if wanted else "off"
+    health: RoleHealth = "ok" if who else "missing" if wanted else "off"
     return Role(role=role, health=health, alive=len(who), who=tuple(who))
 
 

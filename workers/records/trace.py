@@ -42,7 +42,7 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
     """False where only its id is left."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class FallbackReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent's side said of its own fallback: what it did may differ from what was recorded."""
 
     id: str
@@ -55,7 +55,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """One event and everything that it caused, as far as it is still kept."""
 
     event: Seen
-    reports: tuple[Report, ...] = ()
+    reports: tuple[FallbackReport, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
     """Entries of it that nobody could work on; a dead delivery stands among the deliveries."""
@@ -118,13 +118,13 @@ async def _deliveries(connections: Connections, keys: Keys, name: str, letters: 
 
 async def _after(
     connections: Connections, keys: Keys, event: Seen, name: str
-) -> tuple[dict[str, list[Relative]], list[Report], int]:
+) -> tuple[dict[str, list[Relative]], list[FallbackReport], int]:
     """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
 
     A blocking hook's own events come into the stream before the event that ran it: that one is added when answered.
     """
     children: dict[str, list[Relative]] = {}
-    reports: list[Report] = []
+    reports: list[FallbackReport] = []
     looked = 0
     # A spooled event arrives long after its agent's report; a report is looked for only so far back.
     start = max(0, event.ms - (MOST_BUDGET_MS if event.fell_back or event.of else _took(event)) - _BEFORE_MS)
@@ -184,8 +184,8 @@ def _relative(seen: Seen, *, depth: int = 0) -> Relative:
     )
 
 
-def _report(seen: Seen, entry: Entry) -> Report:
-    return Report(id=seen.id, ms=entry.ms, why=seen.fallback, host=seen.event.host)
+def _report(seen: Seen, entry: Entry) -> FallbackReport:
+    return FallbackReport(id=seen.id, ms=entry.ms, why=seen.fallback, host=seen.event.host)
 
 
 def _text(entry: Entry, field: bytes) -> str:

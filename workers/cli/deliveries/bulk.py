@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets.in_force import Watcher
     from bus.wire.connections import Connections
     from workers.delivery.filters import Filter
-    from workers.records.bulk_jobs import Job, Kind
+    from workers.records.bulk_jobs import BulkJob, Kind
     from workers.records.replay import ReplaySpec
 
 MANY: Final = 500
@@ -117,7 +117,7 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
         raise PartlyDone(ended.error or f"it was {ended.state} after {ended.done:,} of {count:,}")
 
 
-async def follow_job(fleet: Context, connections: Connections, name: str, count: int = 0) -> Job:
+async def follow_job(fleet: Context, connections: Connections, name: str, count: int = 0) -> BulkJob:
     """The job when it is over; says how far it is meanwhile."""
     import asyncio
 
@@ -134,7 +134,7 @@ async def follow_job(fleet: Context, connections: Connections, name: str, count:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _followed(fleet: Context, connections: Connections, name: str, count: int, *, here: bool) -> Job:
+async def _followed(fleet: Context, connections: Connections, name: str, count: int, *, here: bool) -> BulkJob:
     import asyncio
 
     from workers.records.bulk_jobs import work_at

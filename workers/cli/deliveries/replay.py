@@ -16,7 +16,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
-    from workers.records.bulk_jobs import Job
+    from workers.records.bulk_jobs import BulkJob
     from workers.records.replay import ReplaySpec
 
 
@@ -112,7 +112,7 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
     from workers.records.bulk_jobs import job, jobs
     from workers.records.ids import whole_id
 
-    async def work(connections: Connections) -> Job:
+    async def work(connections: Connections) -> BulkJob:
         found = whole_id(name, [one.id for one in await jobs(connections, fleet.keys())], "jobs")
         return await follow_job(fleet, connections, found) if follow else await job(connections, fleet.keys(), found)
 
@@ -188,7 +188,7 @@ def _known(fleet: Context, name: str) -> None:
         raise NotFound(f"no endpoint is called {name!r} here; {hint}")
 
 
-def _about(one: Job) -> str:
+def _about(one: BulkJob) -> str:
     """A job's filters on one line."""
     spec: dict[str, Any] = dict(one.spec)
     times = [f"{name} {when(int(spec.pop(name)))}" for name in ("since", "until") if spec.get(name)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooks import Endpoint, Hook
     from bus.hooksets.in_force import HookSet
     from workers.admin.hook_timeouts import Granted
-    from workers.records.last_runs import Record, Run
+    from workers.records.last_runs import HookRun, RunHistory
 
 _MOST_ON: Final = 40
 """Characters of event patterns on a line; `--json` has all of them."""
@@ -126,17 +126,17 @@ def _disabled(here: HookSet) -> Iterable[Hook]:
                 yield msgspec.structs.replace(hook, layer=one.layer, version=one.version)
 
 
-def _record_of(fleet: Context) -> Record:
+def _record_of(fleet: Context) -> RunHistory:
     from bus.wire.connections import Connections
     from workers.records.last_runs import last_runs
 
-    async def work(connections: Connections) -> Record:
+    async def work(connections: Connections) -> RunHistory:
         return await last_runs(connections, fleet.keys())
 
     return fleet.run(work)
 
 
-def _row(hook: Hook, runs: Mapping[str, Run], granted: Granted) -> tuple[object, ...]:
+def _row(hook: Hook, runs: Mapping[str, HookRun], granted: Granted) -> tuple[object, ...]:
     run = runs.get(hook.id)
     last = f"{_moment(run.ms)} {run.what}" if run is not None else "-"
     return (
@@ -176,7 +176,7 @@ def _moment(ms: int) -> str:
     return hour if day == when(int(time.time() * 1000)).partition(" ")[0] else day
 
 
-def _run_record(run: Run | None) -> dict[str, Any] | None:
+def _run_record(run: HookRun | None) -> dict[str, Any] | None:
     return None if run is None else {"ms": run.ms, "what": run.what}
 
 

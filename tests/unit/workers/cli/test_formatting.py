@@ -16,7 +16,7 @@ from workers.cli.formatting import about, delivery_lines, outcome, trace_lines, 
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Attempt, Delivery
 from workers.records.events import Seen
-from workers.records.trace import Relative, Report, Trace
+from workers.records.trace import FallbackReport, Relative, Trace
 
 FLEET = Context(colour=False)
 
@@ -181,7 +181,7 @@ def test_a_trace_shows_all_of_it_in_the_order_in_which_it_happened() -> None:
         event=seen(same=True, fallback="no answer in time", problem="cut"),
         parents=(above,),
         children=(below,),
-        reports=(Report(id="e3", ms=0, why="no answer in time"),),
+        reports=(FallbackReport(id="e3", ms=0, why="no answer in time"),),
         deliveries=(delivery(),),
         dead=(letter,),
         stopped=1,
