@@ -1,6 +1,6 @@
-"""The few functions that RQ may call, and the Job class that lets it call nothing else.
+"""The functions that RQ may call, and the Job class that lets it call nothing else.
 
-Whoever can write to RQ's keys could otherwise name `os.system` in a job, under any serializer (measured on RQ 3.0).
+Without that class, anyone who can write to RQ's keys could run `os.system` by a job, with any serializer (RQ 3.0).
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ CARRIER: Final = "carrier"
 CHORES: Final = "chores"
 
 _WORKER_TTL: Final = 25
-"""RQ waits for a job 15 s less than this, and takes its connection for dead 5 s before it."""
+"""Seconds. RQ waits for a job 15 s less than this, and gives up a connection after 5 s less."""
 
 _FAILURE_TTL: Final = 3_600
 _QUEUED_TTL: Final = 60
 _BEAT_SECONDS: Final = 30.0
 _MOST_PAUSE: Final = 5.0
 _PROCESS: list[Process] = []
-"""The process that this RQ worker runs in: its settings come from its own environment, never out of a job."""
+"""The process of this RQ worker. Its settings come from its environment, never from a job."""
 
 _FAILURES: Final = FailureCounts()
-"""Outlives a carrier: on a quiet bus each delivery is carried by a new one."""
+"""Kept longer than a carrier: on a quiet bus each delivery has a new carrier."""
 
 _stop = threading.Event()
 _ready = threading.Event()
 
 
 class UnknownJob(FleethookError):
-    """A job that names a function which RQ may not call here."""
+    """A job names a function that RQ may not call here."""
 
 
 def carry() -> int:
-    """Carry deliveries for as long as there is work; returns the number of attempts. A surplus job ends at once."""
+    """Be a carrier for as long as there is work; returns the number of attempts. A job without work ends at once."""
     process = _PROCESS[0]
     settings = process.settings
 
@@ -80,7 +80,7 @@ def carry() -> int:
 
 
 def tidy() -> dict[str, int]:
-    """Trim, sweep and forget what is over its age; returns how much of each."""
+    """Delete what is over its retention; returns how much of each kind."""
     process = _PROCESS[0]
 
     async def work(_keys: Keys, connections: Connections, _watcher: Watcher) -> dict[str, int]:
@@ -90,7 +90,7 @@ def tidy() -> dict[str, int]:
 
 
 def maintain() -> int:
-    """Work for a while at the maintenance jobs that nobody works at; returns how many deliveries were done."""
+    """Work for a while at the maintenance jobs that no worker has; returns how many deliveries were done."""
 
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
         return await work_off(connections, keys, watcher, _watch_stop())
@@ -116,7 +116,7 @@ class AllowedJob(Job):
         return ALLOWED[self.func_name]
 
     def restore(self, raw_data: Any) -> Any:
-        """Read the job, without whatever of RQ's extras would import, call, repeat, interrupt or keep something."""
+        """Read the job without RQ's callbacks, webhooks, repeats, retries, rate limits, timeouts and kept results."""
         result = super().restore(raw_data)
         self._success_callback_name = self._failure_callback_name = self._stopped_callback_name = None
         self.webhooks = []
@@ -126,30 +126,30 @@ class AllowedJob(Job):
         return result
 
 
-def _says_enough(error: object) -> bool:
-    """Whether its text says what is wrong: errors of ours, of RQ and of its client; a stack trace tells no more."""
+def _needs_no_trace(error: object) -> bool:
+    """Whether the text of an error is enough without a stack trace: errors of ours, of RQ and of its client."""
     return isinstance(error, FleethookError) or type(error).__module__.partition(".")[0] in {"redis", "rq"}
 
 
-class _InWords(logging.Filter):
-    """RQ's log without the stack traces that tell nothing."""
+class _NoTraces(logging.Filter):
+    """RQ's log without the stack traces that nobody needs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if _says_enough(error):
+        if _needs_no_trace(error):
             record.msg, record.args = f"{record.getMessage()}: {str(error) or type(error).__name__}", None
             record.exc_info = None
         return True
 
 
 class _Stoppable(SimpleWorker):
-    """A SimpleWorker that tells the job under way to end when it is told to stop itself, and says that it lives."""
+    """A SimpleWorker that, when told to stop, also stops the job under way; and that keeps RQ's registrations fresh."""
 
     max_connection_wait_time = 2.0
-    """Seconds: RQ would wait up to a minute before it looks whether its server is back."""
+    """Seconds. By default RQ waits up to a minute between attempts to reach its server."""
 
     def perform_job(self, job: Job, queue: Queue, execution: Execution) -> bool:
-        """Perform it, with RQ's heartbeats beside: a carrier may stay for days, and RQ gives up on it after 7 minutes."""
+        """Run the job while a thread sends RQ's heartbeats: a carrier may run for days, and RQ gives it up after 7 minutes."""
         done = threading.Event()
 
         def beat() -> None:
@@ -168,7 +168,7 @@ class _Stoppable(SimpleWorker):
             thread.join()
 
     def register_birth(self) -> None:
-        """Say that this process is ready: from here on whoever counts RQ's workers finds it, and it has reached the bus."""
+        """Register the worker, and report that this process is ready: it is registered with RQ and has reached the bus."""
         super().register_birth()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
         if not _ready.is_set():
             with sync_client(_PROCESS[0].url) as bus:  # RQ's server may be another one
@@ -177,30 +177,30 @@ class _Stoppable(SimpleWorker):
             _PROCESS[0].say_ready()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Say that it lives, also to a server that came back without its data: else nobody finds it there."""
+        """Write the heartbeat, and register again: a server that came back without its data does not know this worker."""
         super().heartbeat(timeout, pipeline)
         register(self, pipeline)
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
-        """Say why a job failed."""
-        if _says_enough(exc_info[1]):
+        """Log why a job failed."""
+        if _needs_no_trace(exc_info[1]):
             log.error("%s", str(exc_info[1]) or f"job {job.id}: {type(exc_info[1]).__name__}")
         else:
             super().handle_exception(job, *exc_info)
 
     def handle_warm_shutdown_request(self) -> None:
-        """SIGTERM or SIGINT: the job drains."""
+        """On SIGTERM or SIGINT, let the job finish what is under way."""
         _stop.set()
 
     def set_shutdown_requested_date(self) -> None:
-        """Nothing: this is called in the signal handler, where an error of the wire would break the job off."""
+        """Do nothing: RQ calls this in the signal handler, where a connection error would break off the job."""
 
     def subscribe(self) -> None:
-        """Nothing: RQ's remote commands are neither needed nor wanted, and cost a thread and a connection."""
+        """Do nothing: RQ's remote commands are not used, and would cost a thread and a connection."""
 
 
 def queue_name(settings: Settings, kind: str) -> str:
-    """The RQ queue of one kind of job; each worker listens to one (a worker on two can lose a job, measured)."""
+    """The RQ queue of one kind of job. Each worker listens to one queue: a worker on two can lose a job (measured)."""
     return f"fleethook-{settings.namespace}-{kind}"
 
 
@@ -212,9 +212,9 @@ def queue(settings: Settings, url: str, kind: str) -> Queue:
 
 
 def enqueue(on: Queue, name: str, **kwargs: str) -> int:
-    """Queue a job unless as many wait as there are RQ workers to take them; returns how many workers there are.
+    """Queue a job, unless one waits for each RQ worker already; returns the number of RQ workers.
 
-    Raises Unreachable where RQ's server is away.
+    Raises Unreachable if RQ's server is away.
     """
     try:
         workers = int(_RegisteredWorkers.count(queue=on))
@@ -233,17 +233,17 @@ def enqueue(on: Queue, name: str, **kwargs: str) -> int:
 
 
 def rq_worker(process: Process, kind: str) -> None:
-    """Be an RQ worker of one kind until SIGTERM; a job under way is drained first.
+    """Be an RQ worker of one kind until SIGTERM; a job under way finishes first.
 
-    RQ's worker ends when its server is away at the wrong moment; then the next one is made as soon as it is back.
+    RQ's worker may end when its server is away: then another one starts as soon as the server is back.
     """
     _PROCESS[:] = [process]
-    logging.getLogger("rq.worker").addFilter(_InWords())
+    logging.getLogger("rq.worker").addFilter(_NoTraces())
     spare_the_collector()
     pause = 0.0
     while not _stop.is_set():
         name = f"{kind}-{host_name()}-{os.getpid()}-{os.urandom(3).hex()}"
-        # Whoever counts RQ's workers looks for connections of this name: they are gone at once with the process.
+        # RQ workers are counted by connections of this name, which end with the process.
         client = sync_client(process.rq_url, seconds=_WORKER_TTL, name=connection_name(name))
         try:
             worker = _worker(process, kind, client, name)
@@ -282,7 +282,7 @@ def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:
 
 
 def _watch_stop() -> asyncio.Event:
-    """The stop event of the running loop, set soon after RQ's worker was told to stop."""
+    """An event of the running loop that is set at most 0.1 s after RQ's worker was told to stop."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,4 +1,7 @@
-"""How much of what is finished is kept: by number, by bytes, and by how full the server is; never work that is owed."""
+"""Limits of what is kept of finished work: by number, by bytes, and by the memory of the server.
+
+Deliveries that are not finished are never deleted.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from workers.delivery.dead_letters import drop
 log = logging.getLogger("fleethook.bounds")
 
 FULL: Final = 0.85
-"""From this part of the server's memory on, what is finished goes, oldest first ..."""
+"""When this share of the server's memory is in use, finished work is deleted, oldest first, ..."""
 ROOM: Final = 0.75
-"""... until so much is left; at its limit the server takes nothing new from anybody."""
+"""... until only this share is in use. At 1.0 the server refuses every write."""
 
 LOOK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
@@ -29,7 +32,7 @@ _NO_LIMIT: Final = 10**15
 
 
 async def bound_deliveries(connections: Connections, keys: Keys, settings: Settings) -> int:
-    """Forget the oldest deliveries that are done, where there are too many or they take too much; returns how many."""
+    """Delete the oldest finished deliveries if there are too many or they take too many bytes; returns how many."""
     names = await _sampled(connections, keys, "recent")
     return await forget_done(
         connections,
@@ -39,7 +42,7 @@ async def bound_deliveries(connections: Connections, keys: Keys, settings: Setti
 
 
 async def bound_dead_letters(connections: Connections, keys: Keys, settings: Settings) -> int:
-    """Drop the oldest dead letters where there are too many or they take too much; returns how many."""
+    """Delete the oldest dead letters if there are too many or they take too many bytes; returns how many."""
     names = await _sampled(connections, keys, "dead")
     excess = await _excess(connections, keys, "dead", names, settings.dead_max_count, settings.dead_max_bytes)
     dropped = 0
@@ -56,7 +59,7 @@ async def bound_dead_letters(connections: Connections, keys: Keys, settings: Set
 
 
 async def forget_done(connections: Connections, keys: Keys, most: int) -> int:
-    """Forget up to so many deliveries that are done, oldest first; returns how many."""
+    """Delete up to `most` finished deliveries, oldest first; returns how many."""
     gone, start = 0, 0
     for _ in range(_ROUNDS):
         page = min(_AT_ONCE, most - gone)
@@ -69,27 +72,27 @@ async def forget_done(connections: Connections, keys: Keys, most: int) -> int:
             break
         done = int(await call(connections, "forget", (keys("recent"),), (keys.prefix, *ids)))
         gone += done
-        start += len(ids) - done  # what is owed stays, and is passed over
+        start += len(ids) - done  # unfinished deliveries stay, and are skipped
     return gone
 
 
 async def _sampled(connections: Connections, keys: Keys, name: str) -> list[str]:
-    """Some of the records in a list, from all over it."""
+    """A random sample of the ids in a list."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("ZRANDMEMBER", keys(name), _SAMPLE)])
-    return [one.decode() for one in checked(reply, f"looking at {name}")]
+    return [member.decode() for member in checked(reply, f"looking at {name}")]
 
 
 async def _excess(
     connections: Connections, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int
 ) -> int:
-    """How many records are too many, by number or by what they take: as much as the sample does, one with another."""
+    """How many records are too many, by number or by bytes. Bytes are estimated from the mean size of the sample."""
     if not sample:
         return 0
     asked: list[Command] = [("ZCARD", keys(name))]
-    for one in sample:
-        record = keys("delivery" if "." in one else "deadletter", one)
-        asked += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", one.partition(".")[0]))]
+    for member in sample:
+        record = keys("delivery" if "." in member else "deadletter", member)
+        asked += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", member.partition(".")[0]))]
     with connections.lease() as connection:
         count, *sizes = await connection.exchange(asked)
     total = int(checked(count, f"counting {name}"))
@@ -101,18 +104,18 @@ async def _excess(
 
 
 class Relief:
-    """Makes room on a server that is nearly full: deliveries that are done first, then events that everybody has read."""
+    """Makes room on a server that is nearly full: deletes finished deliveries first, then events that all groups have read."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
-        self._said = False
+        self._warned = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look every second until `stop`. It writes nothing, so that a full server cannot hold it up."""
+        """Check the memory every second until `stop`. The check writes nothing, so a full server does not refuse it."""
         while not stop.is_set():
             try:
                 await self.make_room()
-            except FleethookError as error:  # whoever needs the server says so
+            except FleethookError as error:  # other parts that need the server report it
                 log.debug("looking at the server's memory: %s", error)
             try:
                 await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
@@ -120,28 +123,28 @@ class Relief:
                 continue
 
     async def make_room(self) -> int:
-        """Free what is needed, where it is; returns how many records and events went."""
+        """Delete finished work until enough memory is free; returns how many records and events."""
         used, limit = await memory_in_use(self._connections)
         if not limit or used < limit * FULL:
-            self._said = False
+            self._warned = False
             return 0
-        gone = 0
+        deleted = 0
         while used > limit * ROOM:
-            some = await forget_done(self._connections, self._keys, 4 * _AT_ONCE) or await self._trim()
-            if not some:
-                if not self._said:
-                    self._said = True
+            batch = await forget_done(self._connections, self._keys, 4 * _AT_ONCE) or await self._trim()
+            if not batch:
+                if not self._warned:
+                    self._warned = True
                     log.error(
                         "the server has %d of %d bytes in use, and nothing finished is left to forget: raise maxmemory",
                         used,
                         limit,
                     )
                 break
-            gone += some
+            deleted += batch
             used, limit = await memory_in_use(self._connections)
-        if gone:
-            log.warning("the server was nearly full: %d finished deliveries and events were forgotten early", gone)
-        return gone
+        if deleted:
+            log.warning("the server was nearly full: %d finished deliveries and events were forgotten early", deleted)
+        return deleted
 
     async def _trim(self) -> int:
         """The older half of the events that every group has acknowledged, a thousand at most at once."""
@@ -157,8 +160,8 @@ async def memory_in_use(connections: Connections) -> tuple[int, int]:
     """Bytes in use, and the server's limit (0: none); raises FleethookError."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("INFO", "memory")])
-    said = _fields(checked(reply, "asking for the memory in use"))
-    return int(said.get("used_memory", 0)), int(said.get("maxmemory", 0))
+    fields = _fields(checked(reply, "asking for the memory in use"))
+    return int(fields.get("used_memory", 0)), int(fields.get("maxmemory", 0))
 
 
 def _fields(reply: Any) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Maintenance jobs: much work of one kind, a page at a time, with a cursor in Redis, so that a kill costs one page.
+"""Maintenance jobs: bulk retries, redrives, drops and replays, a page at a time.
 
-The record under `job:<id>` is the job; an RQ job only lends it a worker for a while. Every page may be done twice without
-harm (the scripts see to it), so whoever takes a job over begins at its cursor.
+The record under `job:<id>` is the job, and an RQ job only lends it a worker for a while. Its cursor is in Redis, so a kill
+costs one page. The scripts make it harmless to do a page twice, so the next worker begins at the cursor.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ log = logging.getLogger("fleethook.bulk")
 Kind = Literal["retry", "redrive", "drop", "replay"]
 
 ACTS: Final = {"retry": retry, "redrive": redrive, "drop": drop}
-"""What is done with deliveries or dead letters by their ids."""
+"""The function of each kind of job that works on ids of deliveries or dead letters."""
 
 SLICE_SECONDS: Final = 20.0
-"""How long one RQ job works at maintenance jobs before it lets others have its turn (`tidy` is due every 30 s)."""
+"""How long one RQ job works at maintenance jobs before it ends, so that others get their turn (`tidy` every 30 s)."""
 
 _NAP_SECONDS: Final = 0.5
 
 
 class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One maintenance job as it stands."""
+    """A maintenance job and its progress."""
 
     id: str
     kind: Kind
     state: str
     """`queued`, `running`, `done`, `stopped` or `failed`."""
     spec: dict[str, object]
-    """Its filters."""
+    """Its `Filter` or `ReplaySpec`."""
     created: int
     updated: int
     looked: int = 0
@@ -60,12 +60,12 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether it has ended."""
         return self.state not in {"queued", "running"}
 
 
 class Step(NamedTuple):
-    """A page that is done: how far it is, what to add to the counts, and how long to wait before the next."""
+    """A page that is done: the cursor after it, what to add to the counts, and seconds to wait before the next page."""
 
     cursor: str
     looked: int
@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
 
 async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec) -> str:
-    """Write a new job down; returns its id. Whatever it is about was there before it: its end of time is now."""
+    """Create a job; returns its id. Without `until` in its spec it ends with what is there now."""
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
         spec = msgspec.structs.replace(spec, until=now)
@@ -132,14 +132,14 @@ async def job(connections: Connections, keys: Keys, name: str) -> BulkJob:
 
 
 async def stop_job(connections: Connections, keys: Keys, name: str) -> bool:
-    """Stop a job after the page that is under way; whether it was queued or running. Raises NotFound."""
+    """Stop a job after the page that is under way; False if it has ended already. Raises NotFound."""
     await job(connections, keys, name)
     now = await server_now(connections)
     return bool(await call(connections, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
 
 
 async def waiting(connections: Connections, keys: Keys) -> list[str]:
-    """The jobs that are not over and that nobody works at."""
+    """The jobs that have not ended and that no worker has."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
         names = [name.decode() for name in checked(rows, "looking for jobs")]
@@ -150,7 +150,7 @@ async def waiting(connections: Connections, keys: Keys) -> list[str]:
 async def work_off(
     connections: Connections, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
 ) -> int:
-    """Work at the jobs that nobody works at, each in turn, for so long; returns how many deliveries were done."""
+    """Work at the waiting jobs in turn, for this many seconds in all; returns how many deliveries were done."""
     until, done = time.monotonic() + seconds, 0
     await watcher.refresh(force=True)
     while not stop.is_set() and time.monotonic() < until:
@@ -172,52 +172,52 @@ async def work_at(
     *,
     seconds: float = float("inf"),
 ) -> int:
-    """Work at one job until it is over, `stop`, or its time is up; then it is laid down for the next. How many were done.
+    """Work at one job until it ends, or until `stop` or its time is up: then it waits for the next worker.
 
-    Raises Unreachable; the job then waits for whoever comes next.
+    Returns how many deliveries were done. Raises Unreachable; the job then waits for the next worker.
     """
-    worker = _Worker(connections, keys, name)
+    lease = _Lease(connections, keys, name)
     until, done = time.monotonic() + seconds, 0
     try:
-        if await worker.say("running") != "go":
+        if await lease.write_progress("running") != "go":
             return 0
         async for step in _steps(connections, keys, watcher, await job(connections, keys, name)):
             done += step.done
-            word = await worker.say("running", step)
+            word = await lease.write_progress("running", step)
             rest = step.wait
             while word == "go" and rest > 0 and not stop.is_set():
                 await asyncio.sleep(min(rest, _NAP_SECONDS))
                 rest -= _NAP_SECONDS
                 if rest > 0:
-                    word = await worker.say("running")
+                    word = await lease.write_progress("running")
             if word != "go":
                 log.warning("job %s: %s", name, "it was stopped" if word == "stopped" else "another works at it")
                 return done
             if stop.is_set() or time.monotonic() > until:
-                await worker.say("queued")
+                await lease.write_progress("queued")
                 return done
             await watcher.refresh()
-        await worker.say("done")
+        await lease.write_progress("done")
     except Unreachable:
         raise
     except FleethookError as error:
         log.error("job %s: %s", name, error)
-        await worker.say("failed", error=str(error))
-    except Exception as error:  # a fault of ours must not have the fleet try the same for ever
+        await lease.write_progress("failed", error=str(error))
+    except Exception as error:  # after a bug of ours the fleet must not repeat the job for ever
         log.exception("job %s", name)
-        await worker.say("failed", error=f"{type(error).__name__}: {error}")
+        await lease.write_progress("failed", error=f"{type(error).__name__}: {error}")
     return done
 
 
-class _Worker:
-    """Whoever works at one job: holds its lease and says how far it is."""
+class _Lease:
+    """The lease of one job: writes its progress and keeps other workers away."""
 
     def __init__(self, connections: Connections, keys: Keys, name: str) -> None:
         self._connections, self._name, self._who = connections, name, consumer_name("job")
         self._keys = (keys("job", name), keys("jobs:open"), keys("alive", f"job-{name}"))
 
-    async def say(self, state: str, step: Step = Step("", 0), *, error: str = "") -> str:  # noqa: B008 - a value
-        """Write it down and keep the lease; `go`, `stopped` or `lost`."""
+    async def write_progress(self, state: str, step: Step = Step("", 0), *, error: str = "") -> str:  # noqa: B008 - a value
+        """Write the progress and renew the lease; returns `go`, `stopped` or `lost` (another worker has the job)."""
         args = (
             self._who,
             HEARTBEAT_MS,
@@ -234,38 +234,42 @@ class _Worker:
         return word.decode()
 
 
-def _steps(connections: Connections, keys: Keys, watcher: Watcher, one: BulkJob) -> AsyncIterator[Step]:
+def _steps(connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob) -> AsyncIterator[Step]:
     try:
-        if one.kind == "replay":
-            return _replay(connections, keys, watcher, one, msgspec.convert(one.spec, ReplaySpec))
-        return _on_deliveries(connections, keys, one, msgspec.convert(one.spec, Filter))
+        if bulk_job.kind == "replay":
+            return _replay(connections, keys, watcher, bulk_job, msgspec.convert(bulk_job.spec, ReplaySpec))
+        return _on_deliveries(connections, keys, bulk_job, msgspec.convert(bulk_job.spec, Filter))
     except msgspec.ValidationError as error:
-        raise DecodeError(f"job {one.id}: its filters cannot be read: {error}") from error
+        raise DecodeError(f"job {bulk_job.id}: its filters cannot be read: {error}") from error
 
 
 async def _replay(
-    connections: Connections, keys: Keys, watcher: Watcher, one: BulkJob, past: ReplaySpec
+    connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob, past: ReplaySpec
 ) -> AsyncIterator[Step]:
-    async for chunk in chunks(connections, keys, past, one.id, watched(watcher), after=one.cursor):
+    async for chunk in chunks(connections, keys, past, bulk_job.id, watched(watcher), after=bulk_job.cursor):
         start = time.monotonic()
         sent = await send(connections, keys, chunk)
         took = time.monotonic() - start
         yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
 
 
-async def _on_deliveries(connections: Connections, keys: Keys, one: BulkJob, wanted: Filter) -> AsyncIterator[Step]:
+async def _on_deliveries(
+    connections: Connections, keys: Keys, bulk_job: BulkJob, wanted: Filter
+) -> AsyncIterator[Step]:
     """Retry, redrive or drop what passes the filter and has not changed since the job began; the scripts count it."""
     fits_delivery, fits_letter = delivery_test(wanted), letter_test(wanted)
-    index = "recent" if one.kind == "retry" else "dead"
-    after: Position = msgspec.json.decode(one.cursor, type=tuple[float, str]) if one.cursor else START
+    index = "recent" if bulk_job.kind == "retry" else "dead"
+    after: Position = msgspec.json.decode(bulk_job.cursor, type=tuple[float, str]) if bulk_job.cursor else START
     async for position, ids in walk(connections, keys, index, wanted, after):
-        if one.kind == "retry":
+        if bulk_job.kind == "retry":
             chosen = [
                 delivery.id for delivery in await read_deliveries(connections, keys, ids) if fits_delivery(delivery)
             ]
         else:
             chosen = [letter.id for letter in await read_letters(connections, keys, ids) if fits_letter(letter)]
-        await ACTS[one.kind](connections, keys, chosen, before=one.created, counted_by=keys("job", one.id))
+        await ACTS[bulk_job.kind](
+            connections, keys, chosen, before=bulk_job.created, counted_by=keys("job", bulk_job.id)
+        )
         yield Step(msgspec.json.encode(position).decode(), len(ids))
 
 

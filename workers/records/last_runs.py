@@ -1,6 +1,6 @@
-"""When each hook ran last, as the record has it: the newest events' verdicts, and the newest deliveries.
+"""When each hook ran last, read from the verdicts of the newest events and from the newest deliveries.
 
-Nothing is written for it while hooks run: whoever asks looks back a little, and a hook that ran longer ago shows none.
+Hooks write nothing for this when they run. So a hook whose last run is further back than the newest events has no entry.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from workers.delivery.deliveries import deliveries
 from workers.records.events import events_pages
 
 EVENTS: Final = 500
-"""Newest events that are looked through; fewer where their bodies are large."""
+"""How many of the newest events are read; fewer if their bodies are large."""
 
 DELIVERIES: Final = 200
 _BYTES: Final = 8 * 1024 * 1024
 
 
 class HookRun(NamedTuple):
-    """One run of a hook: when (milliseconds since 1970), and what came of it: a decision, `failed`, or a delivery's state."""
+    """One run of a hook: its time (milliseconds since 1970), and its decision, `failed`, or its delivery's state."""
 
     ms: int
     what: str
 
 
 class RunHistory(NamedTuple):
-    """What the newest part of the record says: the last run by hook, and the folders in which agents of a host were."""
+    """The last run of each hook, and the folders in which agents of one host worked."""
 
     runs: dict[str, HookRun]
     folders: tuple[str, ...] = ()
 
 
 async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> RunHistory:
-    """The newest run of every hook in the newest events and deliveries; `folders` only where a `host` is asked for."""
+    """The last run of each hook in the newest events and deliveries; `folders` only if `host` is given."""
     runs: dict[str, HookRun] = {}
     folders: dict[str, None] = {}
     looked = size = 0
@@ -52,10 +52,10 @@ async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> 
         looked += len(entries)
         if looked >= EVENTS or size >= _BYTES:
             break
-    for one in await deliveries(connections, keys, most=DELIVERIES):
-        known = runs.get(one.hook)
-        if one.attempts and (known is None or known.ms < one.updated):
-            runs[one.hook] = HookRun(one.updated, one.state)
+    for delivery in await deliveries(connections, keys, most=DELIVERIES):
+        known = runs.get(delivery.hook)
+        if delivery.attempts and (known is None or known.ms < delivery.updated):
+            runs[delivery.hook] = HookRun(delivery.updated, delivery.state)
     return RunHistory(runs, tuple(folders))
 
 
@@ -64,14 +64,14 @@ def _parts(raw: bytes | None, ms: int) -> list[tuple[str, HookRun]]:
         return []
     try:
         verdict = decode_verdict(raw)
-    except DecodeError:  # of another version: it says nothing of a run here
+    except DecodeError:  # a verdict of another version cannot be read
         return []
     spoke = [(part.hook, HookRun(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
     return spoke + [(hook, HookRun(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
 
 
 def _folder(entry: Entry, keys: Keys, host: str) -> str:
-    """Where the event happened, if that was on `host`."""
+    """The working folder of an event of `host`; empty for an event of another host."""
     request = read_request(entry, keys)
     if request.host != host:
         return ""

@@ -1,4 +1,4 @@
-"""Removing events before their time, on a person's word; never one that a group has not acknowledged."""
+"""Delete events before their retention ends; never one that a group has not acknowledged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LIMIT: Final = 10**15
 
 
 class ReaderGroup(NamedTuple):
-    """How far one group has read the event stream."""
+    """A consumer group of the event stream, and how far it has read."""
 
     name: str
     last: tuple[int, int]
@@ -26,7 +26,7 @@ class ReaderGroup(NamedTuple):
 
 
 async def purge_older(connections: Connections, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
-    """Remove what is older than `seconds` (0: everything) and acknowledged; returns how many events."""
+    """Delete acknowledged events that are older than `seconds` (0: all of them); returns how many."""
     await groups(connections, keys)
     oldest = await server_now(connections) - int(seconds * 1000)
     # The script's XTRIM takes everything that is over its age at once.
@@ -39,9 +39,9 @@ async def purge_older(connections: Connections, keys: Keys, seconds: float, *, s
 async def purge_session(
     connections: Connections, keys: Keys, session: str, *, say: Say | None = None
 ) -> tuple[int, int]:
-    """Remove the acknowledged events of one session; returns how many, and how many were not acknowledged yet.
+    """Delete the acknowledged events of one session; returns how many, and how many are not acknowledged yet.
 
-    What its open deliveries and dead letters keep of an event goes with them, not with this.
+    Open deliveries and dead letters keep their copies of the events.
     """
     readers = await groups(connections, keys)
     removed = kept = looked = 0
@@ -61,7 +61,7 @@ async def purge_session(
 
 
 async def groups(connections: Connections, keys: Keys) -> list[ReaderGroup]:
-    """The groups that read the events; NotFound where there is none: nobody has acknowledged anything then."""
+    """The groups that read the events; raises NotFound if there is none, since then no event is acknowledged."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("XINFO", "GROUPS", keys("events"))])
     nothing = isinstance(reply, Exception) and "no such key" in str(reply).lower()
@@ -80,9 +80,9 @@ async def groups(connections: Connections, keys: Keys) -> list[ReaderGroup]:
 async def _acknowledged(
     connections: Connections, keys: Keys, readers: Iterable[ReaderGroup], entries: list[Entry]
 ) -> list[str]:
-    """The ids of those entries that every group was handed and has acknowledged.
+    """The ids of the entries that every group has acknowledged.
 
-    An entry behind a group's last delivered one that is not pending stays so, hence nothing can change in between.
+    An entry that a group has read and that is not pending never becomes pending again: so the answer stays true.
     """
     free = [entry.id for entry in entries if all(_parts(entry.id) <= group.last for group in readers)]
     busy = [group for group in readers if group.pending]

@@ -1,7 +1,7 @@
-"""Replay: past events of the record, sent to endpoints again as deliveries of their own.
+"""Replay: past events, sent to endpoints again as new deliveries.
 
-A replayed delivery is called `<event>.<endpoint>.r<job>`: its `webhook-id` is new, the event's id in its body is not, and
-however often a job that died begins a page again, each event is owed once.
+The id of a replayed delivery is `<event>.<endpoint>.r<job>`. So its `webhook-id` is new while its body has the event's old
+id, and a job that repeats a page after a crash makes no delivery twice.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ InForce = Callable[[Event], HookSet]
 
 
 class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Which events are sent again, to which endpoint; times are milliseconds since 1970 by the server's clock."""
+    """Which events to send again, and to which endpoint; times are milliseconds since 1970 by the server's clock."""
 
     since: int
     until: int
     where: str = ""
-    """A CEL condition over `event` and `verdict`, as a hook's `when:`; one that cannot be evaluated does not hold."""
+    """A CEL condition over `event` and `verdict`, as in a hook's `when:`; an event for which it fails is left out."""
     endpoint: str = ""
-    """Its id; empty for every endpoint that the event goes to now."""
+    """Its id; empty for every endpoint that the event matches now."""
     rate: float = 0.0
-    """At most so many deliveries a second; 0: as fast as they can be written."""
+    """The most deliveries a second; 0: as fast as they can be written."""
 
 
 class ReplayedEvent(NamedTuple):
-    """One event of the record and what it is owed again."""
+    """A past event and its new deliveries."""
 
     entry: Entry
     event: Event
@@ -53,24 +53,24 @@ class ReplayedEvent(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some entries that were looked at, the last one's id, and what of them is sent again."""
+    """A part of the event stream: the id of its last entry, how many entries it has, and those to send again."""
 
     last: str
     looked: int
     again: list[ReplayedEvent]
     doubts: tuple[str, ...] = ()
-    """Why the condition could not be evaluated, for each event that is left out for that."""
+    """For each event that is left out because the condition failed: why."""
 
     @property
     def deliveries(self) -> int:
         """How many deliveries."""
-        return sum(len(one.deliveries) for one in self.again)
+        return sum(len(event.deliveries) for event in self.again)
 
 
 async def chunks(
     connections: Connections, keys: Keys, past: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
 ) -> AsyncIterator[Chunk]:
-    """What a replay sends, in the record's order, a quarter of a second's worth at a time; `after` an entry's id."""
+    """The parts of a replay, oldest first, each for a quarter of a second at its rate; `after` is the last entry done."""
     choose = _chooser(past, job, in_force, keys)
     most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
     start = f"({after}" if after else str(past.since)
@@ -96,10 +96,10 @@ async def chunks(
 
 
 async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
-    """Write the deliveries of a chunk down; returns how many it has, also where they had been written before."""
+    """Write the deliveries of a chunk; returns how many it has, counting those that an earlier try wrote."""
     calls = [
-        dispatch_call(one.entry, one.event, one.deliveries, keys, "", pack_fields(one.entry), now_ms(), "-")
-        for one in chunk.again
+        dispatch_call(past.entry, past.event, past.deliveries, keys, "", pack_fields(past.entry), now_ms(), "-")
+        for past in chunk.again
     ]
     for reply in await call_all(connections, calls) if calls else ():
         checked(reply, "replaying")
@@ -107,7 +107,7 @@ async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
 
 
 def watched(watcher: Watcher) -> InForce:
-    """The sets in force as a watcher sees them."""
+    """The hook set in force for an event, by a watcher."""
     return watcher.for_event
 
 
@@ -116,7 +116,7 @@ def _chooser(past: ReplaySpec, job: str, in_force: InForce, keys: Keys) -> Calla
 
     def choose(entry: Entry) -> ReplayedEvent | None:
         if b"of" in entry.fields or b"same" in entry.fields:
-            return None  # a report about another event, or a call that was asked about twice: neither was delivered
+            return None  # reports of fallbacks and repeated calls were never delivered
         try:
             event = read_event(read_request(entry, keys))
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
@@ -126,7 +126,7 @@ def _chooser(past: ReplaySpec, job: str, in_force: InForce, keys: Keys) -> Calla
             raise ConditionError(str(error)) from error
         except DecodeError:
             return None
-        if verdict is not None:  # who answered when it was asked is told all the same: that is what a replay is for
+        if verdict is not None:  # an endpoint that took part in the verdict got no delivery then; a replay sends it one
             verdict = msgspec.structs.replace(verdict, parts=())
         found = [
             msgspec.structs.replace(one, id=f"{one.id}.r{job}")

@@ -1,4 +1,4 @@
-"""Everything that one event caused, gathered as values: verdict and parts, deliveries and attempts, relatives (X-05)."""
+"""The trace of an event: its verdict, its deliveries with their attempts, its parents and children (X-05)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from workers.delivery.deliveries import Delivery, delivery
 from workers.records.events import Say, Seen, events_pages, find_event, moment, read_seen, record
 
 MOST_STEPS: Final = 16
-"""How far the parents are followed upward."""
+"""The most parents that a trace follows."""
 
 MOST_SCANNED: Final = 100_000
-"""So many entries after the event are looked through for what it caused; beyond that the trace says where it stopped."""
+"""How many entries after the event are searched for its children; a trace says if it stopped there."""
 
 _MOST_DEAD: Final = 10_000
 _BEFORE_MS: Final = 5_000
 
 
 class Relative(msgspec.Struct, frozen=True, kw_only=True):
-    """An event up or down the line of FLEETHOOK_PARENT."""
+    """A parent or child of an event, by FLEETHOOK_PARENT."""
 
     id: str
     ms: int = 0
@@ -37,13 +37,13 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
     decision: str = ""
     parent: str = ""
     depth: int = 0
-    """Generations away from the event that is traced."""
+    """Generations between it and the traced event."""
     known: bool = True
-    """False where only its id is left."""
+    """False if only its id is known."""
 
 
 class FallbackReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent's side said of its own fallback: what it did may differ from what was recorded."""
+    """An agent's report that it fell back: what it did may differ from the recorded verdict."""
 
     id: str
     ms: int
@@ -52,23 +52,23 @@ class FallbackReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """One event and everything that it caused, as far as it is still kept."""
+    """An event and everything that it caused, as far as it is still kept."""
 
     event: Seen
     reports: tuple[FallbackReport, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
-    """Entries of it that nobody could work on; a dead delivery stands among the deliveries."""
+    """Its poison entries. Deliveries that are dead letters are in `deliveries`."""
     parents: tuple[Relative, ...] = ()
     """Oldest first."""
     children: tuple[Relative, ...] = ()
-    """Each after its own parent."""
+    """Each one after its own parent."""
     stopped: int = 0
-    """Up to when (ms) children were looked for, where not all of the stream could be; else 0."""
+    """The time (ms) up to which children were searched, if the search stopped early; else 0."""
 
 
 async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
-    """Everything that the event of this id caused; raises NotFound. A report of a fallback leads to its request."""
+    """The trace of the event with this id; the id of a fallback report leads to its request. Raises NotFound."""
     event = await find_event(connections, keys, name, say=say)
     if event.of and event.of != name:
         try:
@@ -78,12 +78,12 @@ async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | N
         else:
             name = event.id
     relatives, reports, stopped = await _after(connections, keys, event, name)
-    letters = [one for one in await dead_letters(connections, keys, most=_MOST_DEAD) if one.event == name]
+    letters = [letter for letter in await dead_letters(connections, keys, most=_MOST_DEAD) if letter.event == name]
     return Trace(
         event=event,
         reports=tuple(reports),
         deliveries=tuple(await _deliveries(connections, keys, name, letters)),
-        dead=tuple(one for one in letters if one.kind == "entry"),
+        dead=tuple(letter for letter in letters if letter.kind == "entry"),
         parents=tuple(await _parents(connections, keys, event)),
         children=tuple(_descent(name, relatives)),
         stopped=stopped,
@@ -91,7 +91,7 @@ async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | N
 
 
 async def event_deliveries(connections: Connections, keys: Keys, name: str) -> list[str]:
-    """The ids of an event's deliveries that are still listed: `<event>.<hook>`, found by the server."""
+    """The ids of an event's deliveries that are still listed; the server searches for `<event>.*`."""
     found: set[str] = set()
     cursor = b"0"
     with connections.lease() as connection:
@@ -106,22 +106,25 @@ async def event_deliveries(connections: Connections, keys: Keys, name: str) -> l
 
 
 async def _deliveries(connections: Connections, keys: Keys, name: str, letters: Iterable[DeadLetter]) -> list[Delivery]:
-    ids = {*await event_deliveries(connections, keys, name), *(one.id for one in letters if one.kind == "delivery")}
+    ids = {
+        *await event_deliveries(connections, keys, name),
+        *(letter.id for letter in letters if letter.kind == "delivery"),
+    }
     found = []
-    for one in sorted(ids):
+    for delivery_name in sorted(ids):
         try:
-            found.append(await delivery(connections, keys, one))
+            found.append(await delivery(connections, keys, delivery_name))
         except NotFound:  # done, and over its time between the two reads
             continue
-    return sorted(found, key=lambda one: (one.created, one.id))
+    return sorted(found, key=lambda each: (each.created, each.id))
 
 
 async def _after(
     connections: Connections, keys: Keys, event: Seen, name: str
 ) -> tuple[dict[str, list[Relative]], list[FallbackReport], int]:
-    """Who names whom as parent, and the reports about this request, from when it was asked to the stream's end.
+    """Children by their parent, and the fallback reports about this event, from its request to the end of the stream.
 
-    A blocking hook's own events come into the stream before the event that ran it: that one is added when answered.
+    Events of a blocking hook are in the stream before the event that ran it, which is added when it is answered.
     """
     children: dict[str, list[Relative]] = {}
     reports: list[FallbackReport] = []
@@ -159,15 +162,15 @@ async def _parents(connections: Connections, keys: Keys, event: Seen) -> list[Re
 
 
 def _descent(name: str, children: dict[str, list[Relative]]) -> Iterable[Relative]:
-    """The events below, depth first; one that is its own ancestor is shown once."""
-    seen, stack = {name}, [(one, 1) for one in reversed(children.get(name, []))]
+    """The children and their children, depth first; an event that is its own ancestor comes once."""
+    seen, stack = {name}, [(child, 1) for child in reversed(children.get(name, []))]
     while stack:
-        one, depth = stack.pop()
-        if one.id in seen:
+        child, depth = stack.pop()
+        if child.id in seen:
             continue
-        seen.add(one.id)
-        yield msgspec.structs.replace(one, depth=depth)
-        stack += [(below, depth + 1) for below in reversed(children.get(one.id, []))]
+        seen.add(child.id)
+        yield msgspec.structs.replace(child, depth=depth)
+        stack += [(below, depth + 1) for below in reversed(children.get(child.id, []))]
 
 
 def _relative(seen: Seen, *, depth: int = 0) -> Relative:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
-from workers.cli.deliveries.bulk import MANY, as_job, do_now, go_on, tell
+from workers.cli.deliveries.bulk import MANY, as_job, confirm_bulk, do_now, report_done
 from workers.cli.deliveries.options import delivery_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, request_lines, short
 from workers.cli.screens.columns import wrapped_lines
@@ -34,11 +34,11 @@ def deliveries() -> None:
 @no_trunc_option
 @common_options
 @pass_fleet
-def list_deliveries(fleet: Context, /, limit: int, whole: bool, **given: Any) -> None:
+def list_deliveries(fleet: Context, /, limit: int, whole: bool, **options: Any) -> None:
     """List deliveries, newest first."""
     from workers.delivery.deliveries import deliveries as listed
 
-    chosen = read_filter(given)
+    chosen = read_filter(options)
 
     async def work(connections: Connections) -> list[Delivery]:
         return await listed(connections, fleet.keys(), chosen, most=limit)
@@ -122,7 +122,7 @@ def retry(
     dry_run: bool,
     follow: bool,
     yes: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Try deliveries at once that are due later, parked or dead, with their own id.
 
@@ -130,7 +130,7 @@ def retry(
     """
     from workers.records.ids import whole_delivery_ids
 
-    chosen = read_filter(given)
+    chosen = read_filter(options)
     if bool(ids) == (everything or not chosen.empty):
         raise click.UsageError("say ids, or --all, or filters such as --endpoint and --state")
     ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), ids)) if ids else ids
@@ -140,15 +140,15 @@ def retry(
             [("", "")] * len(ids),
         )  # as they are named: those that cannot be tried are counted then
     else:
-        waiting = fleet.run(lambda connections: _waiting(fleet, connections, read_filter(given, ids)))
+        waiting = fleet.run(lambda connections: _waiting(fleet, connections, read_filter(options, ids)))
         found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
     asked = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
-    if not go_on(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
+    if not confirm_bulk(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
         return
     if not ids and len(found) > MANY:
         as_job(fleet, "retry", chosen, len(found), follow=follow)
     else:
-        tell(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
+        report_done(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
 
 
 async def _waiting(fleet: Context, connections: Connections, chosen: Filter) -> list[Delivery]:

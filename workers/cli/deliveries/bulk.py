@@ -1,4 +1,4 @@
-"""Doing something with many deliveries: a few at once and here, many as a maintenance job that outlives the command."""
+"""Work on many deliveries: up to `MANY` at once in the command, more as a maintenance job that outlives the command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.records.replay import ReplaySpec
 
 MANY: Final = 500
-"""More than this are a maintenance job's work."""
+"""More deliveries than this are left to a maintenance job."""
 
 _MOST_NAMED: Final = 5
 _MOST_SORTS: Final = 20
@@ -27,13 +27,14 @@ _LOOK_SECONDS: Final = 0.5
 
 
 Sort = tuple[str, str]
-"""The endpoint (or hook, or stream) and the reason of something that is to be tried again or dropped."""
+"""The endpoint (or hook, or stream) and the reason of a delivery or dead letter; dry runs count by it."""
 
 
-def go_on(fleet: Context, what: str, found: Sequence[Sort], question: str, *, dry_run: bool, yes: bool) -> bool:
-    """Whether there is anything to do, and whether it is wanted; says it where not.
+def confirm_bulk(fleet: Context, what: str, found: Sequence[Sort], question: str, *, dry_run: bool, yes: bool) -> bool:
+    """Ask whether to do it; False if there is nothing to do, if this is a dry run, or if the answer is no.
 
-    A dry run counts by endpoint and reason; the question, of which the last character is the mark, by endpoint.
+    A dry run prints counts by endpoint and reason. `question` ends with its question mark; counts by endpoint are put
+    before it.
     """
     if dry_run or not found:
         _count(fleet, what, Counter(found))
@@ -65,7 +66,7 @@ def _count(fleet: Context, what: str, sorts: Counter[Sort]) -> None:
 
 
 def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
-    """Do it with these, a page at a time, and say how far it is; returns with how many it could be done."""
+    """Do it here, a page at a time, and print the progress; returns for how many it was done."""
     from workers.records.bulk_jobs import ACTS
 
     async def work(connections: Connections) -> int:
@@ -79,8 +80,8 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
     return fleet.run(work)
 
 
-def tell(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
-    """Say with how many it was done; Findings where with none, PartlyDone where not with all: those are not in `state`."""
+def report_done(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
+    """Print for how many it was done; Findings if for none, PartlyDone if not for all: the others are not in `state`."""
     if fleet.json:
         fleet.data({"matching": asked, "done": done})
     else:
@@ -92,7 +93,7 @@ def tell(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
 
 
 def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *, follow: bool) -> None:
-    """Have it done as a maintenance job: by the chores worker where one is there, else here; say how far it is."""
+    """Do it as a maintenance job: the chores worker does it if one runs, else this command does; prints the progress."""
     from workers.records.bulk_jobs import begin
 
     name = fleet.run(lambda connections: begin(connections, fleet.keys(), kind, spec))
@@ -118,19 +119,19 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
 
 
 async def follow_job(fleet: Context, connections: Connections, name: str, count: int = 0) -> BulkJob:
-    """The job when it is over; says how far it is meanwhile."""
+    """Wait until a job has ended, and print its progress; returns the job."""
     import asyncio
 
     from workers.records.bulk_jobs import job
 
-    said = -1
+    last_done = -1
     while True:
-        one = await job(connections, fleet.keys(), name)
-        if one.over:
-            return one
-        if one.done != said:
-            said = one.done
-            fleet.say(f"{one.done:,}{f' of {count:,}' if count else ''} …")
+        job_now = await job(connections, fleet.keys(), name)
+        if job_now.over:
+            return job_now
+        if job_now.done != last_done:
+            last_done = job_now.done
+            fleet.say(f"{job_now.done:,}{f' of {count:,}' if count else ''} …")
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -159,7 +160,7 @@ def watcher_here(fleet: Context, connections: Connections) -> Watcher:
 
 
 def _handed_over(fleet: Context) -> bool:
-    """Whether a chores worker takes it: it is told at once, and by the dispatcher as often as it is needed."""
+    """Whether a chores worker runs; it is asked to work at the jobs now. Later the dispatcher asks it again."""
     from bus.wire.connections import Connections
     from workers.records.status import read_roles
 

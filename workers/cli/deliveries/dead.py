@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
-from workers.cli.deliveries.bulk import MANY, Sort, as_job, do_now, go_on, tell
+from workers.cli.deliveries.bulk import MANY, Sort, as_job, confirm_bulk, do_now, report_done
 from workers.cli.deliveries.options import letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
 from workers.cli.screens.rows import no_trunc_option, show_dead_letters
@@ -44,9 +44,9 @@ def dead() -> None:
 @no_trunc_option
 @common_options
 @pass_fleet
-def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **given: Any) -> None:
+def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **options: Any) -> None:
     """List dead letters, newest first, or count them by reason."""
-    chosen = read_filter(given)
+    chosen = read_filter(options)
     found = _letters(fleet, chosen) if grouped else _newest(fleet, chosen, limit)
     if grouped:
         groups = list(_groups(found))[:limit]
@@ -129,10 +129,10 @@ def retry(
     dry_run: bool,
     follow: bool,
     yes: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Try dead deliveries again, with their own id; entries that nobody could read cannot be tried again."""
-    chosen = _chosen(fleet, given, ids, everything)
+    chosen = _chosen(fleet, options, ids, everything)
     letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
     if ids and not any(map(_is_delivery, chosen.ids)):
         raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
@@ -166,10 +166,10 @@ def drop_dead(
     dry_run: bool,
     follow: bool,
     yes: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Forget dead letters for good, with what they keep of their events."""
-    chosen = _chosen(fleet, given, ids, everything)
+    chosen = _chosen(fleet, options, ids, everything)
     letters = _meant(fleet, chosen, dry_run)
     _do(
         fleet,
@@ -197,7 +197,7 @@ def export(
     ids: tuple[str, ...],
     output: Path | None,
     dry_run: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Write dead letters as lines of JSON: why, every attempt, and the event; secrets are redacted."""
     import os
@@ -205,9 +205,9 @@ def export(
     from workers.cli.output import to_json
     from workers.records.export import exported
 
-    chosen = read_filter(given, _whole(fleet, ids) if ids else ())
+    chosen = read_filter(options, _whole(fleet, ids) if ids else ())
     if dry_run:
-        go_on(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
+        confirm_bulk(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
         return
 
     async def work(connections: Connections) -> int:
@@ -258,9 +258,9 @@ def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
         yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
 
 
-def _chosen(fleet: Context, given: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Filter:
+def _chosen(fleet: Context, options: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Filter:
     """What is meant; a usage error unless ids are given, or it is described."""
-    chosen = read_filter(given)
+    chosen = read_filter(options)
     if bool(ids) == (everything or not chosen.empty):
         raise click.UsageError("say ids, or --all, or filters such as --reason and --endpoint")
     return read_filter({}, _whole(fleet, ids)) if ids else chosen
@@ -307,9 +307,9 @@ def _do(
     yes: bool,
 ) -> None:
     found = [one.id for one in letters]
-    if not go_on(fleet, what, _sorts(letters), question, dry_run=dry_run, yes=yes):
+    if not confirm_bulk(fleet, what, _sorts(letters), question, dry_run=dry_run, yes=yes):
         return
     if len(found) > MANY and not chosen.ids:
         as_job(fleet, kind, chosen, len(found), follow=follow)
     else:
-        tell(fleet, what, do_now(fleet, kind, found), len(found), "a dead letter")
+        report_done(fleet, what, do_now(fleet, kind, found), len(found), "a dead letter")

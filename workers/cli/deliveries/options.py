@@ -21,7 +21,7 @@ _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class TimeParam(click.ParamType[int]):
-    """A time: now, so long ago (90s, 12h, 7d), or a date, maybe with a time, of this machine's clock; gives ms since 1970."""
+    """A time: `now`, a length of time ago (90s, 12h, 7d), or a date with or without a time of day; ms since 1970."""
 
     name = "time"
 
@@ -34,7 +34,7 @@ class TimeParam(click.ParamType[int]):
         try:
             return int((time.time() - float(parse_setting("events_max_age", value))) * 1000)
         except ConfigError:
-            pass  # no length of time: a date, perhaps
+            pass  # not a length of time, so it may be a date
         try:
             return int(datetime.fromisoformat(str(value)).timestamp() * 1000)
         except (ValueError, OverflowError):
@@ -42,7 +42,7 @@ class TimeParam(click.ParamType[int]):
 
 
 class RateParam(click.ParamType[float]):
-    """So many a second: 50, 50/s, 600/m; 0 for no limit."""
+    """A rate: 50, 50/s, 600/m; 0 for no limit. Gives the number a second."""
 
     name = "rate"
 
