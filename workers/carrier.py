@@ -147,10 +147,10 @@ class Carrier:
             with self._reading.lease() as connection:
                 rows = await self._take(await self._consumer.read(connection, room, _READ_SECONDS))
         self._read_at = time.monotonic() if rows else 0.0
-        for taken in self._runs(rows, {(entry.stream, entry.id): entry.delivered for entry in entries}):
-            self._held.add(taken.key)
-            task = asyncio.create_task(self._attempt(taken, clients, missed_heartbeats))
-            self._busy.add(task, command=taken.kind == "command")
+        for claimed in self._read_claims(rows, {(entry.stream, entry.id): entry.delivered for entry in entries}):
+            self._held.add(claimed.key)
+            task = asyncio.create_task(self._attempt(claimed, clients, missed_heartbeats))
+            self._busy.add(task, command=claimed.kind == "command")
         return bool(rows)
 
     async def _take(self, entries: Sequence[Entry]) -> list[list[Any]]:
