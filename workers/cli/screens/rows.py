@@ -53,7 +53,7 @@ TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL
 DELIVERY_COLUMNS: Final = (
     Column("TIME", 8),
     Column("STATE", 11),
-    Column("TARGET", 12, 32, rank=1),
+    Column("TARGET", 16, 32, rank=1),
     Column("TRIES", 5, 5, rank=2),
     Column("TYPE", 16, 20, rank=4),
     Column("NOTE", 16, rank=3),
@@ -62,7 +62,7 @@ DELIVERY_COLUMNS: Final = (
 
 DEAD_COLUMNS: Final = (
     Column("TIME", 8),
-    Column("TARGET", 12, 32, rank=1),
+    Column("TARGET", 16, 32, rank=1),
     Column("TRIES", 5, 5, rank=3),
     Column("TYPE", 16, 20, rank=4),
     Column("REASON", 16, rank=2),
