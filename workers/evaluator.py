@@ -35,7 +35,7 @@ from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call_all
 from workers.delivery.later_context import LateContexts
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
-from workers.runtime.consumer_loop import cancel_tasks, consume, drain
+from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_heartbeat
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
@@ -164,7 +164,7 @@ class Evaluator:
                 raise
         await self._clock.measure()
         await self._repairs.repair_if_due()
-        await self._watcher.refresh()
+        await with_heartbeat(self._consumer, self._watcher.refresh())
         await self._warm()
         await self._notices.publish_rejected(self._watcher.rejected())
         await self._late_contexts.refresh()

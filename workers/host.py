@@ -31,7 +31,7 @@ from bus.wire.streams import Entry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
 from workers.runtime.clock import ServerClock
-from workers.runtime.consumer_loop import cancel_tasks, consume, drain
+from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_heartbeat
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.process import DRAIN_SECONDS
@@ -99,7 +99,7 @@ class HostWorker:
 
     async def _turn(self) -> bool:
         await self._clock.measure()
-        await self._watcher.refresh()
+        await with_heartbeat(self._consumer, self._watcher.refresh())
         await self._notices.publish_rejected(self._watcher.rejected())
         await self._notices.publish_guard_changes(self._watcher.guards)
         await self._recorder.keep()

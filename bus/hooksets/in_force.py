@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -275,7 +276,7 @@ class Watcher:
         newest = self._seen
         for version in range(newest - 1, max(0, newest - KEPT_VERSIONS), -1):
             try:
-                self._put_in_force(version, await load_version(self._connections, self._keys, version))
+                await self._put_in_force(version, await load_version(self._connections, self._keys, version))
             except Unreachable:
                 raise
             except FleethookError:
@@ -295,16 +296,17 @@ class Watcher:
             self._seen = 0
             return
         try:
-            self._put_in_force(version, await load_version(self._connections, self._keys, version))
+            await self._put_in_force(version, await load_version(self._connections, self._keys, version))
         except Unreachable:
             raise
         except FleethookError as error:
             self._seen = version  # said once, and not tried again before another is published
             raise FleethookError(f"version {version} is not put in force: {error}") from error
 
-    def _put_in_force(self, version: int, file: HookFile) -> None:
+    async def _put_in_force(self, version: int, file: HookFile) -> None:
         layered = Layered("fleet", str(version), file)
-        compiled = HookSet([layered])
+        # On a thread: both guard packs take 0.4 s of a core, and the loop has requests and heartbeats to see to.
+        compiled = await asyncio.to_thread(HookSet, [layered])
         if self._fleet.version != "0":
             name = f"version {version}"
             self.guards.note(self.fleet().hooks, compiled.hooks, "published", name, name)

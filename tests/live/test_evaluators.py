@@ -35,6 +35,7 @@ from tests.support.running import (
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.evaluator import GROUP, Evaluator
+from workers.runtime.consumer_loop import with_heartbeat
 from workers.runtime.hook_loops import MOST_STEPS
 
 
@@ -274,3 +275,17 @@ async def test_a_server_that_is_silent_for_a_while_loses_nothing(
 
 async def _gone(connections: Connections, keys: Keys) -> bool:
     return bool(await do(connections, "EXISTS", keys("alive", "evaluator")) == 0)
+
+
+@pytest.mark.req("B-05")
+async def test_work_that_takes_long_lets_no_heartbeat_lapse(connections: Connections, keys: Keys) -> None:
+    """As when a large set is compiled on a busy machine: agents would be told that no evaluator is alive."""
+    consumer = member(connections, keys, "busy")
+    await consumer.create()
+
+    async def work() -> str:
+        while not await do(connections, "EXISTS", keys("alive", "evaluator")):
+            await asyncio.sleep(0.01)
+        return "done"
+
+    assert await with_heartbeat(consumer, work()) == "done"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 from bus.errors import FleethookError, Unreachable
 from bus.wire.consumer import BEAT_SECONDS, Consumer
@@ -22,6 +22,7 @@ Turn = Callable[[], Awaitable[bool]]
 """One turn of a loop: reads entries and starts what they ask for. Returns whether to take another turn."""
 
 Tasks = Collection[asyncio.Task[Any]]
+T = TypeVar("T")
 
 
 async def consume(
@@ -81,6 +82,18 @@ async def wait_for_tasks(tasks: Tasks, seconds: float, beat: Callable[[], Awaita
         await beat()
         if tasks:
             await asyncio.wait(tasks, timeout=min(BEAT_SECONDS, left))
+
+
+async def with_heartbeat(consumer: Consumer, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that may take longer than a heartbeat lasts; the consumer writes its heartbeat meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=BEAT_SECONDS))[0]:
+            await consumer.beat()
+    finally:
+        if not task.done():
+            await cancel_tasks([task])
+    return task.result()
 
 
 async def cancel_tasks(tasks: Tasks) -> None:
