@@ -81,7 +81,7 @@ def test_the_binary_is_looked_for_on_path_then_in_the_wheel(tmp_path: Path, monk
 def test_no_binary_names_the_three_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)  # as where the extra is not installed
-    with pytest.raises(ServerError, match=r"FLEETHOOK_REDIS_URL.*install valkey-server.*fleethook\[server\]"):
+    with pytest.raises(ServerError, match=r"FLEETHOOK_REDIS_URL.*install valkey-server.*pip install '\.\[server\]'"):
         find_binary()
 
 

@@ -133,7 +133,7 @@ def test_defaults_are_gobbys(tmp_path: Path) -> None:
         ),
         ({"url": "https://h/", "timeout": "5"}, "timeout has to be a number, not text"),
         ({"url": "https://h/", "retry_count": -1}, "retry_count has to be at least 0"),
-        ({"url": "https://h/", "headers": {"A B": "x"}}, "the header 'A B' holds characters"),
+        ({"url": "https://h/", "headers": {"A B": "x"}}, "the header 'A B' has characters"),
         ("https://h/", "has to be a mapping"),
     ],
 )
