@@ -260,7 +260,7 @@ def read_record(fields: Iterable[bytes]) -> HostHooks | None:
 
 
 class KnownRecords:
-    """Records as they were read last: whoever works for many hosts compiles each only when it changes."""
+    """The record of each host as it was last read, so that a worker compiles it only when it changes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, ...], HostHooks | None] = {}

@@ -43,7 +43,7 @@ class _Need(NamedTuple):
 
     rule: str
     marks: tuple[str, ...]
-    """More marks, of which it has every one."""
+    """Further marks; the line must have all of them."""
     words: frozenset[str]
     args: frozenset[str]
     flags: tuple[frozenset[str], ...]
@@ -232,7 +232,7 @@ def _add_fitting(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:
 
 
 def _all_words(needles: Needles) -> frozenset[bytes] | None:
-    """The words of which a line has one wherever it has one of these needles; None where some are no words."""
+    """Words for these needles: a line with one of the needles has one of the words. None if a needle is not a whole word."""
     return None if any(not needle.word for needle in needles) else frozenset(needle.word.encode() for needle in needles)
 
 
@@ -271,7 +271,7 @@ def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
 
 
 def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
-    """Of which arguments a line has one, or else of which texts; both are empty where neither can be said."""
+    """The arguments of which a fitting line has one, else such texts. Both are empty if neither is known."""
     plain = [glob.replace(_STAR, "*") for glob in globs if not any(sign in glob.replace(_STAR, "") for sign in "*?[…")]
     if len(plain) == len(globs):
         return frozenset(plain), NOTHING

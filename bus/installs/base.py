@@ -134,7 +134,7 @@ class Program:
     troubles: Callable[[InstallScope, Scope], Iterable[InstallProblem]] = lambda _where, _scope: ()
     """What in its settings keeps hooks of this scope from running."""
     trust: Callable[[InstallScope, Scope, Path], Iterable[InstallProblem]] = lambda _where, _scope, _path: ()
-    """Whether the person has approved of what stands in this file, where the agent asks for that."""
+    """Whether the person has approved this file's hooks, for an agent that asks for approval."""
     asks_trust: bool = False
     """It does."""
     steps: tuple[str, ...] = ()

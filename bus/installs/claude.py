@@ -50,7 +50,7 @@ def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
     for layer in managed:
         if layer.at("allowManagedHooksOnly") is True:
             what = f"{layer.path}: `allowManagedHooksOnly` is true, so only hooks of the policy run"
-            yield InstallProblem(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+            yield InstallProblem(what, "ask the administrator of this machine to put Fleethook's hooks into the policy")
 
 
 def _canary(cwd: Path, token: str, command: str) -> Canary:

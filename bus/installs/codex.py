@@ -51,7 +51,7 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
     for layer in rules:
         if layer.at("allow_managed_hooks_only") is True:
             what = f"{layer.path}: `allow_managed_hooks_only` is true, so only hooks of the policy run"
-            yield InstallProblem(what, "ask whoever manages this machine to put Fleethook's hooks into the policy")
+            yield InstallProblem(what, "ask the administrator of this machine to put Fleethook's hooks into the policy")
     yield from _refused(PROGRAM.places[scope](where))
     if scope == "project":
         trusted = (

@@ -50,7 +50,7 @@ def unreadable(layers: Iterable[Layer]) -> Iterator[InstallProblem]:
     for layer in layers:
         if layer.trouble:
             what = f"{layer.path} cannot be read, so it may switch hooks off: {layer.trouble}"
-            yield InstallProblem(what, f"mend {layer.path}")
+            yield InstallProblem(what, f"correct {layer.path}")
 
 
 def switched(

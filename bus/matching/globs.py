@@ -86,7 +86,7 @@ def _name_in(glob: str) -> str:
 
 
 def _together(globs: Iterable[str]) -> PathMatcher:
-    """A matcher for patterns of which any may fit; those of one kind are looked for at once."""
+    """A matcher that fits if any of the patterns fits; patterns of one kind are searched together."""
     own: list[PathMatcher] = []
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
     for glob in globs:
