@@ -206,9 +206,7 @@ def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
     assert fleethook("deliveries", "show", ended).code == 1
 
 
-def test_an_entry_that_nobody_could_read_is_shown_and_dropped_but_not_retried(
-    server: Server, keys: Keys, home: Path
-) -> None:
+def test_an_unreadable_entry_is_shown_and_dropped_but_not_retried(server: Server, keys: Keys, home: Path) -> None:
     entry = Entry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
 
     async def bury(connections: Connections) -> None:

@@ -136,7 +136,7 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
 def test_named_ones_are_those_that_are_dropped_however_many_they_are(
     server: Server, keys: Keys, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.cli.deliveries.dead.MANY", 0)
+    monkeypatch.setattr("workers.cli.deliveries.bulk.MANY", 0)
     with receiving_two(server, keys) as receiver, workers(server.url, keys, home, "dispatcher", "carrier"):
         receiver.by_path["/log"] = receiver.usual._replace(status=404)
         names = [f"{publish('turn:end')}.log" for _ in range(3)]

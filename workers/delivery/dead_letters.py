@@ -1,4 +1,4 @@
-"""Dead letters: deliveries given up, and entries that nobody could read; list, retry, drop and expire them."""
+"""Dead letters: deliveries given up, and entries that could not be read; list, retry, drop and expire them."""
 
 from __future__ import annotations
 

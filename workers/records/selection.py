@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -11,6 +11,8 @@ from bus.wire.streams import checked, flat
 from workers.delivery.dead_letters import DeadLetter, read_letter
 from workers.delivery.deliveries import Delivery, read_delivery
 from workers.delivery.filters import Filter, delivery_test, letter_test
+
+T = TypeVar("T")
 
 _PAGE: Final = 200
 
@@ -69,29 +71,29 @@ async def read_letters(connections: Connections, keys: Keys, ids: Sequence[str])
     return found
 
 
-async def filtered_deliveries(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[Delivery]:
+def filtered_deliveries(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[Delivery]:
     """Every delivery that passes the filter, oldest first."""
-    test = delivery_test(wanted)
-    if wanted.ids:
-        for delivery in await read_deliveries(connections, keys, wanted.ids):
-            if test(delivery):
-                yield delivery
-        return
-    async for _, ids in walk(connections, keys, "recent", wanted):
-        for delivery in await read_deliveries(connections, keys, ids):
-            if test(delivery):
-                yield delivery
+    return _filtered(connections, keys, wanted, "recent", read_deliveries, delivery_test(wanted))
 
 
-async def filtered_letters(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[DeadLetter]:
+def filtered_letters(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[DeadLetter]:
     """Every dead letter that passes the filter, oldest first."""
-    test = letter_test(wanted)
+    return _filtered(connections, keys, wanted, "dead", read_letters, letter_test(wanted))
+
+
+async def _filtered(
+    connections: Connections,
+    keys: Keys,
+    wanted: Filter,
+    index: str,
+    read: Callable[[Connections, Keys, Sequence[str]], Awaitable[list[T]]],
+    test: Callable[[T], bool],
+) -> AsyncIterator[T]:
+    """The items with the ids of the filter, or else all items of the index, that pass the test."""
     if wanted.ids:
-        for letter in await read_letters(connections, keys, wanted.ids):
-            if test(letter):
-                yield letter
+        for item in filter(test, await read(connections, keys, wanted.ids)):
+            yield item
         return
-    async for _, ids in walk(connections, keys, "dead", wanted):
-        for letter in await read_letters(connections, keys, ids):
-            if test(letter):
-                yield letter
+    async for _, ids in walk(connections, keys, index, wanted):
+        for item in filter(test, await read(connections, keys, ids)):
+            yield item

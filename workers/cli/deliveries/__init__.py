@@ -1,14 +1,15 @@
-"""`deliveries list|show|retry`: what is owed to whom, every attempt of it, and having what waits tried at once."""
+"""`deliveries list|show|retry`: the deliveries of events to endpoints, their attempts, and trying them again at once."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
-from workers.cli.deliveries.bulk import MANY, as_job, confirm_bulk, do_now, report_done
-from workers.cli.deliveries.options import delivery_filters, read_filter
+from workers.cli.deliveries.bulk import BulkAction, do_bulk
+from workers.cli.deliveries.options import BulkRequest, bulk_options, delivery_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, request_lines, short
 from workers.cli.screens.columns import wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_deliveries
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.records.webhook_requests import WebhookRequest
 
 _RETRIED: Final = ("due", "parked", "dead")
+_RETRY: Final = BulkAction("retry", "tried now", "due, parked or dead")
 
 
 @click.group(cls=LazyGroup)
@@ -106,55 +108,33 @@ async def _whole_delivery(
 
 
 @deliveries.command("retry")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "everything", is_flag=True, help="All that are due later, parked or dead.")
-@delivery_filters
-@click.option("--dry-run", is_flag=True, help="Count them, and do nothing.")
-@click.option("--follow", is_flag=True, help="Where it becomes a job: wait for its end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@bulk_options(delivery_filters, "All that are due later, parked or dead.")
 @common_options
 @pass_fleet
-def retry(
-    fleet: Context,
-    /,
-    ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    follow: bool,
-    yes: bool,
-    **options: Any,
-) -> None:
+def retry(fleet: Context, bulk: BulkRequest) -> None:
     """Try deliveries at once that are due later, parked or dead, with their own id.
 
-    One that is delivered is not sent again by this: `fleethook replay` sends its event again.
+    A delivered one is not sent again: `fleethook replay` sends its event again.
     """
     from workers.records.ids import whole_delivery_ids
 
-    chosen = read_filter(options)
-    if bool(ids) == (everything or not chosen.empty):
-        raise click.UsageError("say ids, or --all, or filters such as --endpoint and --state")
-    ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), ids)) if ids else ids
-    if ids and not dry_run:
-        found, sorts = (
-            list(ids),
-            [("", "")] * len(ids),
-        )  # as they are named: those that cannot be tried are counted then
+    bulk.require_choice("--endpoint and --state")
+    if named := bulk.filter.ids:
+        ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), named))
+        bulk = replace(bulk, filter=read_filter({}, ids))
+    if named and not bulk.dry_run:  # those that cannot be tried are counted when they are tried
+        found = [(name, ("", "")) for name in bulk.filter.ids]
     else:
-        waiting = fleet.run(lambda connections: _waiting(fleet, connections, read_filter(options, ids)))
-        found, sorts = [one.id for one in waiting], [(one.hook, one.reason or one.state) for one in waiting]
-    asked = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
-    if not confirm_bulk(fleet, "tried now", sorts, asked, dry_run=dry_run, yes=yes or bool(ids)):
-        return
-    if not ids and len(found) > MANY:
-        as_job(fleet, "retry", chosen, len(found), follow=follow)
-    else:
-        report_done(fleet, "tried now", do_now(fleet, "retry", found), len(found), "due, parked or dead")
+        waiting = fleet.run(lambda connections: _waiting(fleet, connections, bulk.filter))
+        found = [(one.id, (one.hook, one.reason or one.state)) for one in waiting]
+    question = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
+    do_bulk(fleet, _RETRY, bulk, found, question, yes=bulk.yes or bool(named))
 
 
-async def _waiting(fleet: Context, connections: Connections, chosen: Filter) -> list[Delivery]:
+async def _waiting(fleet: Context, connections: Connections, wanted: Filter) -> list[Delivery]:
     from workers.records.selection import filtered_deliveries
 
-    return [one async for one in filtered_deliveries(connections, fleet.keys(), chosen) if one.state in _RETRIED]
+    return [one async for one in filtered_deliveries(connections, fleet.keys(), wanted) if one.state in _RETRIED]
 
 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:

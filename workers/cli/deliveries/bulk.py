@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers.cli.common import Context, Findings, PartlyDone
 from workers.cli.formatting import short
@@ -13,6 +13,7 @@ from workers.runtime.wording import counted
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.in_force import Watcher
     from bus.wire.connections import Connections
+    from workers.cli.deliveries.options import BulkRequest
     from workers.delivery.filters import Filter
     from workers.records.bulk_jobs import BulkJob, Kind
     from workers.records.replay import ReplaySpec
@@ -28,6 +29,35 @@ _LOOK_SECONDS: Final = 0.5
 
 Sort = tuple[str, str]
 """The endpoint (or hook, or stream) and the reason of a delivery or dead letter; dry runs count by it."""
+
+
+class BulkAction(NamedTuple):
+    """What a bulk command does with deliveries or dead letters, and how messages say it."""
+
+    kind: Kind
+    done: str
+    """The participle: `tried again`, `dropped`."""
+    state: str
+    """What a delivery has to be for it: `a dead letter`."""
+
+
+def do_bulk(
+    fleet: Context,
+    action: BulkAction,
+    bulk: BulkRequest,
+    found: Sequence[tuple[str, Sort]],
+    question: str,
+    *,
+    yes: bool,
+) -> None:
+    """Do it with the ids in `found`: ask first unless `yes`; many of them become a job unless they were named by id."""
+    ids, sorts = [name for name, _ in found], [sort for _, sort in found]
+    if not confirm_bulk(fleet, action.done, sorts, question, dry_run=bulk.dry_run, yes=yes):
+        return
+    if len(ids) > MANY and not bulk.filter.ids:
+        as_job(fleet, action.kind, bulk.filter, len(ids), follow=bulk.follow)
+    else:
+        report_done(fleet, action.done, do_now(fleet, action.kind, ids), len(ids), action.state)
 
 
 def confirm_bulk(fleet: Context, what: str, found: Sequence[Sort], question: str, *, dry_run: bool, yes: bool) -> bool:

@@ -1,16 +1,17 @@
-"""`dead`: what was given up and why, and having it tried again, dropped or exported."""
+"""`dead`: lists, shows, retries, drops and exports dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
-from workers.cli.deliveries.bulk import MANY, Sort, as_job, confirm_bulk, do_now, report_done
-from workers.cli.deliveries.options import letter_filters, read_filter
+from workers.cli.deliveries.bulk import BulkAction, Sort, confirm_bulk, do_bulk
+from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
 from workers.cli.screens.rows import no_trunc_option, show_dead_letters
 from workers.runtime.wording import counted
@@ -20,12 +21,14 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.deliveries import Delivery
     from workers.delivery.filters import Filter
-    from workers.records.bulk_jobs import Kind
+
+_REDRIVE: Final = BulkAction("redrive", "tried again", "a dead letter")
+_DROP: Final = BulkAction("drop", "dropped", "a dead letter")
 
 
 @click.group(cls=LazyGroup)
 def dead() -> None:
-    """List, show, retry, drop and export dead letters: deliveries given up, and entries that nobody could read."""
+    """List, show, retry, drop and export dead letters: deliveries given up, and entries that could not be read."""
 
 
 @dead.command("list")
@@ -113,75 +116,29 @@ def show_dead(fleet: Context, name: str) -> None:
 
 
 @dead.command()
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@letter_filters
-@click.option("--dry-run", is_flag=True, help="Count them, and do nothing.")
-@click.option("--follow", is_flag=True, help="Where it becomes a job: wait for its end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@bulk_options(letter_filters, "All of them.")
 @common_options
 @pass_fleet
-def retry(
-    fleet: Context,
-    /,
-    ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    follow: bool,
-    yes: bool,
-    **options: Any,
-) -> None:
-    """Try dead deliveries again, with their own id; entries that nobody could read cannot be tried again."""
-    chosen = _chosen(fleet, options, ids, everything)
-    letters = [one for one in _meant(fleet, chosen, dry_run) if _is_delivery(one.id)]
-    if ids and not any(map(_is_delivery, chosen.ids)):
-        raise Findings("an entry that nobody could read cannot be tried again; `fleethook dead show` shows it")
-    _do(
-        fleet,
-        "redrive",
-        "tried again",
-        f"Try {counted(len(letters), 'delivery', 'deliveries')} again?",
-        chosen,
-        letters,
-        dry_run=dry_run,
-        follow=follow,
-        yes=yes or bool(ids),
-    )
+def retry(fleet: Context, bulk: BulkRequest) -> None:
+    """Try dead deliveries again, with their own id; entries that could not be read cannot be tried again."""
+    bulk = _with_whole_ids(fleet, bulk)
+    ids = bulk.filter.ids
+    if ids and not any(map(_is_delivery, ids)):
+        raise Findings("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
+    letters = [letter for letter in _meant(fleet, bulk) if _is_delivery(letter[0])]
+    question = f"Try {counted(len(letters), 'delivery', 'deliveries')} again?"
+    do_bulk(fleet, _REDRIVE, bulk, letters, question, yes=bulk.yes or bool(ids))
 
 
 @dead.command("drop")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@letter_filters
-@click.option("--dry-run", is_flag=True, help="Count them, and do nothing.")
-@click.option("--follow", is_flag=True, help="Where it becomes a job: wait for its end.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@bulk_options(letter_filters, "All of them.")
 @common_options
 @pass_fleet
-def drop_dead(
-    fleet: Context,
-    /,
-    ids: tuple[str, ...],
-    everything: bool,
-    dry_run: bool,
-    follow: bool,
-    yes: bool,
-    **options: Any,
-) -> None:
-    """Forget dead letters for good, with what they keep of their events."""
-    chosen = _chosen(fleet, options, ids, everything)
-    letters = _meant(fleet, chosen, dry_run)
-    _do(
-        fleet,
-        "drop",
-        "dropped",
-        f"Forget {len(letters):,} dead letters for good?",
-        chosen,
-        letters,
-        dry_run=dry_run,
-        follow=follow,
-        yes=yes,
-    )
+def drop_dead(fleet: Context, bulk: BulkRequest) -> None:
+    """Delete dead letters for good, with what they keep of their events."""
+    bulk = _with_whole_ids(fleet, bulk)
+    letters = _meant(fleet, bulk)
+    do_bulk(fleet, _DROP, bulk, letters, f"Delete {len(letters):,} dead letters for good?", yes=bulk.yes)
 
 
 @dead.command("export")
@@ -207,7 +164,7 @@ def export(
 
     chosen = read_filter(options, _whole(fleet, ids) if ids else ())
     if dry_run:
-        confirm_bulk(fleet, "exported", _sorts(_letters(fleet, chosen)), "", dry_run=True, yes=False)
+        confirm_bulk(fleet, "exported", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
         return
 
     async def work(connections: Connections) -> int:
@@ -258,12 +215,11 @@ def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
         yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
 
 
-def _chosen(fleet: Context, options: dict[str, Any], ids: tuple[str, ...], everything: bool) -> Filter:
-    """What is meant; a usage error unless ids are given, or it is described."""
-    chosen = read_filter(options)
-    if bool(ids) == (everything or not chosen.empty):
-        raise click.UsageError("say ids, or --all, or filters such as --reason and --endpoint")
-    return read_filter({}, _whole(fleet, ids)) if ids else chosen
+def _with_whole_ids(fleet: Context, bulk: BulkRequest) -> BulkRequest:
+    """The request with its ids completed; a usage error unless it has either ids, or `--all`, or filters."""
+    bulk.require_choice("--reason and --endpoint")
+    ids = bulk.filter.ids
+    return replace(bulk, filter=read_filter({}, _whole(fleet, ids))) if ids else bulk
 
 
 def _whole(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
@@ -278,38 +234,15 @@ def _is_delivery(name: str) -> bool:
     return "." in name
 
 
-def _meant(fleet: Context, chosen: Filter, dry_run: bool) -> Sequence[DeadLetter]:
-    """Those of these ids, or all that are described, oldest first.
+def _meant(fleet: Context, bulk: BulkRequest) -> list[tuple[str, Sort]]:
+    """The ids of the dead letters to work on, oldest first, each with what it is counted by.
 
-    What is named and to be acted on is taken at its word: whether it is a dead letter is known when it is done.
+    Named ids are not looked up unless it is a dry run: the work itself counts those that are no dead letters.
     """
-    from workers.delivery.dead_letters import DeadLetter
-
-    if dry_run or not chosen.ids:
-        return _letters(fleet, chosen)
-    return [DeadLetter(id=name, kind="", ms=0, reason="") for name in chosen.ids]
+    if bulk.filter.ids and not bulk.dry_run:
+        return [(name, ("", "")) for name in bulk.filter.ids]
+    return [(letter.id, _sort(letter)) for letter in _letters(fleet, bulk.filter)]
 
 
-def _sorts(letters: Sequence[DeadLetter]) -> list[Sort]:
-    return [(one.hook or one.stream, one.reason) for one in letters]
-
-
-def _do(
-    fleet: Context,
-    kind: Kind,
-    what: str,
-    question: str,
-    chosen: Filter,
-    letters: Sequence[DeadLetter],
-    *,
-    dry_run: bool,
-    follow: bool,
-    yes: bool,
-) -> None:
-    found = [one.id for one in letters]
-    if not confirm_bulk(fleet, what, _sorts(letters), question, dry_run=dry_run, yes=yes):
-        return
-    if len(found) > MANY and not chosen.ids:
-        as_job(fleet, kind, chosen, len(found), follow=follow)
-    else:
-        report_done(fleet, what, do_now(fleet, kind, found), len(found), "a dead letter")
+def _sort(letter: DeadLetter) -> Sort:
+    return letter.hook or letter.stream, letter.reason

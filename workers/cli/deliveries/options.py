@@ -1,9 +1,11 @@
-"""The options of commands on deliveries and dead letters: filters, and times and rates as people write them."""
+"""Options of the commands on deliveries and dead letters: filters, bulk options, times and rates."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.delivery.filters import Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., None]
 
 STATES: Final = ("ready", "running", "due", "parked", "delivered", "dead")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -84,6 +87,55 @@ def read_filter(options: dict[str, Any], ids: tuple[str, ...] = ()) -> Filter:
     from workers.delivery.filters import Filter
 
     return Filter(ids=ids, **{name: value for name, value in options.items() if value})
+
+
+@dataclass(frozen=True)
+class BulkRequest:
+    """The arguments of a command that works on many deliveries or dead letters."""
+
+    filter: Filter
+    """The ids as they were typed, and the conditions of the filter options."""
+    everything: bool
+    dry_run: bool
+    follow: bool
+    yes: bool
+
+    def require_choice(self, examples: str) -> None:
+        """A usage error unless there are either ids, or `--all`, or filters; `examples` names some of the filters."""
+        described = self.everything or self.filter != read_filter({}, self.filter.ids)
+        if bool(self.filter.ids) == described:
+            raise click.UsageError(f"say ids, or --all, or filters such as {examples}")
+
+
+def bulk_options(filters: Callable[[Command], Command], all_help: str) -> Callable[[Command], Command]:
+    """`[ID]...`, `--all`, `--dry-run`, `--follow`, `--yes` and the filters, as one argument `bulk`."""
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(
+            *,
+            ids: tuple[str, ...],
+            everything: bool,
+            dry_run: bool,
+            follow: bool,
+            yes: bool,
+            **options: Any,
+        ) -> None:
+            wanted = read_filter(options, ids)
+            function(bulk=BulkRequest(wanted, everything=everything, dry_run=dry_run, follow=follow, yes=yes))
+
+        bulk_command: Command = command
+        return _with(
+            bulk_command,
+            click.argument("ids", nargs=-1, metavar="[ID]..."),
+            click.option("--all", "everything", is_flag=True, help=all_help),
+            filters,
+            click.option("--dry-run", is_flag=True, help="Count them, and do nothing."),
+            click.option("--follow", is_flag=True, help="If it becomes a job, wait until the job ends."),
+            click.option("--yes", is_flag=True, help="Do not ask."),
+        )
+
+    return decorate
 
 
 def _common(done: str) -> tuple[Callable[[F], F], ...]:
