@@ -154,7 +154,7 @@ def test_plugins_are_listed_with_their_hooks(home: Path, user_file: Path) -> Non
     )
     shown = fleethook("plugins", "list")
     assert "gate" in shown.out
-    assert "not run yet" in shown.err
+    assert "does not run Gobby" in shown.err
 
 
 @pytest.mark.req("I-05", "I-09", "I-13")
@@ -298,7 +298,7 @@ def test_a_thousand_imported_hooks_cost_little(home: Path, user_file: Path) -> N
 def test_a_set_that_means_an_option_says_so(home: Path) -> None:
     asked = fleethook("hooks", "test", "tool:pre_execute", "--set", "tool=bash")
     assert asked.code == 2
-    assert "say --tool bash, or input.tool=…" in asked.err
+    assert "use --tool bash, or input.tool=…" in asked.err
 
 
 @pytest.mark.req("I-08")

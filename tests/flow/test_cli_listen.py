@@ -107,7 +107,7 @@ def test_its_exit_code_says_whether_all_came(monkeypatch: pytest.MonkeyPatch) ->
         assert (code, [one["verified"] for one in records]) == (1, [None])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = fleethook("listen", "--port", str(taken.getsockname()[1]))
-        assert (busy.code, "say another --port" in busy.err) == (1, True)
+        assert (busy.code, "choose another --port" in busy.err) == (1, True)
     nobody = fleethook("listen", "--port", "0", "--count", "1", "--timeout", "0.05")
     assert (nobody.code, "0 came of 1" in nobody.err) == (1, True)
     assert fleethook("listen", "--port", "0", "--timeout", "0.05").code == 0

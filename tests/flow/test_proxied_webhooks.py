@@ -148,5 +148,5 @@ def test_the_users_own_file_names_one_too(
     assert fleethook("webhooks", "test", "far").code == 0
     looks = [fleethook("webhooks", "check", f"http://{name}.corp:{receiver.port}/") for name in ("hooks", "other")]
     assert [one.code for one in looks] == [0, 1]
-    assert "the proxy resolves its name" in looks[0].out
+    assert "the proxy resolves it" in looks[0].out
     assert len(proxy.asked) == len(receiver.got) == 1

@@ -1,4 +1,4 @@
-"""What the hooks in force here say to an event that nobody sent: `hooks test`, in process, with or without effects."""
+"""The answer of the hooks in force here to a made-up event, for `hooks test`: in this process, with or without effects."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ async def hooks_here(connections: Connections | None, keys: Keys, places: Direct
 
 
 def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = None) -> HookSet:
-    """Those hooks and the plugins in these folders, as a layer of this session alone, below all others (I-08).
+    """The hooks with those of the plugins in these folders added, as a session layer below all others (I-08).
 
-    `owner` (`claude` or `ion`) says whose they are; None: each is told by its content, else by its place.
-    What of them cannot be read stands among that layer's problems.
+    `owner` (`claude` or `ion`) is the system of the plugins; None detects it by each one's content, else by its path.
+    The errors of plugins that cannot be read are among that layer's problems.
     """
     if not folders:
         return found
@@ -69,10 +69,10 @@ def hooks_of(file: HookFile) -> HookSet:
 
 
 def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
-    """An event of the type that a pattern names (`tool:pre_execute:bash`), or an agent's own name of it (`PreToolUse`).
+    """An event of the type that a pattern (`tool:pre_execute:bash`) or an agent's own event name (`PreToolUse`) gives.
 
-    `values` are `key=value`: a field of the event (`session=…`, `data.x=…`), anything else of the tool's input, and of
-    `data` where the event is about no tool (`prompt=…`); a value is JSON where it is valid JSON, else text. Raises
+    `values` are `key=value`. A key is a field of the event (`session=…`, `data.x=…`); any other key goes into the tool's
+    input, or into `data` if the event has no tool (`prompt=…`). A value is JSON if it is valid JSON, else text. Raises
     PatternError and DecodeError.
     """
     source = source_name(source)
@@ -102,20 +102,20 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
     try:
         return msgspec.convert({**msgspec.to_builtins(event), **fields}, Event)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"these values make no event: {error}") from error
+        raise DecodeError(f"an event cannot have these values: {error}") from error
 
 
 def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
-    """The event in a file: a canonical one, or with `source` an agent's own payload; `kind` is its native name.
+    """The event in a file: a canonical event, or an agent's own payload if `source` is given (`kind`: its native name).
 
-    It gets an id of its own, and this host and `cwd` where it names none. Raises DecodeError.
+    It gets a new id, and this host and `cwd` if it has none. Raises DecodeError.
     """
     event = find(source_name(source)).read(kind, raw, host=host_name())
     return msgspec.structs.replace(event, id=event_id(), host=event.host or host_name(), cwd=event.cwd or str(cwd))
 
 
 def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
-    """The hooks that would fit the event if they were not switched off, those of guard packs included."""
+    """The disabled hooks, rules of guard packs included, that would fit the event if they were enabled."""
     found: list[Hook] = []
     for layer in hooks.files:
         file = layer.file
@@ -132,35 +132,35 @@ def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
 
 
 def _put(fields: dict[str, Any], text: str, others: str) -> None:
-    """Lay `a.b=value` into the fields; what names no field of the event goes below `others`."""
+    """Set `a.b=value` in the fields; a name that is no field of the event goes below `others`."""
     name, equals, raw = text.partition("=")
     path = name.strip().split(".")
     if not equals or not all(path) or len(path) > _MOST_NESTED:
-        raise DecodeError(f"{text!r} is no key=value; write e.g. command='git push' or data.prompt=hello")
+        raise DecodeError(f"{text!r} is not key=value; write for example command='git push' or data.prompt=hello")
     try:
         value = json.loads(raw)
     except ValueError:
         value = raw
     if path[0] in _OPTIONS:
         raise DecodeError(
-            f"{text!r}: say --{path[0]} {raw}, or input.{name.strip()}=… for a field of that name in the tool's input"
+            f"{text!r}: use --{path[0]} {raw}, or input.{name.strip()}=… for a field of that name in the tool's input"
         )
     if path[0] in _OWN:
-        value = raw  # these are text, even where they look like a number
+        value = raw  # these fields are text, even if the value looks like a number
     elif path[0] not in _NESTED:
         path = [others, *path]
     here: Any = fields
     for part in path[:-1]:
         here = here.setdefault(part, {}) if isinstance(here, dict) else None
     if not isinstance(here, dict):
-        raise DecodeError(f"{text!r}: {'.'.join(path[:-1])} has a value already and can hold no {path[-1]!r}")
+        raise DecodeError(f"{text!r}: {'.'.join(path[:-1])} is a value already, so it cannot have a field {path[-1]!r}")
     here[path[-1]] = value
 
 
 async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
 ) -> tuple[list[Hook], Verdict]:
-    """The blocking hooks that fit, and their verdict; commands and http are run only with `effects`."""
+    """The blocking hooks that fit, and their verdict; commands and http hooks run only with `effects`."""
     async with ClientPool() as clients, RuleChecks() as checks:
         own = RequestHooks(hooks, _runner(clients, hooks, effects=effects))
         own.wait_for(checks, seconds)
@@ -195,7 +195,7 @@ def _runner(clients: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
 
 
 def later(event: Event, hooks: HookSet, verdict: Verdict) -> Mapping[str, list[str]]:
-    """What would happen in the background: ids of the hooks that would run and of the endpoints that would be told."""
+    """The ids of the background hooks that would run, and of the endpoints that would get the event."""
     return {
         "hooks": [hook.id for hook in hooks.background(event, verdict)],
         "endpoints": [endpoint.id for endpoint in hooks.targets(event, verdict)],

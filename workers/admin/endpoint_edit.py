@@ -1,6 +1,6 @@
-"""Endpoints added, changed and taken out: in somebody's fleethook.yaml, or in the set that is published.
+"""Adds, changes and removes endpoints in the text of a fleethook.yaml or in the published set.
 
-Nothing is written here but a new secret's file: what comes back is the text, or the set, as it would be, valid already.
+The functions return the new text or set, already validated, and write nothing; only `keep_secret` writes a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 Change = Callable[[Entry], Entry]
 
 LONGEST_OVERLAP: Final = 7 * 86_400.0
-"""Seconds that an old secret may sign beside the new one, at most."""
+"""The longest time (seconds) that an old secret may go on signing beside the new one."""
 
 _FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(EndpointEntry)}
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
@@ -39,7 +39,7 @@ _SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A file before and after, and what the text after says."""
+    """The text of a file before and after an edit, and the parsed text after it."""
 
     file: Path
     before: str
@@ -48,9 +48,9 @@ class Edited:
 
 
 def assigned(pairs: Iterable[str]) -> Entry:
-    """`FIELD=VALUE` as values of an endpoint's fields: text as it is, anything else as YAML; None for `FIELD=`.
+    """The values of `FIELD=VALUE` pairs: fields of text take the text as it is, others read it as YAML; `FIELD=` is None.
 
-    `headers.NAME=VALUE` is one of its headers. ValueError for one without `=`, which the command line refuses before.
+    `headers.NAME=VALUE` sets one header. Raises ValueError for a pair without `=`; the command line checks that before.
     """
     values: Entry = {}
     for pair in pairs:
@@ -63,7 +63,7 @@ def assigned(pairs: Iterable[str]) -> Entry:
 
 
 def applied(entry: Entry, values: Entry) -> Entry:
-    """An entry with some values changed; None takes one out."""
+    """An entry with some values changed; None removes a value."""
     inner = {name.partition(".")[2]: value for name, value in values.items() if "." in name}
     values = {name: value for name, value in values.items() if "." not in name}
     if inner:
@@ -72,10 +72,10 @@ def applied(entry: Entry, values: Entry) -> Entry:
 
 
 def derived_id(url: str, taken: Iterable[str]) -> str:
-    """An id for a new endpoint: its host, and a number where another has that."""
+    """An id for a new endpoint: its host, followed by a number if that id is taken."""
     try:
         host = urlsplit(url).hostname or ""
-    except ValueError:  # what is wrong with it, its own check says
+    except ValueError:  # the check of the URL reports what is wrong
         host = ""
     stem = _SLUG.sub("-", host.lower().removeprefix("www.")).strip("-")[:50].strip("-") or "endpoint"
     known, number, name = set(taken), 1, stem
@@ -86,19 +86,19 @@ def derived_id(url: str, taken: Iterable[str]) -> str:
 
 
 def ids_in(path: Path) -> frozenset[str]:
-    """The ids that a file's hooks and endpoints have."""
+    """The ids of a file's hooks and endpoints."""
     if not path.exists():
         return frozenset()
     return ids_of(parse_hook_file(read_file(path), "user", file=str(path)))
 
 
 def ids_of(file: HookFile) -> frozenset[str]:
-    """The ids that are taken in a hook file, or in a set."""
+    """The ids that are taken in a parsed hook file or set."""
     return frozenset(one.id for one in file.hooks) | {one.id for one in file.endpoints}
 
 
 def file_with(path: Path, entry: Entry, allow: str = "") -> Edited:
-    """A file with one more endpoint, and one more place in its allow list where that is given."""
+    """A file with one more endpoint, and one more entry in its allow list if `allow` is given."""
     before = read_file(path) if path.exists() else ""
     lines = [f"{name}: {flow(value)}" for name, value in entry.items()]
     after = with_entry(before, str(path), "endpoints", entry, "- " + "\n  ".join(lines))
@@ -106,7 +106,7 @@ def file_with(path: Path, entry: Entry, allow: str = "") -> Edited:
 
 
 def opened(text: str, file: str, allow: str) -> str:
-    """The text of a hook file with one more place in `network.allow`."""
+    """The text of a hook file with one more entry in `network.allow`."""
     if not allow:
         return text
     value = loads(text, file=file).value or {}
@@ -116,7 +116,9 @@ def opened(text: str, file: str, allow: str) -> str:
             return with_values(text, file, (), {**value, "network": {"allow": [allow]}})
         return text + ("" if text.endswith("\n") else "\n") + f"\nnetwork:\n  allow: [{json.dumps(allow)}]\n"
     if not isinstance(network, dict):
-        raise ConfigError("network is no mapping", file=file, path="network", hint="mend it first; nothing was changed")
+        raise ConfigError(
+            "network is not a mapping", file=file, path="network", hint="correct it first; nothing was changed"
+        )
     listed = network.get("allow") or []
     return (
         with_values(text, file, ("network",), {**network, "allow": [*listed, allow]}) if allow not in listed else text
@@ -124,17 +126,19 @@ def opened(text: str, file: str, allow: str) -> str:
 
 
 def file_changed(path: Path, name: str, change: Change) -> Edited:
-    """A file in which one endpoint is another; NotFound where it has none of that name."""
+    """A file with one endpoint changed; raises NotFound if it has no endpoint of that name."""
     before = read_file(path)
     number = _number(path, before, name)
     entry = _entries(before, path)[number]
     if not isinstance(entry, dict):
-        raise ConfigError(f"endpoints[{number}] is no mapping", file=str(path), hint="mend it first")
+        raise ConfigError(
+            f"endpoints[{number}] is not a mapping", file=str(path), hint="correct it first; nothing was changed"
+        )
     return _edited(path, before, with_values(before, str(path), ("endpoints", number), change(entry)), number)
 
 
 def file_without(path: Path, name: str) -> Edited:
-    """A file without one endpoint; NotFound where it has none of that name."""
+    """A file with one endpoint removed; raises NotFound if it has no endpoint of that name."""
     before = read_file(path)
     return _edited(path, before, without_entry(before, str(path), "endpoints", _number(path, before, name)), None)
 
@@ -147,7 +151,7 @@ def set_with(file: HookFile, entry: Entry, allow: str = "") -> HookFile:
 
 
 def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
-    """The published set in which one endpoint is another; what is sealed in it stays sealed."""
+    """The published set with one endpoint changed; its sealed secrets stay sealed."""
     old = _published(file, name)
     if old.dialect != NATIVE:
         raise ConfigError(
@@ -164,15 +168,15 @@ def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
 
 
 def set_without(file: HookFile, name: str) -> HookFile:
-    """The published set without one endpoint."""
+    """The published set with one endpoint removed."""
     old = _published(file, name)
     return replace(file, endpoints=tuple(one for one in file.endpoints if one is not old)).sealed()
 
 
 def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
-    """An entry with a new secret; the one that it replaces signs as well for `overlap` seconds more.
+    """An entry with a new secret; the old one goes on signing beside it for `overlap` seconds.
 
-    Without an overlap no old secret signs any longer, which is what a leaked one needs.
+    With an overlap of 0 the old secrets stop signing at once: use that for a leaked one.
     """
     if not 0 <= overlap <= LONGEST_OVERLAP:
         raise ConfigError("an overlap is between 0 and 7 days", hint="24 hours are usual")
@@ -185,7 +189,7 @@ def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
 
 
 def secret_file(folder: Path, name: str) -> Path:
-    """Where a new secret of an endpoint goes: a name that no file has yet."""
+    """The path for a new secret of an endpoint; no file has that name yet."""
     number, path = 1, folder / "secrets" / f"{name}.key"
     while path.exists():
         number += 1
@@ -194,7 +198,7 @@ def secret_file(folder: Path, name: str) -> Path:
 
 
 def keep_secret(path: Path, secret: str) -> None:
-    """Write a secret into a new file that only this user can read; ConfigError where that cannot be."""
+    """Write a secret into a new file that only this user can read; raises ConfigError if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
@@ -213,12 +217,12 @@ def _is_text(kind: Any) -> bool:
 
 
 def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
-    """The edit, if what was edited is valid; other mistakes of the file stay what they were."""
+    """The edit if the edited entry is valid, else its ConfigError; errors in other parts of the file do not matter."""
     read = parse_hook_file(after, "user", file=str(path))
-    ours = ("network", *((f"endpoints[{number}]",) if number is not None else ()))
+    edited_parts = ("network", *((f"endpoints[{number}]",) if number is not None else ()))
     for problem in read.problems:
-        if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in ours:
-            # Its place is one of the text as it would be, which nobody has: said only where it stands there already.
+        if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in edited_parts:
+            # Its line is one of the new text, which no file has yet. So the line is shown only if the old text has it.
             known = parse_hook_file(before, "user", file=str(path)).problems if before else ()
             if any((one.path, one.message) == (problem.path, problem.message) for one in known):
                 raise problem
@@ -233,7 +237,7 @@ def _entries(text: str, path: Path) -> list[Any]:
 
 
 def _number(path: Path, text: str, name: str) -> int:
-    """The place of an endpoint in its file's list, also of one whose id was derived or that is not valid."""
+    """The index of an endpoint in its file's list; also finds one without an id of its own, and one that is not valid."""
     entries = _entries(text, path)
     for number, entry in enumerate(entries):
         if isinstance(entry, dict) and entry.get("id") == name:
@@ -258,7 +262,7 @@ def _read(entry: Mapping[str, Any], taken: Iterable[str]) -> Endpoint:
         raise ConfigError(first.message, path=first.path, hint=first.hint)
     (endpoint,) = read.endpoints
     if endpoint.id in set(taken):
-        raise ConfigError(f"the published set has an entry {endpoint.id!r} already", hint="give it another --id")
+        raise ConfigError(f"the published set has an entry {endpoint.id!r} already", hint="choose another --id")
     return endpoint
 
 

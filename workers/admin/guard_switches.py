@@ -1,4 +1,4 @@
-"""Guard packs and single rules switched on and off: in the text of a hook file, and in the published set."""
+"""Enables and disables guard packs and single rules in the text of a hook file or in the published set."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Switch(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As hook ids have it: `pack` or `pack_rule`."""
+        """The name as in hook ids: `pack` or `pack_rule`."""
         return f"{self.pack}_{self.rule}" if self.rule else self.pack
 
 
 def find_switch(name: str) -> Switch:
-    """The pack or rule of a name: `PACK`, `PACK_RULE`, or `RULE` where one pack alone has it; NotFound says what was meant."""
+    """The pack or rule of a name: `PACK`, `PACK_RULE`, or `RULE` if only one pack has it. Raises NotFound with a hint."""
     if name in packs():
         return Switch(name)
     known = [Switch(pack, short_id(rule, pack)) for pack in packs() for rule in load_pack(pack).rules]
@@ -53,7 +53,7 @@ def short_id(rule: Hook, pack: str) -> str:
 
 
 def is_on(guards: Mapping[str, GuardSettings], switch: Switch) -> bool:
-    """Whether these settings of one layer switch a pack, or a rule of it, on."""
+    """Whether these settings of one layer enable a pack, or a rule of it."""
     settings = guards.get(switch.pack)
     if settings is None or not settings.enabled:
         return False
@@ -61,7 +61,7 @@ def is_on(guards: Mapping[str, GuardSettings], switch: Switch) -> bool:
 
 
 def set_switched(file: HookFile, switch: Switch, on: bool) -> HookFile:
-    """A published set in which a pack or a rule is on or off; ConfigError where a rule's pack is off."""
+    """A published set with a pack or a rule enabled or disabled; raises ConfigError for a rule whose pack is disabled."""
     settings = _switched(file.guards.get(switch.pack), switch, on, "the fleet's set")
     guards = dict(file.guards)
     if settings is not None:
@@ -70,9 +70,10 @@ def set_switched(file: HookFile, switch: Switch, on: bool) -> HookFile:
 
 
 def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
-    """A hook file in which a pack or a rule is on or off, everything else left as it was written.
+    """A hook file with a pack or a rule enabled or disabled; the rest of the text, comments too, stays as it is.
 
-    The same text where it says so already. ConfigError where a rule's pack is off, or the file cannot be edited.
+    The text is unchanged if it says so already. Raises ConfigError for a rule whose pack is disabled, and if the file
+    cannot be edited.
     """
     before = read_file(path) if path.exists() else ""
     old = parse_hook_file(before, layer, file=str(path))
@@ -86,15 +87,15 @@ def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
 
 
 def _switched(settings: GuardSettings | None, switch: Switch, on: bool, where: str) -> GuardSettings | None:
-    """The settings after the change; None where a pack is to be off that nobody has switched on."""
+    """The settings after the change; None if a pack is to be disabled that has no settings."""
     if not switch.rule:
         if settings is None:
             return GuardSettings() if on else None
         return msgspec.structs.replace(settings, enabled=on)
     if settings is None or not settings.enabled:
         raise ConfigError(
-            f"the pack {switch.pack!r} is not on in {where}, so none of its rules can be switched there",
-            hint=f"`fleethook guards enable {switch.pack}` switches it on; `fleethook guards list` shows what is on where",
+            f"the pack {switch.pack!r} is not enabled in {where}, so its rules cannot be enabled or disabled there",
+            hint=f"`fleethook guards enable {switch.pack}` enables it; `fleethook guards list` shows what is enabled where",
         )
     rest = tuple(one for one in settings.disable if one not in (switch.rule, switch.name))
     return msgspec.structs.replace(settings, disable=rest if on else (*rest, switch.rule))
@@ -133,7 +134,7 @@ def _item_switched(text: str, file: str, listed: list[Any], switch: Switch, on: 
 
 
 def _mapping(raw: dict[str, Any], wanted: GuardSettings) -> dict[str, Any]:
-    """The mapping as it was written, with what the settings now say otherwise; empty where nothing is left to say."""
+    """The mapping as it was written, updated to the settings; empty if it then has no key left."""
     changed = dict(raw)
     if changed.get("enabled", True) != wanted.enabled:
         changed["enabled"] = wanted.enabled

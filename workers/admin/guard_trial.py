@@ -1,4 +1,4 @@
-"""Guard packs judge the lines of corpora, in one process and by the same engine as an evaluator's."""
+"""Judges the lines of corpora by guard packs, in one process and with the engine that evaluators use."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from bus.outcomes import Outcome
 from bus.runners.rule import rule_outcome
 
 _BUDGET_SECONDS = 10.0
-"""As an agent's request has by default."""
+"""The default budget of an agent's request."""
 
 
 def judge_lines(lines: Sequence[CorpusLine], packs: Sequence[str]) -> list[Judged]:
-    """What the rules of these packs say to each line, all of them switched on as if they were published."""
+    """The judgement of each line by all rules of these packs, as if they were published."""
     guards = {name: GuardSettings() for name in packs}
     hooks = HookSet([Layered("fleet", "1", HookFile(guards=guards))])
     for hook in hooks.hooks.values():
         if hook.rule is not None:
-            check_rule(hook.rule)  # compiled now, as an evaluator has them after its first minute
+            check_rule(hook.rule)  # compiles it now; an evaluator has compiled its rules after the first minute
     return asyncio.run(_judge(lines, hooks))
 
 
@@ -48,14 +48,14 @@ async def _judge(lines: Sequence[CorpusLine], hooks: HookSet) -> list[Judged]:
 
 
 class _Judging:
-    """Runs the rules of one line, and counts what they take."""
+    """Runs the rules for one line, and measures how long they take."""
 
     def __init__(self) -> None:
         self.disk = full_disk()
         self.seconds = 0.0
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never waits)
-        """What one rule says."""
+        """The outcome of one rule."""
         if hook.rule is None:
             return Outcome(failure=f"hook {hook.id!r} has no rule")
         begin = time.perf_counter()

@@ -1,6 +1,6 @@
-"""What is likely to go wrong with valid hooks: programs that are not there, and fields that no event of theirs has.
+"""Likely mistakes in valid hooks: programs that do not exist, and fields that none of the hook's events has.
 
-Findings are warnings with their place; no hook is out of force for one.
+Each finding is a warning with its file and line; the hook stays in force.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _MORE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "task": ("description", "run_in_background", "model", "resume", "isolation"),
     "notebook_edit": ("cell_id", "cell_type", "edit_mode"),
 }
-"""Further input fields that agents send with a tool, beside those that have a canonical name."""
+"""Input fields that agents send with a tool and that have no canonical name."""
 
 
 def findings(read: HookFile, folder: str) -> Iterator[ConfigError]:
-    """What is likely to go wrong with the hooks of a file; `folder` is where their commands run, empty if nobody knows."""
+    """Likely mistakes in the hooks of a file; `folder` is where their commands run, empty if that is unknown."""
     documents: dict[str, Document | None] = {}
     for hook in read.hooks:
         if hook.command:
@@ -69,7 +69,7 @@ def _error(place: tuple[str, int, int], message: str, hint: str) -> ConfigError:
 
 
 def _place(entry: Hook | Endpoint, key: str, documents: dict[str, Document | None]) -> tuple[str, int, int]:
-    """Where a key of an entry is: of a fleethook.yaml with its column, else the entry's own line."""
+    """File, line and column of an entry's key; in files other than fleethook.yaml the entry's line, and column 0."""
     file, _, text = entry.origin.rpartition(":")
     line = int(text) if text.isdigit() else 0
     if file not in documents:
@@ -94,7 +94,7 @@ def _document(file: str) -> Document | None:
 
 
 def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
-    """The script that a command begins with, its interpreter, and the program itself."""
+    """Findings on the script that a command begins with, on the script's interpreter, and on the program itself."""
     base = os.path.join(folder, hook.working_dir) if folder else ""
     words = [hook.command, *hook.args] if hook.args else list(leading_words(hook.command))
     command, inner = hook.command, inner_command(words)
@@ -102,7 +102,7 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
         command, words = inner, list(leading_words(inner))
     missing = missing_script(command, base)
     if missing is not None:
-        if hook.dialect == NATIVE or inner is not None:  # the readers of other dialects have said the rest
+        if hook.dialect == NATIVE or inner is not None:  # the readers of other dialects report the rest themselves
             yield missing
         return
     program = words[0] if words else ""
@@ -115,18 +115,18 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
     interpreter = _interpreter(full) if direct and os.path.isabs(full) else ""
     if interpreter.endswith("\r"):
         yield (
-            f"the first line of {script} ends with a carriage return, which belongs to the interpreter's name",
+            f"the first line of {script} ends with a carriage return, which becomes part of the interpreter's name",
             f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
         )
     elif interpreter:
         yield (
-            f"the interpreter of {script}, {interpreter}, is not there",
+            f"the interpreter of {script}, {interpreter}, does not exist",
             "install it, or correct the script's first line",
         )
 
 
 def _interpreter(path: str) -> str:
-    """The interpreter that a script's first line names, where it is missing; else empty."""
+    """The interpreter in a script's first line if it does not exist; else empty."""
     try:
         with open(path, "rb") as stream:
             found = _SHEBANG.match(stream.readline(512))
@@ -141,7 +141,7 @@ def _interpreter(path: str) -> str:
 
 
 def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The fields in a `when:` that no event has which the entry's patterns fit."""
+    """Findings on the fields in a `when:` that no event has that the entry's patterns match."""
     if not entry.when:
         return
     text = _STRING.sub('""', _INDEXED.sub(r".\1", entry.when))
@@ -149,14 +149,14 @@ def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterat
     for root, field, below in seen:
         known = _FACTS if root == "event" else _VERDICT
         if field not in known:
-            hint = suggestion(field, known) or f"there are {', '.join(f'{root}.{name}' for name in known)}"
+            hint = suggestion(field, known) or f"its fields are {', '.join(f'{root}.{name}' for name in known)}"
             yield f"no event has {root}.{field}, so this condition fails", hint
         elif (root, field) == ("event", "input") and below:
             yield from _input_findings(entry, patterns, below)
         elif (root, field) in {("event", "tool"), ("event", "input")}:
             yield from _tool_findings(entry, patterns, field)
         elif root == "verdict" and isinstance(entry, Hook) and entry.blocking:
-            yield "nobody has decided when a blocking hook is asked, so verdict is not there", "say blocking: false"
+            yield "a blocking hook runs before the verdict, so it has no field verdict", "write blocking: false"
 
 
 def _tool_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str) -> Iterator[tuple[str, str]]:
@@ -166,7 +166,7 @@ def _tool_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: str
 
 
 def _types(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> list[str]:
-    """The event types that an entry's patterns fit, of those that have a name."""
+    """The named event types that an entry's patterns match."""
     fits = partial(_fits, Index([(entry, patterns)]))
     return [kind.value for kind in EventType if any(fits(kind.value, tool) for tool in ("", *CANONICAL))]
 
@@ -175,15 +175,15 @@ def _input_findings(entry: Hook | Endpoint, patterns: tuple[str, ...], field: st
     fits, types = partial(_fits, Index([(entry, patterns)])), _types(entry, patterns)
     with_input = [kind for kind in types if kind.startswith(_WITH_INPUT)]
     if types and not with_input:
-        yield f"events of the type {types[0]} have no input, so event.input.{field} is never there", "see event.data"
+        yield f"events of the type {types[0]} have no input, so event.input.{field} never exists", "see event.data"
         return
     if not with_input or any(fits(kind, tool) for kind in with_input for tool in ("mcp__x__y", "unknown")):
-        return  # a tool that nobody knows may have any field
+        return  # an unknown tool may have any field
     tools = [tool for tool in CANONICAL if any(fits(kind, tool) for kind in with_input)]
     known = dict.fromkeys(name for tool in tools for name in (*CANONICAL[tool], *_other_fields(tool)))
     if tools and field not in known:
         names = ", ".join(f"event.input.{name}" for tool in tools for name in CANONICAL[tool])
-        hint = suggestion(field, list(known)) or f"there are {names}"
+        hint = suggestion(field, list(known)) or f"its fields are {names}"
         yield f"{' and '.join(tools[:3])} {'has' if len(tools) == 1 else 'have'} no event.input.{field}", hint
 
 
@@ -193,7 +193,7 @@ def _fits(index: Index[Hook | Endpoint], kind: str, tool: str) -> bool:
 
 @cache
 def _other_fields(tool: str) -> tuple[str, ...]:
-    """What agents call a tool's input fields themselves, and further ones."""
+    """The agents' own names for a tool's input fields, and the fields without a canonical name."""
     uses = [use for agent in TABLE.values() for use in agent.values() if use.tool == tool]
     own = [name for use in uses for names in use.fields.values() for name in names]
     return (*dict.fromkeys(own), *_MORE_FIELDS.get(tool, ()))

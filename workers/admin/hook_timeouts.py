@@ -1,4 +1,4 @@
-"""How long a hook may really take: what it declares, and at most what each agent that is installed here waits (B6)."""
+"""How long a hook may really take: the time that it declares, but no longer than an agent installed here waits (B6)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bus.system.directories import Directories
 from workers.runtime.slow_hooks import hook_seconds
 
 Granted = Mapping[str, Mapping[str, float]]
-"""By agent and event type, the seconds that hooks get."""
+"""The seconds that hooks get, by agent and event type."""
 
 
 def granted_here(places: Directories) -> Granted:
-    """What the agents wait that are installed here, at the events where they wait at all."""
+    """How long the agents that are installed here wait for hooks, for each event for which they wait."""
     found: dict[str, Mapping[str, float]] = {}
     for agent in NAMES:
         with contextlib.suppress(ConfigError):  # it is not installed, or `doctor` says what is wrong
@@ -31,12 +31,12 @@ def granted_here(places: Directories) -> Granted:
 
 
 def declared(hook: Hook) -> float | None:
-    """Seconds that a hook gets of an agent that waits as long as we allow; None for a rule, which has a bound of its own."""
+    """Seconds that a hook gets if the agent waits as long as the bus allows; None for a rule, which has its own limit."""
     return None if hook.kind == "rule" else min(hook.timeout, MOST_BUDGET_MS / 1000)
 
 
 def effective(hook: Hook, granted: Granted) -> dict[str, float]:
-    """Seconds that a hook gets by agent, the fewest of its events; nothing where none of them waits for it."""
+    """Seconds that a hook gets by agent, the least over its events; empty if no agent waits for it."""
     most = declared(hook)
     if most is None or not hook.blocking:
         return {}
@@ -44,7 +44,7 @@ def effective(hook: Hook, granted: Granted) -> dict[str, float]:
     found: dict[str, float] = {}
     for agent, by_type in granted.items():
         if agent == "claude" and hook.own.get("itself"):
-            continue  # Claude Code runs it by itself
+            continue  # Claude Code runs this hook itself
         waits = [seconds for kind, seconds in by_type.items() if any(fnmatchcase(kind, one) for one in patterns)]
         if waits:
             found[agent] = min(most, *waits)

@@ -1,4 +1,4 @@
-"""Hook files of other systems that lie on this machine: what could be imported, and what is already."""
+"""Finds the hook files of other systems on this machine: those that could be imported, and those that are already."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _GOBBY: Final = ("config.yaml", "config.yml")
 
 
 class Found(NamedTuple):
-    """One file or folder with hooks, and whose they are."""
+    """One file or folder with hooks, and the system that it belongs to."""
 
     dialect: str
     path: Path
     imported: str = ""
-    """`file:line` of the import that reads it, or one that holds it."""
+    """`file:line` of the import that reads it or a folder above it; empty if there is none."""
 
 
 def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[Found, ...]:
-    """Everything in the usual places of this user and of the project around `cwd`; nothing of it is read."""
+    """The hook files in the usual places of this user and of the project around `cwd`; their content is not read."""
     known = {os.path.realpath(one.path): one.origin for one in imports if one.enabled}
     return tuple(Found(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd)))
 

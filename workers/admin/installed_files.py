@@ -1,7 +1,6 @@
-"""What Fleethook keeps on this machine, for `fleethook uninstall --purge`: named files and folders, and nothing beside them.
+"""The files and folders that Fleethook keeps on this machine, for `fleethook uninstall --purge`.
 
-A folder is never removed as a whole unless Fleethook alone writes in it: FLEETHOOK_HOME may name a folder that has other
-things in it.
+A folder is removed as a whole only if no other program writes into it: FLEETHOOK_HOME may be a folder with other files.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ _GENERATED_CONFIG: Final = ("fleethook.schema.json", "service.env")
 
 
 class InstalledFile(NamedTuple):
-    """Something of ours on the disk, and what it is."""
+    """A file or folder of Fleethook's, and a description of it."""
 
     path: Path
     what: str
 
 
 def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
-    """Everything of ours that is there; `starter` is the text of the hook file that the first `up` writes.
+    """Fleethook's files that exist; `starter` is the text of the hook file that the first `up` writes.
 
-    A hook file that somebody edited is theirs and is not among them.
+    A hook file that a person has edited since is not among them.
     """
     user = config_file(places.config)
     found = [
@@ -58,14 +57,14 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
 
 
 def remaining_files(places: Directories, going: Iterable[InstalledFile]) -> list[Path]:
-    """What stays in our folders: hook files that people wrote, and files of others."""
+    """The files that stay in Fleethook's folders: hook files that people wrote, and files of other programs."""
     gone = {file.path for file in going}
     folders = (places.config, places.data, places.state, places.runtime)
     return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in gone]
 
 
 def remove_files(places: Directories, going: Iterable[InstalledFile]) -> None:
-    """Remove them, and our folders where nothing else is in them; a link goes, what it leads to stays."""
+    """Remove the files, and Fleethook's folders that are empty then; a link is removed, its target stays."""
     for file in going:
         try:
             if file.path.is_dir() and not file.path.is_symlink():
@@ -77,7 +76,7 @@ def remove_files(places: Directories, going: Iterable[InstalledFile]) -> None:
                 f"{file.path} cannot be removed: {error.strerror or error}", hint="remove it by hand"
             ) from error
     for folder in (places.config, places.data, places.state, places.runtime):
-        with contextlib.suppress(OSError):  # somebody keeps something there
+        with contextlib.suppress(OSError):  # the folder has other files
             folder.rmdir()
 
 

@@ -1,6 +1,6 @@
-"""The wall before commands that weaken the guards: an agent may not run them, a person may.
+"""The check before commands that weaken the guards: a person may run them, an agent may not.
 
-It stops mistakes and bad advice. A program that fakes a terminal and types the word passes; the threat model says so.
+It stops mistakes and bad advice. A program that fakes a terminal and types the word gets through (see docs/security.md).
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ from bus.errors import FleethookError
 from bus.system.calling_agent import CallingAgent, calling_agent
 
 TEST_VARIABLE: Final = "FLEETHOOK_TEST_CONFIRMS"
-"""The tests' own way in: `1` counts as a person's word, but only for folders and servers below a temporary folder."""
+"""For tests: `1` counts as a person's confirmation, but only for folders and servers below a temporary folder."""
 
 WORD: Final = "confirm"
 WAIT_SECONDS: Final = 120.0
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108 - compared, never written
-"""Not what TMPDIR says: whoever sets the way in could set that too."""
+"""A fixed list and not TMPDIR: an agent that sets TEST_VARIABLE could set TMPDIR, too."""
 
 
 class PersonNeeded(FleethookError):
-    """An agent ran a command that only a person may run, and nobody confirmed it on a terminal."""
+    """An agent ran a command that only a person may run, and no person confirmed it on a terminal."""
 
 
 def require_person(
     command: str, *, touched: Iterable[Path] = (), server: str = "", environ: Mapping[str, str] | None = None
 ) -> CallingAgent | None:
-    """Return where a person may be the one who runs `command`; raise PersonNeeded where an agent does and nobody confirms.
+    """Raise PersonNeeded if an agent runs `command` and no person confirms it by typing a word on the terminal.
 
-    Below an agent a person has to type a word on the terminal. `touched` are the folders and files that the command
-    changes, `server` its Redis URL: all have to be temporary ones for the tests' way in. Returns the agent below which it
-    was confirmed, None where there is none.
+    Returns the agent below which a person confirmed it; None if no agent runs it. `touched` are the folders and files that
+    the command changes, `server` is its Redis URL: TEST_VARIABLE works only if all of them are temporary.
     """
     environ = os.environ if environ is None else environ
     agent = calling_agent(environ)
     if agent is None or _is_test(environ, touched, server) or _confirmed(command, agent):
         return agent
     raise PersonNeeded(
-        f"`fleethook {command}` can weaken what guards this machine, and an agent runs it ({agent.agent}: "
+        f"`fleethook {command}` can weaken this machine's guards, and an agent runs it ({agent.agent}: "
         f"{agent.evidence}). Nothing was changed. A person has to run it in a terminal of their own, or type "
         f"{WORD!r} where it asks; an agent should tell the user what to run and why, and go on without it"
     )
@@ -66,7 +65,7 @@ def _is_temporary(path: str) -> bool:
 
 
 def _confirmed(command: str, agent: CallingAgent) -> bool:
-    """Whether somebody types the word on the terminal of this process; False where it has none, or in silence."""
+    """Whether a person types the word on this process's terminal; False without a terminal or without an answer in time."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:

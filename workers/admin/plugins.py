@@ -1,4 +1,4 @@
-"""The plugins of the hook files that are in force: pigo's, Claude Code's and ion's, and what each brings (P-14, I-13)."""
+"""Lists the plugins of the hook files in force (pigo's, Claude Code's and ion's), and what each contains (P-14, I-13)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bus.hooksets.plugin_owner import owners
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """One plugin; `problem` says why nothing more is known of it."""
+    """One plugin; `problem` says what could not be read, and why."""
 
     name: str
     dialect: str
@@ -37,7 +37,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plugins(layers: Iterable[Layered]) -> list[Listed]:
-    """Every plugin of the layers, in order; of published sets only the names, since their files are elsewhere."""
+    """Every plugin of the layers, in order; only the names for published sets, whose files are on another machine."""
     found: list[Listed] = []
     for one in layers:
         if one.file.imports:
@@ -80,14 +80,13 @@ def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) 
     for folder in claude_plugins.plugin_roots(path):
         dialect = known.get(os.path.realpath(folder), imported.dialect)
         if layer == "project" and claude_plugins.leads_out(folder, folder.parent):
-            why = "a link that leads out of the project's plugins: it is not read"
+            why = "it is a link that leads out of the project's plugins, so it is not read"
             yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
             continue
         one = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
-        said = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
-        more = [
-            text for problem in one.problems if (text := str(problem)) not in said
-        ]  # whoever reads hooks says those
+        # The problems of its hooks are reported with the hook files.
+        known_problems = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
+        more = [text for problem in one.problems if (text := str(problem)) not in known_problems]
         yield Listed(
             name=one.name,
             dialect=dialect,
@@ -105,9 +104,9 @@ def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) 
 
 
 def _gobby(imported: Imported, layer: str) -> Iterator[Listed]:
-    """Gobby's Python plugins, which are kept and not run."""
+    """Gobby's Python plugins: their section is kept, but they do not run."""
     section = imported.sections.get("plugins")
     named = section.get("plugins") if isinstance(section, dict) else None
     for name in named if isinstance(named, dict) else ():
-        why = "Gobby's Python plugins are not run yet"
+        why = "Fleethook does not run Gobby's Python plugins yet"
         yield Listed(name=str(name), dialect="gobby", layer=layer, enabled=False, origin=imported.path, problem=why)

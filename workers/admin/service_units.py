@@ -1,4 +1,4 @@
-"""Texts of services: a systemd unit and a launchd property list for one process, and the file with their environment."""
+"""The texts of service files: a systemd unit or launchd property list for one process, and the environment file."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Final
 from bus.errors import ConfigError
 
 MARK: Final = "Written by `fleethook service install`"
-"""Stands in every file of ours, so that an uninstall touches no other."""
+"""Every file that we write contains this text, so that an uninstall touches no other file."""
 
 DRAIN_SECONDS: Final = 30
-"""What is under way gets to end before the manager ends a process by force."""
+"""Seconds that a process has to finish its work, before the service manager kills it."""
 
 RETRY_SECONDS: Final = 5
-"""How soon a process that failed is started again."""
+"""Seconds before a process that failed is started again."""
 
 _NO_RETRY: Final = "2 4"
-"""Exit codes of a wrong command line and of wrong settings: another start would fail in the same way."""
+"""Exit codes for a wrong command line and for wrong settings: a restart would fail in the same way."""
 
 _UNQUOTABLE: Final = re.compile(r"['\\\x00-\x1f\x7f]")
 
 
 def environment_text(variables: Mapping[str, str], before: str = "") -> str:
-    """The environment file, which both systemd and a shell read; ConfigError for a value that they read differently.
+    """The environment file, which systemd and shells read; raises ConfigError for a value that they read differently.
 
-    Lines of the file as it was `before` stay, unless they set one of the variables.
+    Lines of the old text `before` stay, unless they set one of the variables.
     """
     lines = before.splitlines() or [f"# {MARK}; its mode has to stay 0600."]
     lines = [line for line in lines if line.partition("=")[0].strip() not in variables]
     for name, value in variables.items():
         if _UNQUOTABLE.search(value):
             raise ConfigError(
-                f"{name} holds a quote, a backslash or a control character, which no environment file can hold safely",
+                f"{name} has a quote, a backslash or a control character, which an environment file cannot hold safely",
                 hint="write it percent-encoded in a URL, or set it in fleethook.yaml",
             )
         lines.append(f"{name}='{value}'")
@@ -42,9 +42,9 @@ def environment_text(variables: Mapping[str, str], before: str = "") -> str:
 
 
 def systemd_unit(process: str, command: Sequence[str], environment: str, *, user: str = "") -> str:
-    """The unit of one process (`up` or a worker type); `user` for a unit of the whole machine, else a user's unit."""
+    """The unit of one process (`up` or a worker type): a system unit that runs as `user`, or a user unit without it."""
     network = ("Wants=network-online.target", "After=network-online.target") if user else ()
-    # A hook command may need what these take away, so a user's own unit leaves them out.
+    # Hook commands may need what these options take away, so a user unit does without them.
     walls = (f"User={user}", "NoNewPrivileges=yes", "ProtectSystem=full", "WorkingDirectory=~") if user else ()
     lines = (
         f"# {MARK}; `fleethook service uninstall` removes it.",
@@ -59,7 +59,7 @@ def systemd_unit(process: str, command: Sequence[str], environment: str, *, user
         "Restart=on-failure",
         f"RestartSec={RETRY_SECONDS}",
         f"RestartPreventExitStatus={_NO_RETRY}",
-        # SIGTERM goes to the main process alone, which lets its children finish what they do.
+        # SIGTERM goes only to the main process, which lets its children finish.
         "KillMode=mixed",
         f"TimeoutStopSec={DRAIN_SECONDS}",
         "UMask=0077",
@@ -72,7 +72,7 @@ def systemd_unit(process: str, command: Sequence[str], environment: str, *, user
 
 
 def launchd_plist(label: str, command: Sequence[str], environment: str, log: str) -> str:
-    """The property list of one process; a shell reads the environment file, since launchd has none."""
+    """The property list of one process; a shell reads the environment file, because launchd cannot."""
     script = 'set -a; . "$0"; exec "$@"'
     value = {
         "Label": label,
@@ -95,12 +95,12 @@ def _described(process: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`%` begins a specifier in a unit."""
+    """The text with each `%` doubled, because `%` begins a specifier in a unit."""
     return text.replace("%", "%%")
 
 
 def _quoted(word: str) -> str:
-    """One word of ExecStart; `$` would begin a variable there."""
+    """One word of ExecStart, with each `$` doubled, because `$` begins a variable there."""
     text = _escaped(word).replace("$", "$$")
     return (
         text if re.fullmatch(r"[\w./:=@%$+,-]+", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""Services of this machine: what `fleethook service` would write and run, and what it wrote before."""
+"""The services of this machine: the files and commands of `fleethook service`, and the files that it wrote before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PASSED_ON: Final = (
     "XDG_STATE_HOME",
     "PATH",
 )
-"""Variables of this shell that a service gets: settings, places, and where hook commands find their programs."""
+"""The variables of this shell that a service gets: settings, folders, and PATH for hook commands."""
 
 UNIT_MODE: Final = 0o644
 _SECONDS: Final = 60.0
@@ -41,7 +41,7 @@ _SYSTEM_ENVIRONMENT: Final = Path("/etc/fleethook/service.env")
 
 
 class ServiceFile(NamedTuple):
-    """One file as it is and as it will be; None where there is none."""
+    """One file before and after; None if it does not exist."""
 
     path: Path
     before: str | None
@@ -50,12 +50,12 @@ class ServiceFile(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the file has to be written or removed."""
         return self.before != self.after
 
 
 class ServicePlan(NamedTuple):
-    """Files to write or remove, the manager's commands before and after that, and what is left to a person."""
+    """Files to write or remove, the manager's commands to run before and after that, and steps left to a person."""
 
     files: tuple[ServiceFile, ...]
     before: tuple[tuple[str, ...], ...] = ()
@@ -64,15 +64,15 @@ class ServicePlan(NamedTuple):
 
 
 class ServiceManager(NamedTuple):
-    """The program that keeps services here: systemd of this user or of the whole machine, or launchd of this user."""
+    """The service manager here: systemd for this user or for the whole machine, or launchd for this user."""
 
     kind: System
     machine_wide: bool
-    """For the whole machine, and not for this user."""
+    """Whether it is for the whole machine and not for this user alone."""
     folder: Path
     environment: Path
     log: Path
-    """What launchd writes a process's words to; systemd has its journal."""
+    """Where launchd writes the output of a process; systemd uses its journal."""
 
     def file(self, process: str) -> Path:
         """The file of one process."""
@@ -81,11 +81,11 @@ class ServiceManager(NamedTuple):
         return self.folder / f"{self.label(process)}.plist"
 
     def label(self, process: str) -> str:
-        """Its name: of a unit, or the label of a launchd job."""
+        """The name of its unit, or the label of its launchd job."""
         return self.file(process).name if self.kind == "systemd" else f"fleethook.{process}"
 
     def start(self, processes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """The commands that let it know new files and start what is in them."""
+        """The commands that load new files and start their processes."""
         if self.kind == "systemd":
             names = tuple(map(self.label, processes))
             return (
@@ -96,13 +96,13 @@ class ServiceManager(NamedTuple):
         return tuple(("launchctl", "bootstrap", self._domain, str(self.file(process))) for process in processes)
 
     def stop(self, processes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """The commands that end what its files started."""
+        """The commands that stop the processes of its files."""
         if self.kind == "systemd":
             return (self._systemctl("disable", "--now", *map(self.label, processes)),)
         return tuple(("launchctl", "bootout", f"{self._domain}/{self.label(process)}") for process in processes)
 
     def reload(self) -> tuple[tuple[str, ...], ...]:
-        """The commands that let it forget files that are gone."""
+        """The commands that unload files that were removed."""
         return (self._systemctl("daemon-reload"),) if self.kind == "systemd" else ()
 
     @property
@@ -116,11 +116,11 @@ class ServiceManager(NamedTuple):
 def service_manager(
     places: Directories, *, machine_wide: bool, kind: System | None = None, environ: Mapping[str, str] | None = None
 ) -> ServiceManager:
-    """The manager of this machine, or the one that is named; ConfigError where it has no services of the machine for us."""
+    """The service manager of this machine, or the one of `kind`; raises ConfigError for machine-wide launchd services."""
     environ = os.environ if environ is None else environ
     kind = kind or ("launchd" if sys.platform == "darwin" else "systemd")
     if machine_wide and kind == "launchd":
-        raise ConfigError("launchd services are written for a user alone", hint="leave --system out")
+        raise ConfigError("launchd services are supported for one user only", hint="leave --system out")
     home = Path(environ.get("HOME") or Path.home())
     if kind == "launchd":
         folder = home / "Library/LaunchAgents"
@@ -133,13 +133,13 @@ def service_manager(
 
 
 def service_user(environ: Mapping[str, str], named: str | None) -> str:
-    """Who runs the machine's services: the one that is named, else whoever called sudo. ConfigError where that is root."""
+    """The user who runs the machine's services: `named`, else the one who called sudo. Raises ConfigError for root."""
     name = named or environ.get("SUDO_USER") or getpass.getuser()
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
-        raise ConfigError(f"{name[:64]!r} is no name of a user", file="--run-as")
+        raise ConfigError(f"{name[:64]!r} is not a user name", file="--run-as")
     if name == "root":
         raise ConfigError(
-            "hooks of a service would run as root", hint="name a user without rights of its own: --run-as NAME"
+            "the hooks of this service would run as root", hint="name an unprivileged user: --run-as NAME"
         )
     return name
 
@@ -147,7 +147,7 @@ def service_user(environ: Mapping[str, str], named: str | None) -> str:
 def plan_services(
     manager: ServiceManager, processes: Sequence[str], variables: Mapping[str, str], *, user: str = ""
 ) -> ServicePlan:
-    """What an install would write and run."""
+    """The files that an install writes, and the commands that it runs."""
     command = (sys.executable, "-P", "-m", "workers.cli", "--no-color")
     kept = _file(manager.environment, None, 0o600)
     files = [kept._replace(after=environment_text(variables, kept.before or ""))]
@@ -168,7 +168,7 @@ def plan_services(
 
 
 def plan_removal(manager: ServiceManager, processes: Sequence[str] = ()) -> ServicePlan:
-    """What an uninstall would end and remove: the named processes, else all; the environment file goes with the last."""
+    """What an uninstall stops and removes: the named processes, else all; with the last one the environment file, too."""
     there = installed_services(manager)
     going = [process for process in there if not processes or process in processes]
     if not going:
@@ -180,12 +180,12 @@ def plan_removal(manager: ServiceManager, processes: Sequence[str] = ()) -> Serv
 
 
 def installed_services(manager: ServiceManager) -> list[str]:
-    """The processes whose files were written by us."""
+    """The processes whose service files Fleethook wrote."""
     return [process for process in PROCESSES if _is_ours(manager.file(process))]
 
 
 def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of this shell's environment a service gets."""
+    """The variables of this environment that a service gets."""
     return {name: environ[name] for name in PASSED_ON if environ.get(name)}
 
 
@@ -212,7 +212,7 @@ def redacted(text: str) -> str:
 
 
 def write(plan: ServicePlan) -> None:
-    """Write and remove the files; ConfigError names the first that cannot be."""
+    """Write and remove the files; raises ConfigError for the first one that fails."""
     for file in plan.files:
         try:
             if file.after is None:
@@ -228,7 +228,7 @@ def write(plan: ServicePlan) -> None:
 
 
 def run(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Run the manager's commands; what went wrong with each, in words."""
+    """Run the manager's commands; returns a message for each that failed."""
     failures = []
     for command in commands:
         shown = " ".join(command)

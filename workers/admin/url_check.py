@@ -1,4 +1,4 @@
-"""What the address policy says to a URL, in words: before it is written into a file, and on the command line (G-20)."""
+"""Checks a URL against the address policy and explains the result, before it is written and on the command line (G-20)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bus.http.proxies import is_named, proxy_for
 
 
 class UrlCheck(NamedTuple):
-    """A verdict on a URL; `addresses` are those that would be connected to."""
+    """Whether a URL may be used, and why; `addresses` are those that a carrier would connect to."""
 
     allowed: bool
     reason: str
     addresses: tuple[str, ...] = ()
     unresolved: bool = False
-    """Refused only because its name has no address here and now."""
+    """Whether it was refused only because its name cannot be resolved here and now."""
     place: str = ""
-    """What would open it in the allow list: `host:port`; empty where nothing can be read of it."""
+    """The entry for the allow list that would allow it, `host:port`; empty if the URL cannot be parsed."""
 
 
 def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], proxy: str = "") -> UrlCheck:
-    """Judge a URL as a carrier would; a name in `names` (lower case) has those addresses, any other is looked up.
+    """Check a URL as a carrier does; `names` gives the addresses of host names (lower case), others are resolved.
 
-    `proxy` is what `network.proxy` says; ProxyFailed where the environment names one that cannot be used.
+    `proxy` is the value of `network.proxy`. Raises ProxyFailed if the environment names a proxy that cannot be used.
     """
     try:
         target = parse_target(url)
@@ -39,9 +39,9 @@ def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], pr
         return UrlCheck(False, error.reason, place=place)
     except OSError as error:
         if is_named(target, policy) and proxy_for(proxy, target) is not None:
-            return UrlCheck(True, "the proxy resolves its name, which the allow list has", place=place)
+            return UrlCheck(True, "the allow list has its name, and the proxy resolves it", place=place)
         return UrlCheck(False, f"the name cannot be resolved: {error.strerror or error}", unresolved=True, place=place)
-    return UrlCheck(True, "every address of it may be connected to", tuple(found), place=place)
+    return UrlCheck(True, "all of its addresses are allowed", tuple(found), place=place)
 
 
 def _addresses(target: Target, names: Mapping[str, Sequence[str]]) -> Sequence[str]:

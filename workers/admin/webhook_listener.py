@@ -1,4 +1,4 @@
-"""A receiver of one's own webhooks: takes them on a local port, checks each signature, and hands them on if asked."""
+"""A local webhook receiver for `webhooks listen`: checks each signature, and forwards webhooks if asked."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bus.http.address_policy import parse_target, policy
 from bus.http.client import Reply, WebhookClient
 
 if TYPE_CHECKING:
-    from aiohttp import web  # importing it takes 200 ms, which only those who listen pay
+    from aiohttp import web  # importing it takes 200 ms, so only a listener does
 
 MOST_BODY: Final = 4 * 1024 * 1024
-"""Bytes of a webhook that are taken; a larger one is answered 413."""
+"""The most bytes of a webhook's body; a larger one gets the answer 413."""
 
 _MOST_IDS: Final = 100_000
 _FORWARD_SECONDS: Final = 15.0
@@ -26,12 +26,12 @@ _OUR_PART: Final = frozenset(
     {"host", "content-length", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
     | {"proxy-authorization", "proxy-connection", "accept-encoding", "user-agent"}
 )
-"""Headers that belong to one connection, and are not handed on."""
+"""Headers that belong to one connection and are not forwarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedWebhook:
-    """One webhook that came, and what became of it."""
+    """One webhook that arrived, and how it was answered."""
 
     number: int
     ms: int
@@ -41,37 +41,38 @@ class ReceivedWebhook:
     """Names in lower case."""
     body: bytes
     status: int
-    """What it was answered with."""
+    """The status of our answer."""
     verified: bool | None
-    """None where there is no secret to check it with."""
+    """Whether its signature is valid; None without a secret to check it with."""
     reason: str = ""
-    """Why it was not verified, or not handed on."""
+    """Why it was not verified, or not forwarded."""
     repeat: bool = False
-    """Whether its webhook-id came before."""
+    """Whether a webhook with its webhook-id arrived before."""
     reply: Reply | None = None
-    """What the local service said."""
+    """The local service's reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a listener is to do."""
+    """The options of a listener."""
 
     secrets: Sequence[str] = ()
-    """One of them has to have signed; empty checks nothing."""
+    """One of them must have signed each webhook; empty: signatures are not checked."""
     forward: str = ""
-    """The URL of a local service; one without a path gets the path that came."""
+    """The URL of a local service to forward to; if it has no path, the webhook's own path is added."""
     status: int = 204
-    """The answer where nothing is handed on."""
+    """The status of the answer if nothing is forwarded."""
     count: int = 0
-    """Ends after so many; 0 goes on."""
-    told: Callable[[ReceivedWebhook], None] = field(default=lambda _: None)
+    """How many webhooks to wait for; 0: no limit."""
+    on_webhook: Callable[[ReceivedWebhook], None] = field(default=lambda _: None)
+    """Called with each webhook after it was answered."""
 
 
 class Listener:
-    """Takes webhooks between `open` and `close`; `done` is set when all that were wanted have come."""
+    """Takes webhooks between `open` and `close`; `done` is set when `count` of them have arrived."""
 
     def __init__(self, wanted: Wanted) -> None:
-        """TargetRefused or ConfigError where the service to hand on to can be no target at all."""
+        """Raises TargetRefused or ConfigError if webhooks cannot be forwarded to the URL at all."""
         self.wanted = wanted
         self.arrived = self.failed = 0
         self.done = asyncio.Event()
@@ -81,16 +82,16 @@ class Listener:
 
     @property
     def ok(self) -> bool:
-        """Whether all came that were waited for, and none had a signature that does not hold."""
+        """Whether all expected webhooks arrived, and none had an invalid signature."""
         return not self.failed and self.arrived >= self.wanted.count
 
     async def open(self, host: str, port: int) -> str:
-        """Listen, on a free port where it is 0; the URL. FleethookError where that cannot be."""
+        """Listen, on a free port if `port` is 0; returns the URL. Raises FleethookError if that fails."""
         from aiohttp import web
 
         app = web.Application(client_max_size=MOST_BODY)
         app.router.add_post("/{path:.*}", self._take)
-        # What is signed is what was sent, so nothing is unpacked.
+        # The signature is over the bytes that were sent, so the body must not be decompressed.
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, auto_decompress=False, shutdown_timeout=2.0
         )
@@ -100,13 +101,13 @@ class Listener:
         except OSError as error:
             await self.close()
             raise FleethookError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; say another --port"
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
             ) from error
         bound, taken = self._runner.addresses[0][:2]
         return f"http://[{bound}]:{taken}/" if ":" in bound else f"http://{bound}:{taken}/"
 
     async def close(self) -> None:
-        """Finish the answers that are being given, and listen no more."""
+        """Finish the answers that are under way, and stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
         if self._client is not None:
@@ -117,11 +118,11 @@ class Listener:
 
         body = await request.read()
         if self.done.is_set():
-            return web.Response(status=503, text="whoever listened has all that was waited for\n")
+            return web.Response(status=503, text="all expected webhooks have arrived; this listener is ending\n")
         self.arrived += 1
         number, headers = self.arrived, {name.lower(): value for name, value in request.headers.items()}
         if number == self.wanted.count:
-            self.done.set()  # before anything is awaited: not one more is taken
+            self.done.set()  # before the first await, so that no further webhook is taken
         verified, reason = self._check(headers, body)
         self.failed += verified is False
         reply: Reply | None = None
@@ -130,7 +131,7 @@ class Listener:
             response = web.Response(status=401, text=f"{reason}\n")
         elif self._client is not None:
             reply = await self._client.post(
-                _joined(self.wanted.forward, request.path_qs), body, _handed_on(headers), seconds=_FORWARD_SECONDS
+                _forward_url(self.wanted.forward, request.path_qs), body, _forwarded(headers), seconds=_FORWARD_SECONDS
             )
             response, reason = _answer(reply)
         name = headers.get("webhook-id", "")
@@ -138,7 +139,7 @@ class Listener:
         if len(self._ids) >= _MOST_IDS:
             self._ids.clear()
         self._ids.add(name)
-        self.wanted.told(
+        self.wanted.on_webhook(
             ReceivedWebhook(
                 number,
                 int(time.time() * 1000),
@@ -165,7 +166,7 @@ class Listener:
 
 
 def _answer(reply: Reply) -> tuple[web.Response, str]:
-    """The local service's answer as ours, and what went wrong where it gave none."""
+    """Our answer, made of the local service's reply, and what went wrong if there was no reply."""
     from aiohttp import web
 
     if reply.error:
@@ -177,17 +178,17 @@ def _answer(reply: Reply) -> tuple[web.Response, str]:
     return web.Response(status=reply.status if reply.status >= 200 else 502, headers=kept), ""
 
 
-def _handed_on(headers: dict[str, str]) -> dict[str, str]:
+def _forwarded(headers: dict[str, str]) -> dict[str, str]:
     named = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     return {name: value for name, value in headers.items() if name not in _OUR_PART and name not in named}
 
 
-def _joined(url: str, path: str) -> str:
-    """The service's URL; where it has no path of its own, with the path that came."""
+def _forward_url(url: str, path: str) -> str:
+    """The service's URL, with the webhook's path if it has none of its own."""
     return url.rstrip("/") + path if urlsplit(url).path in {"", "/"} and not urlsplit(url).query else url
 
 
 def _place(url: str) -> str:
-    """The entry of an allow list that opens this URL alone."""
+    """The entry of an allow list that allows only this URL's host and port."""
     target = parse_target(url)
     return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"

@@ -1,4 +1,4 @@
-"""Whether the worker processes of this machine (or container) do their work: what `fleethook worker --health` asks."""
+"""Whether the worker processes of this machine (or container) are alive, for `fleethook worker --health`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS: Final = 4.0
 
 
 class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker type on this machine: the names of its live processes, none where nobody answered."""
+    """One worker type on this machine, and the names of its live processes."""
 
     kind: str
     alive: tuple[str, ...]
@@ -30,8 +30,8 @@ async def worker_health(
 ) -> tuple[WorkerHealth, ...]:
     """The live processes of each type on this machine; `rq` goes to RQ's server. Raises Unreachable.
 
-    Reading loops are judged by their heartbeat, which ends 2 s after its loop hangs. RQ's workers are judged by their
-    connection, which ends with the process, and by RQ's own heartbeat.
+    Evaluators, dispatchers and host workers are alive while they write a heartbeat; it ends 2 s after their loop hangs.
+    RQ's workers are alive while their connection, which ends with the process, and RQ's own heartbeat exist.
     """
     host = settings.host or host_name()
     return (
@@ -59,6 +59,6 @@ async def _registered(rq: Connections, settings: Settings, kind: str, host: str)
 
 
 def host_of(name: str) -> str:
-    """The host in the name of a process (`<kind>-<host>-<pid>-<random>`); a host's name may have hyphens of its own."""
+    """The host in a process name (`<kind>-<host>-<pid>-<random>`); a host name may have hyphens, too."""
     head, _, _ = name.rpartition("-")
     return head.rpartition("-")[0].partition("-")[2]

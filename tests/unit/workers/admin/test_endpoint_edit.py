@@ -105,7 +105,7 @@ def test_a_place_is_opened_beside_the_others(tmp_path: Path, before: str, allow:
     path = tmp_path / "fleethook.yaml"
     path.write_text(before)
     if allow is None:
-        with pytest.raises(ConfigError, match="network is no mapping"):
+        with pytest.raises(ConfigError, match="network is not a mapping"):
             file_with(path, NEW, "h:1")
     else:
         edited = file_with(path, NEW, "h:1")

@@ -154,7 +154,7 @@ def test_a_pack_that_an_imported_file_switches_on_is_switched_off_in_ones_own(tm
 @pytest.mark.req("X-07")
 def test_a_rule_of_a_pack_that_is_off_is_not_switched(tmp_path: Path) -> None:
     path = tmp_path / "fleethook.yaml"
-    with pytest.raises(ConfigError, match=r"is not on in .*fleethook\.yaml"):
+    with pytest.raises(ConfigError, match=r"is not enabled in .*fleethook\.yaml"):
         file_switched(path, "user", RULE, True)
     path.write_text(f"guards: {{{PACK}: false}}\n")
     with pytest.raises(ConfigError, match="guards enable"):

@@ -36,8 +36,8 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("./plain.sh", "fleethook.yaml:1:41: the command runs ./plain.sh, which is not executable"),
         ("sh ./plain.sh", ""),
         ("./good.sh && ls", ""),
-        ("./env.sh", "fleethook.yaml:1:41: the interpreter of ./env.sh, no-such-interpreter, is not there"),
-        ("./path.sh", "fleethook.yaml:1:41: the interpreter of ./path.sh, /no/such/interpreter, is not there"),
+        ("./env.sh", "fleethook.yaml:1:41: the interpreter of ./env.sh, no-such-interpreter, does not exist"),
+        ("./path.sh", "fleethook.yaml:1:41: the interpreter of ./path.sh, /no/such/interpreter, does not exist"),
         ("no-such-program --x", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("A=1 no-such-program", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("ls -la | no-such-program", ""),
@@ -85,7 +85,7 @@ def test_programs_that_are_not_there(tmp_path: Path, command: str, says: str) ->
         ("session:start", "event.tool == 'bash'", "events of the type session:start have no tool, so event.tool is"),
         ("session:*", "'command' in event.input", "events of the type session:start have no input, so event.input"),
         ("session:*, tool:*", "event.tool == 'bash'", ""),
-        ("tool:pre_execute", "verdict.decision == 'deny'", "nobody has decided when a blocking hook is asked"),
+        ("tool:pre_execute", "verdict.decision == 'deny'", "a blocking hook runs before the verdict"),
         ("tool:*:write, tool:*:bash", "event.input.url == ''", "bash and write have no event.input.url"),
         ("tool:pre_execute", "event.input.whatever == ''", ""),
         ("tool:*:mcp__*", "event.input.whatever == ''", ""),
@@ -117,7 +117,7 @@ def test_an_endpoints_condition_and_a_tool_matcher_count_too(tmp_path: Path) -> 
         tmp_path,
         "endpoints: [{url: 'https://h.example/', events: tool:*, tool: Read, when: event.input.comand == ''}]\n",
     )
-    assert text.startswith("fleethook.yaml:1:75: read has no event.input.comand; there are event.input.path")
+    assert text.startswith("fleethook.yaml:1:75: read has no event.input.comand; its fields are event.input.path")
 
 
 def test_hooks_check_says_them_and_the_file_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

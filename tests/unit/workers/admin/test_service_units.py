@@ -26,7 +26,7 @@ def test_a_shell_reads_the_environment_file_as_it_was_meant(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("value", ["it's", "back\\slash", "two\nlines"])
 def test_what_would_be_read_in_two_ways_is_refused(value: str) -> None:
-    with pytest.raises(ConfigError, match="FLEETHOOK_URL holds a quote"):
+    with pytest.raises(ConfigError, match="FLEETHOOK_URL has a quote"):
         environment_text({"FLEETHOOK_URL": value})
 
 
