@@ -76,14 +76,18 @@ def test_the_roles_with_passwords_of_their_own() -> None:
 
 @pytest.mark.req("G-20")
 def test_the_doctor_without_a_server_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each finding on a line of its own with its fix below; a canary is not sent to nobody."""
+    """Groups first, then each finding with its fix below, the summary last; a canary is not sent to nobody."""
     none = fleethook("doctor")
-    assert none.code == 1
+    assert (none.code, none.err) == (1, "")
     lines = none.out.splitlines()
-    (at,) = [number for number, line in enumerate(lines) if line.startswith("FAIL  server: ")]
-    assert lines[at + 1] == "          fix: fleethook up"
-    assert any(line.startswith(" !!   agents: no coding agent was found") for line in lines)
-    assert none.err.splitlines()[-1].startswith(f"{sum(not line.startswith('   ') for line in lines)} checks: ")
+    assert [line.split("  ")[1] for line in lines[1:3]] == ["This machine", "Bus"]
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("✗  Bus           no server: ")]
+    assert lines[at + 1].strip() == "→ fleethook up"
+    assert any(line.startswith("!  This machine  no coding agent was found") for line in lines[:at])
+    assert lines[-1] == "1 problem, 1 warning, 3 checks passed"
+    each = fleethook("doctor", "-v").out.splitlines()
+    assert [line.split()[0] for line in each[1:4]] == ["python", "package", "modes"]
+    assert each[-1] == lines[-1]
 
     assert fleethook("install", "claude", "--yes").code == 0
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "unix:///nowhere/s")
@@ -97,7 +101,8 @@ def test_the_doctor_without_a_server_says_what_is_missing(monkeypatch: pytest.Mo
 
     monkeypatch.setenv("FLEETHOOK_BUDGET", "soon")
     wrong = fleethook("doctor")
-    assert (wrong.code, "FAIL  settings: " in wrong.out) == (1, True)
+    assert (wrong.code, wrong.out.splitlines()[-1]) == (1, "1 problem, 2 checks passed")
+    assert "✗  This machine  FLEETHOOK_BUDGET" in wrong.out
 
 
 @pytest.mark.req("X-06")

@@ -138,6 +138,8 @@ class Context:
     namespace: str | None = None
     colour: bool | None = None
     """None: as NO_COLOR, FORCE_COLOR and the terminal say."""
+    quiet: bool = False
+    """Whether the command reports the settings' warnings itself, so that they are not messages."""
     flags: dict[str, object] = field(default_factory=dict)
     """Settings that the command line gave, by name; set them before `settings()` is asked."""
 
@@ -146,7 +148,7 @@ class Context:
         from bus.hooksets.settings_files import load_settings
 
         found = load_settings({"namespace": self.namespace, **self.flags})
-        for warning in found.warnings:
+        for warning in () if self.quiet else found.warnings:
             self.say(f"warning: {warning}")
         return found
 

@@ -1,64 +1,88 @@
-"""`fleethook doctor`: whether hooks really run here, and how to mend what does not."""
+"""`fleethook doctor`: whether hooks really run here, and what to do about what does not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bus.errors import ConfigError, Unreachable
 from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.cli.output import Colour
-from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
     from bus.wire.connections import Connections
     from workers.admin.doctor import Check
 
-_MARKS: Final[dict[str, tuple[str, Colour]]] = {
-    "ok": (" ok ", "green"),
-    "warn": (" !! ", "yellow"),
-    "fail": ("FAIL", "red"),
-    "unknown": (" ?? ", "bright_black"),
-}
-
 
 @click.command()
 @click.option("--live", is_flag=True, help="Send a dangerous call that nobody makes through the installed command.")
-@click.option("--fix", is_flag=True, help="Mend what can be mended, then look again.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired, then check again.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each check that passed.")
 @common_options
 @pass_fleet
-def doctor(fleet: Context, live: bool, fix: bool) -> None:
+def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
     """Check everything from the interpreter to the agent's own settings; exit code 1 where something is wrong.
 
     With --live the proof: a canary goes the whole way of a real tool call, and has to come back denied.
     """
-    found = _examine(fleet, live=live)
-    if fix and any(check.mend for check in found):
-        from workers.admin.doctor.mending import mend
+    from workers.cli.screens.doctor import counts, show_report
 
-        for text in mend(found, fleet.settings(), fleet.directories(), Path.cwd()):
-            fleet.say(f"mended: {text}")
-        found = _examine(fleet, live=live)
-    wrong = sum(check.status in {"warn", "fail"} for check in found)
+    fleet.quiet = True
+    _silence_log(fleet)
+    checks = _redacted(_examine(fleet, live=live))
+    fixed = _repair(fleet, checks) if fix else []
+    if fixed:
+        checks = _redacted(_examine(fleet, live=live))
+    number = counts(checks)
+    wrong = number["problems"] + number["warnings"]
     if fleet.json:
-        fleet.data({"ok": not wrong, "checks": found})
+        fleet.data(
+            {"ok": not wrong, "summary": number, "fixed": fixed, "checks": [_check_report(check) for check in checks]}
+        )
     else:
-        for check in found:
-            _show(fleet, check)
-        unseen = sum(check.status == "unknown" for check in found)
-        fleet.say(f"{counted(len(found), 'check')}: {wrong} found something, {unseen} could not be seen.")
+        show_report(fleet, checks, verbose=verbose or fleet.verbose)
     if wrong:
         raise Findings("")
 
 
-def _show(fleet: Context, check: Check) -> None:
-    text, colour = _MARKS[check.status]
-    fleet.data(f"{fleet.style(text, colour)}  {check.id}: {check.what}")
-    if check.fix:
-        fleet.data(f"          fix: {check.fix}")
+def _silence_log(fleet: Context) -> None:
+    """Keep what the hooks in force log off stderr: the report has it, too."""
+    import logging
+
+    log = logging.getLogger("fleethook")
+    if not fleet.verbose and not log.handlers:
+        log.addHandler(logging.NullHandler())
+
+
+def _redacted(checks: Sequence[Check]) -> list[Check]:
+    """The checks without secrets: an error may quote a line of somebody's file."""
+    import msgspec
+
+    from bus.secrets.redaction import redact_text
+
+    return [msgspec.structs.replace(check, what=redact_text(check.what)) for check in checks]
+
+
+def _check_report(check: Check) -> dict[str, Any]:
+    import msgspec
+
+    from workers.admin.doctor import group_of
+
+    return {**msgspec.structs.asdict(check), "group": group_of(check)}
+
+
+def _repair(fleet: Context, checks: Sequence[Check]) -> list[str]:
+    """Do what `--fix` can do, and say each thing that was done."""
+    from workers.admin.doctor.mending import mend
+
+    fixed = mend(checks, fleet.settings(), fleet.directories(), Path.cwd()) if any(one.mend for one in checks) else []
+    for text in fixed:
+        fleet.say(f"{fleet.style('fixed:', 'green', err=True)} {text}")
+    if not fixed:
+        fleet.say("Nothing was fixed: no finding can be repaired without you.")
+    return fixed
 
 
 def _examine(fleet: Context, *, live: bool) -> list[Check]:
@@ -73,8 +97,10 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
     except ConfigError as error:
         return [*found, Check(id="settings", status="fail", what=str(error), fix="fleethook config check")]
     settings, places = loaded.settings, fleet.directories()
-    found += [Check(id="settings", status="warn", what=text) for text in loaded.warnings]
-    found += file_checks(settings, places, cwd)
+    files = list(file_checks(settings, places, cwd))
+    reported = {check.what for check in files}
+    found += [Check(id="settings", status="warn", what=text) for text in loaded.warnings if text not in reported]
+    found += files
     agents = agents_here(places, cwd)
     checked = {agent: list(agent_checks(agent, settings, places, cwd)) for agent in agents}
 

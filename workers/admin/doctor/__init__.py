@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
+
+from bus.installs import find
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Mend = Literal["", "modes", "install", "spool"]
@@ -24,4 +27,45 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     mend: Mend = ""
     agent: str = ""
-    """Whom it is about, where it is about one agent."""
+    """The agent that it is about; empty where it is about none."""
+    brief: str = ""
+    """What is in order, in a few words, for the line of its group."""
+
+
+_LABELS: Final = {"machine": "This machine", "bus": "Bus", "fleet": "Fleet"}
+_BUS: Final = frozenset(
+    {
+        "server",
+        "appendonly",
+        "maxmemory-policy",
+        "memory",
+        "default-user",
+        "streams",
+        "evaluator",
+        "dispatcher",
+        "host",
+        "carrier",
+        "chores",
+    }
+)
+_FLEET: Final = frozenset({"hooks", "fleet-guards", "hosts"})
+
+
+def group_of(check: Check) -> str:
+    """An agent's name; else `bus` (its server and workers), `fleet` (what all machines share) or `machine`."""
+    if check.agent:
+        return check.agent
+    return "bus" if check.id in _BUS else "fleet" if check.id in _FLEET else "machine"
+
+
+def by_group(checks: Iterable[Check]) -> Mapping[str, list[Check]]:
+    """The checks by group: this machine, bus, fleet, then each agent in the order in which it was looked at."""
+    groups: dict[str, list[Check]] = {group: [] for group in _LABELS}
+    for check in checks:
+        groups.setdefault(group_of(check), []).append(check)
+    return {group: found for group, found in groups.items() if found}
+
+
+def label_of(group: str) -> str:
+    """What a group is called on a screen."""
+    return _LABELS.get(group) or find(group).label

@@ -34,12 +34,12 @@ async def fleet_checks(connections: Connections, keys: Keys, places: Directories
     except FleethookError as error:
         return [Check(id="server", status="fail", what=f"the fleet's server at {where}: {error}", fix=_FIX)]
     text = f"the fleet's server at {where} answers in {took:.1f} ms; this machine has agents only"
-    found = [Check(id="server", status="ok", what=text)]
+    found = [Check(id="server", status="ok", what=text, brief="the fleet's server")]
     if isinstance(alive, Exception):
         text = "whether an evaluator is alive cannot be seen with these rights"
         found.append(Check(id="evaluator", status="unknown", what=text))
     elif alive == 1:
-        found.append(Check(id="evaluator", status="ok", what="an evaluator of the fleet is alive"))
+        found.append(Check(id="evaluator", status="ok", what="an evaluator of the fleet is alive", brief="evaluator"))
     else:
         text = "no evaluator of the fleet is alive: agents get their fallback"
         fix = "start `fleethook worker evaluator` on a machine of the fleet"

@@ -31,7 +31,7 @@ from workers.admin.agent_setup import (
     where_is,
     within_grants,
 )
-from workers.admin.doctor import INSTALL, Check, State
+from workers.admin.doctor import INSTALL, Check, Mend, State
 from workers.runtime.wording import counted
 
 VERSION_SECONDS: Final = 10.0
@@ -54,16 +54,13 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
     yield _program(program, version, cwd)
     here = installed(agent, project=cwd)
     if not here:
-        text = f"{program.label}: no hooks of ours in its settings"
-        yield _check(agent, "installed", "warn", text, fix=f"{INSTALL} {agent}")
-        if places.answer_file(agent).exists():  # it was: perhaps a file can no longer be read
-            for trouble in program.troubles(where_is(project=cwd), "user"):
-                yield _check(agent, "effective", "fail" if trouble.sure else "warn", trouble.what, fix=trouble.fix)
+        yield from _not_installed(program, places, cwd)
         return
     for one in here:
         closed = ", fail-closed" if one.closed else ""
         text = f"{program.label}: {counted(len(one.commands), 'event')} in {one.path} ({one.scope}{closed})"
-        yield _check(agent, "installed", "ok", text)
+        brief = f"{counted(len(one.commands), 'event')} ({one.scope}{closed})"
+        yield _check(agent, "installed", "ok", text, brief=brief)
         yield from _current(one, settings, places, cwd)
         yield from _timeouts(one, settings, places)
     yield from _effective(program, here, cwd)
@@ -76,6 +73,22 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         text = f"{program.label} closes a gate after a timeout only since {since}; until then the tool call goes on"
         yield _check(agent, "closed", "warn", text, fix=f"use {program.label} {since} or newer")
     yield _answers(agent, settings, places, closed=any(one.closed for one in here))
+
+
+def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
+    """That none of our hooks are in the agent's settings; where they were, a file that can no longer be read says why."""
+    agent, was_installed = program.name, places.answer_file(program.name).exists()
+    text = f"{program.label}: no hooks of Fleethook in its settings"
+    yield _check(agent, "installed", "warn", text, fix=f"{INSTALL} {agent}")
+    reasons = list(program.troubles(where_is(project=cwd), "user")) if was_installed else []
+    for trouble in reasons:
+        yield _check(agent, "effective", "fail" if trouble.sure else "warn", trouble.what, fix=trouble.fix)
+    if not reasons:
+        try:
+            plan(agent, "user", places, closed=False, project=cwd)
+        except ConfigError as error:
+            fix = f"correct the file, then `{INSTALL} {agent}`"
+            yield _check(agent, "commands", "fail" if was_installed else "warn", _place_and_message(error), fix=fix)
 
 
 def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iterator[Check]:
@@ -95,7 +108,7 @@ def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iter
     for trouble in untrusted:
         yield _check(agent, "trust", "fail" if trouble.sure else "warn", trouble.what, fix=trouble.fix)
     if program.asks_trust and not untrusted:
-        yield _check(agent, "trust", "ok", f"{program.label}: every hook of ours is trusted as it stands")
+        yield _check(agent, "trust", "ok", f"{program.label}: every hook of ours is trusted as it is", brief="trusted")
 
 
 def _version(program: Program) -> tuple[int, ...]:
@@ -128,8 +141,9 @@ def _program(program: Program, version: tuple[int, ...], cwd: Path) -> Check:
         text = f"{program.label} was not found: not on PATH, and no folder of it"
         return _check(program.name, "program", "unknown", text, fix=f"install {program.label}")
     if version:
-        return _check(program.name, "program", "ok", f"{program.label} {'.'.join(map(str, version))} at {found}")
-    return _check(program.name, "program", "unknown", f"{program.label} does not say its version: {found}")
+        number = ".".join(map(str, version))
+        return _check(program.name, "program", "ok", f"{program.label} {number} at {found}", brief=number)
+    return _check(program.name, "program", "unknown", f"{program.label}: it does not say its version: {found}")
 
 
 def _current(one: Installed, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -140,7 +154,7 @@ def _current(one: Installed, settings: Settings, places: Directories, cwd: Path)
             one.agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
         )
     except ConfigError as error:
-        yield _check(one.agent, "commands", "fail", str(error), fix="mend the file, then " + fix)
+        yield _check(one.agent, "commands", "fail", _place_and_message(error), fix=f"correct the file, then `{fix}`")
         return
     if change.changes:
         text = f"{one.agent}: the hooks in {one.path} are not those that this fleethook writes"
@@ -180,6 +194,11 @@ def _in_its_unit(can: Capability, seconds: float) -> str:
     return f"{round(seconds)} (it counts seconds)"
 
 
+def _place_and_message(error: ConfigError) -> str:
+    """What is wrong and where, without the error's hint: a check has advice of its own."""
+    return str(error).removesuffix(f"; {error.hint}")
+
+
 def _some(found: list[str]) -> str:
     return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
@@ -209,5 +228,8 @@ def _answers(agent: str, settings: Settings, places: Directories, *, closed: boo
     return _check(agent, "answers", "warn", text, fix=fix, mend=True)
 
 
-def _check(agent: str, what: str, status: State, text: str, *, fix: str = "", mend: bool = False) -> Check:
-    return Check(id=f"{agent}-{what}", status=status, what=text, fix=fix, mend="install" if mend else "", agent=agent)
+def _check(
+    agent: str, what: str, status: State, text: str, *, fix: str = "", mend: bool = False, brief: str = ""
+) -> Check:
+    repair: Mend = "install" if mend else ""
+    return Check(id=f"{agent}-{what}", status=status, what=text, fix=fix, mend=repair, agent=agent, brief=brief)

@@ -71,7 +71,9 @@ def guard_check(verdict: Verdict | None) -> Check:
     if verdict is None:
         return Check(id="guards", status="unknown", what="the hooks in force cannot be seen")
     if verdict.decision in {"deny", "ask"}:
-        return Check(id="guards", status="ok", what=f"`{COMMAND}` would be answered with {verdict.decision}")
+        return Check(
+            id="guards", status="ok", what=f"`{COMMAND}` would be answered with {verdict.decision}", brief="guarded"
+        )
     return Check(id="guards", status="warn", what=f"no rule in force minds `{COMMAND}`", fix=_GUARD)
 
 
@@ -125,7 +127,7 @@ def _judge_unseen(one: Installed, answer: Answer) -> Check:
     came = answer.understood.decision
     if came in {"deny", "ask"}:
         text = f"{text}: the fleet answered {came}, {answer.ms:.0f} ms end to end"
-        return Check(id=name, status="ok", what=text, agent=one.agent)
+        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came}")
     text = f"{text}: exit code {answer.ran.code} and {came or 'nothing'} came back: no guard of the fleet stopped it"
     fix = "on a machine of the fleet: `fleethook guards publish`"
     return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)
@@ -143,7 +145,7 @@ def judge(one: Installed, answer: Answer, verdict: Verdict | None, *, fallback: 
         return Check(id=name, status="fail", what=text, fix=fix, agent=one.agent)
     if wanted in {"deny", "ask"} and came == wanted:
         text = f"{said}: {came} as expected, {answer.ms:.0f} ms end to end"
-        return Check(id=name, status="ok", what=text, agent=one.agent)
+        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came} in {answer.ms:.0f} ms")
     if came == "deny":
         text = f"{said}: denied, though no rule in force here says so: {answer.understood.reason[:200]}"
         fix = "`fleethook tail` and `fleethook trace ID` show who did"

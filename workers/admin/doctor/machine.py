@@ -32,7 +32,8 @@ def package_checks() -> Iterator[Check]:
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     fix = "" if good else "use Python 3.11 or newer"
-    yield Check(id="python", status="ok" if good else "fail", what=f"Python {version} at {sys.executable}", fix=fix)
+    text, brief = f"Python {version} at {sys.executable}", f"Python {version}"
+    yield Check(id="python", status="ok" if good else "fail", what=text, fix=fix, brief=brief)
     ours, theirs = Path(__file__).resolve().parents[3], Path(bus.errors.__file__).resolve().parents[1]
     if ours == theirs:
         yield Check(id="package", status="ok", what=f"bus and workers from {ours}")
@@ -53,7 +54,9 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         text = f"open to other users: {', '.join(wide)}"
         yield Check(id="modes", status="fail", what=text, fix=f"chmod go= {' '.join(wide)}", mend="modes")
     else:
-        yield Check(id="modes", status="ok", what="what holds credentials is for this user alone")
+        yield Check(
+            id="modes", status="ok", what="what holds credentials is for this user alone", brief="private files"
+        )
     there = next(path for path in (places.data, *places.data.parents) if path.exists())
     free = shutil.disk_usage(there).free
     if free < FREE_BYTES:
@@ -113,4 +116,4 @@ def _hook_file_checks(path: Path | None, layer: Layer, said: frozenset[str]) -> 
     if not file.problems:
         guards = ", ".join(sorted(name for name, guard in file.guards.items() if guard.enabled)) or "no guards"
         text = f"{path}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}, {guards}"
-        yield Check(id=f"{layer}-file", status="ok", what=text)
+        yield Check(id=f"{layer}-file", status="ok", what=text, brief=f"{layer} file")

@@ -6,7 +6,7 @@ from bus.errors import ConfigError, FleethookError, Unreachable
 from bus.ids import reply_token
 from bus.shim.answer_file import AnswerFile, read_answer_file
 from bus.system.directories import Directories
-from bus.wire.connections import Connections
+from bus.wire.connections import START_HINT, Connections
 from workers.admin.agent_setup import SHIM_URL, url_of
 from workers.admin.doctor import INSTALL, Check
 
@@ -22,8 +22,9 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
     try:
         missing, wide = await _tried(connections, answers)
     except (Unreachable, FleethookError) as error:
-        text = f"{agent}: its hook commands: {error}"
-        return [Check(id=name, status="fail", what=text, fix="`fleethook up`, then " + INSTALL, agent=agent)]
+        text = f"{agent}: its hook commands: {str(error).removesuffix(START_HINT)}"
+        fix = f"`fleethook up`, then `{INSTALL} {agent}`"
+        return [Check(id=name, status="fail", what=text, fix=fix, agent=agent)]
     finally:
         await connections.close()
     if missing:
@@ -39,7 +40,7 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
         ]
     if wide:
         text = f"{agent}: its hook commands may also {', '.join(wide)}"
-        fix = f"{SHIM_URL}=... of the role shim (`fleethook acl`), then {INSTALL}"
+        fix = f"{SHIM_URL}=... of the role shim (`fleethook acl`), then `{INSTALL} {agent}`"
         return [Check(id=name, status="warn", what=text, fix=fix, agent=agent)]
     text = f"{agent}: its hook commands may ask and report, and nothing else"
     return [Check(id=name, status="ok", what=text, agent=agent)]

@@ -10,7 +10,7 @@ from bus.hooksets.guarded import PUBLISH, missing_guard
 from bus.hooksets.host_hooks import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.system.directories import Directories
-from bus.wire.connections import Connections
+from bus.wire.connections import START_HINT, Connections
 from bus.wire.keys import DAY, Keys
 from bus.wire.streams import server_now
 from workers.admin.doctor import Check, State
@@ -20,6 +20,7 @@ from workers.records.status import read_roles, server_facts
 from workers.runtime.stream_repair import read_repairs
 from workers.runtime.wording import counted
 
+CANNOT_ASK: Final = "the server cannot be asked"
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 
@@ -29,7 +30,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         facts = await server_facts(connections)
     except (Unreachable, FleethookError) as error:
         away = [
-            Check(id=name, status="unknown", what="the server cannot be asked")
+            Check(id=name, status="unknown", what=CANNOT_ASK)
             for name in (
                 "appendonly",
                 "maxmemory-policy",
@@ -42,7 +43,8 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
                 "hooks",
             )
         ]
-        return [Check(id="server", status="fail", what=str(error), fix="fleethook up"), *away]
+        what = str(error).removesuffix(START_HINT)
+        return [Check(id="server", status="fail", what=what, fix="fleethook up"), *away]
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
     found += await _config_checks(connections)
     found.append(await _memory_check(connections))
@@ -53,7 +55,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
         text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
-        found.append(Check(id=role.role, status=state, what=text, fix=fix))
+        found.append(Check(id=role.role, status=state, what=text, fix=fix, brief=role.role))
     found.append(await _set_check(connections, keys))
     return found
 
@@ -62,6 +64,8 @@ async def host_checks(connections: Connections, keys: Keys, host: str, places: D
     """Whether each host that has blocking hooks of its own can answer for them."""
     try:
         known = await known_hosts(connections, keys, (host, places))
+    except Unreachable:
+        return [Check(id="hosts", status="unknown", what=CANNOT_ASK)]
     except FleethookError as error:
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
     away = [one for one in known if not one.alive]
@@ -77,11 +81,13 @@ async def fleet_guard_check(connections: Connections, keys: Keys, settings: Sett
     """Whether the fleet has a guard at all."""
     try:
         missing = await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
+    except Unreachable:
+        return Check(id="fleet-guards", status="unknown", what=CANNOT_ASK)
     except FleethookError as error:
         return Check(id="fleet-guards", status="unknown", what=f"whether the fleet has a guard cannot be seen: {error}")
     if missing:
         return Check(id="fleet-guards", status="warn", what=missing, fix=PUBLISH)
-    return Check(id="fleet-guards", status="ok", what="the fleet has a guard")
+    return Check(id="fleet-guards", status="ok", what="the fleet has a guard", brief="guarded")
 
 
 def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
@@ -92,7 +98,7 @@ def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
     if brand in FLOOR and number < FLOOR[brand]:
         least = ".".join(map(str, FLOOR[brand]))
         return Check(id="server", status="fail", what=text, fix=f"use {brand} {least} or newer")
-    return Check(id="server", status="ok", what=text)
+    return Check(id="server", status="ok", what=text, brief=f"{brand} {version}")
 
 
 async def _memory_check(connections: Connections) -> Check:
@@ -150,7 +156,12 @@ async def _set_check(connections: Connections, keys: Keys) -> Check:
     try:
         version = await current_version(connections, keys)
         if not version:
-            return Check(id="hooks", status="ok", what="no hook set was published; user and project files apply")
+            return Check(
+                id="hooks",
+                status="ok",
+                what="no hook set was published; user and project files apply",
+                brief="no hook set",
+            )
         file = await load_version(connections, keys, version)
     except FleethookError as error:
         return Check(id="hooks", status="fail", what=str(error), fix="fleethook hooks rollback")
@@ -159,4 +170,4 @@ async def _set_check(connections: Connections, keys: Keys) -> Check:
             id="hooks", status="fail", what=f"version {version}: {file.problems[0]}", fix="fleethook hooks rollback"
         )
     text = f"hook set version {version}: {counted(len(file.hooks), 'hook')}, {counted(len(file.endpoints), 'endpoint')}"
-    return Check(id="hooks", status="ok", what=text)
+    return Check(id="hooks", status="ok", what=text, brief=f"hook set version {version}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -176,6 +177,29 @@ def wrapped_lines(lines: Iterable[str]) -> str:
     """Lines as a text for stdout; long ones are wrapped where it is a terminal."""
     width = terminal_width()
     return "\n".join(lines if width == ENDLESS else (wrap(line, width) for text in lines for line in text.split("\n")))
+
+
+_COMMAND: Final = re.compile(r"`[^`]+`")
+
+
+def hanging(text: str, indent: int, width: int) -> list[str]:
+    """A text in lines of `width` cells, all but the first behind `indent` blanks; the caller writes what is before it.
+
+    A command in backquotes stays on one line where it fits into one.
+    """
+    import textwrap
+
+    if width == ENDLESS:
+        return [text]
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(whole, max(20, width - indent), break_long_words=False, break_on_hyphens=False) or [""]
+    return [(" " * indent if number else "") + one.replace("\0", " ") for number, one in enumerate(lines)]
+
+
+def home_as_tilde(text: str) -> str:
+    """A text with this user's home written as `~` at the beginning of paths."""
+    home = os.path.expanduser("~").rstrip("/")
+    return re.sub(rf"(?<![\w/.-]){re.escape(home)}(?=/|\W|$)", "~", text) if home.startswith("/") else text
 
 
 def id_length(ids: Iterable[str], least: int = ID_CHARACTERS) -> int:

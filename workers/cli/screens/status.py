@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers.cli.common import Context
 from workers.cli.formatting import about, local_time, outcome, plain, standing_text, when
 from workers.cli.output import Colour
-from workers.cli.screens.columns import cut, sign, terminal_width
+from workers.cli.screens.columns import cut, hanging, sign, terminal_width
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
@@ -59,11 +58,8 @@ Fact = tuple[str, str, Colour | None]
 
 
 def _fact(fleet: Context, name: str, text: str, colour: Colour | None) -> str:
-    lines = textwrap.wrap(
-        text, max(20, terminal_width() - _INDENT), break_long_words=False, break_on_hyphens=False
-    ) or [""]
-    lines = [fleet.style(one, colour) if colour else one for one in lines]
-    return f"{name:<{_INDENT - 1}} " + f"\n{' ' * _INDENT}".join(lines)
+    lines = [fleet.style(one, colour) if colour else one for one in hanging(text, _INDENT, terminal_width())]
+    return f"{name:<{_INDENT - 1}} " + "\n".join(lines)
 
 
 def _facts(fleet: Context, report: Report) -> Iterator[Fact]:

@@ -327,5 +327,19 @@ def test_a_settings_file_that_broke_after_an_install_is_named(person: Path) -> N
     assert f"{path} cannot be read" in found["effective"].what
 
 
+@pytest.mark.parametrize("was_installed", [True, False])
+def test_a_hook_file_that_nobody_can_read_is_named_with_its_place(person: Path, was_installed: bool) -> None:
+    """An install would stop there; where it was done before, the agent has lost its hooks."""
+    path = person / ".codex/hooks.json"
+    if was_installed:
+        assert Path(_install("codex", person / "project").path) == path
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"hooks": {', "utf-8")
+    found = _found("codex", person / "project")
+    assert (found["installed"].status, found["commands"].status) == ("warn", "fail" if was_installed else "warn")
+    assert found["commands"].what.startswith(f"{path}:1:12: not valid JSON")
+    assert found["commands"].fix == "correct the file, then `fleethook install codex`"
+
+
 def test_the_command_line_knows_every_agent() -> None:
     assert install.AGENTS == NAMES

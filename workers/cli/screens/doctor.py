@@ -1,0 +1,150 @@
+"""How `doctor` reports: one line a group, then what could not be seen, warnings, problems, and a summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from workers.cli.common import Context
+from workers.cli.formatting import plain
+from workers.cli.output import Colour
+from workers.cli.screens.columns import GAP, Cell, Column, hanging, home_as_tilde, list_lines, terminal_width
+from workers.runtime.wording import counted
+
+if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
+    from workers.admin.doctor import Check, State
+
+SIGNS: Final[Mapping[State, tuple[str, Colour]]] = {
+    "ok": ("✓", "green"),
+    "unknown": ("?", "bright_black"),
+    "warn": ("!", "yellow"),
+    "fail": ("✗", "red"),
+}
+"""By state, from the best to the worst."""
+
+_ORDER: Final = tuple(SIGNS)
+_COLUMNS: Final = (Column("", 1), Column("CHECKED", 12), Column("PASSED", 6), Column("IN ORDER", 10, rank=1))
+_LONGEST: Final = 1_000
+"""Characters of one finding."""
+
+_COMMAND: Final = re.compile(r"`[^`]+`")
+
+
+def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = False) -> None:
+    """Write the report on stdout; `verbose` names every check that passed."""
+    from workers.admin.doctor import by_group, label_of
+
+    groups = by_group(checks)
+    labels = {group: label_of(group) for group in groups}
+    lines = _verbose_lines(fleet, groups, labels) if verbose else _group_lines(fleet, groups, labels)
+    fleet.data("\n".join(lines))
+    findings = list(_finding_lines(fleet, groups, labels))
+    if findings:
+        fleet.data("\n".join(findings))
+    repairable = sum(bool(check.mend) for check in checks if check.status in {"warn", "fail"})
+    if repairable:
+        fleet.data(f"\n{fleet.style('fleethook doctor --fix', 'cyan')} repairs {repairable} of these.")
+    fleet.data("\n" + _summary(fleet, checks))
+
+
+def counts(checks: Sequence[Check]) -> dict[str, int]:
+    """How many problems, warnings, checks that could not see, and checks that passed."""
+    names = {"fail": "problems", "warn": "warnings", "unknown": "unknown", "ok": "passed"}
+    return {name: sum(check.status == state for check in checks) for state, name in names.items()}
+
+
+def _summary(fleet: Context, checks: Sequence[Check]) -> str:
+    number = counts(checks)
+    parts: tuple[tuple[int, str, Colour], ...] = (
+        (number["problems"], counted(number["problems"], "problem"), "red"),
+        (number["warnings"], counted(number["warnings"], "warning"), "yellow"),
+        (number["unknown"], f"{number['unknown']} not seen", "bright_black"),
+        (number["passed"], counted(number["passed"], "check passed", "checks passed"), "green"),
+    )
+    return ", ".join(fleet.style(text, colour) for count, text, colour in parts if count)
+
+
+def _row(checks: Sequence[Check], label: str, width: int) -> list[Cell]:
+    passed = [check for check in checks if check.status == "ok"]
+    sign, colour = SIGNS[max((check.status for check in checks), key=_ORDER.index)]
+    share = f"{len(passed):>{width}} of {len(checks):>{width}}"
+    return [Cell(sign, colour), Cell(label), Cell(share, "bright_black")]
+
+
+def _group_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
+    width = _digits(groups)
+    rows = [
+        [*_row(checks, labels[group], width), Cell(", ".join(plain(one.brief) for one in checks if one.brief))]
+        for group, checks in groups.items()
+    ]
+    return iter(list(list_lines(_COLUMNS, rows, fleet.plain_style, terminal_width())))
+
+
+def _verbose_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
+    """Each group with the checks that passed below it."""
+    width = _digits(groups)
+    names = {check.id: check.id.removeprefix(f"{check.agent}-") for checks in groups.values() for check in checks}
+    longest = max(map(len, names.values()), default=0)
+    label_width = max(map(len, labels.values()), default=0)
+    for group, checks in groups.items():
+        sign, label, share = _row(checks, labels[group], width)
+        heading = f"{label.text:<{label_width}}  {fleet.style(share.text, 'bright_black')}"
+        yield f"{fleet.style(sign.text, sign.colour or 'green')}  {heading}"
+        for check in checks:
+            if check.status == "ok":
+                name = f"   {names[check.id]:<{longest}}  "
+                text, *more = hanging(_text(check, labels[group]), len(name), terminal_width())
+                yield fleet.style(name, "bright_black") + text
+                yield from more
+
+
+def _finding_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
+    """What did not pass, the worst last: what and where, then what to do; an empty line before each state."""
+    label_width = max(map(len, labels.values()), default=0)
+    indent, width = 1 + GAP + label_width + GAP, terminal_width()
+    for state in _ORDER[1:]:
+        sign, colour = SIGNS[state]
+        if any(check.status == state for checks in groups.values() for check in checks):
+            yield ""
+        for group, checks in groups.items():
+            for text, fix in _merged(checks, state, labels[group]):
+                first, *more = hanging(text, indent, width)
+                label = f"{labels[group]:<{label_width + GAP}}"
+                grey = state == "unknown"
+                yield fleet.style(sign, colour) + " " * GAP + label + (fleet.style(first, colour) if grey else first)
+                yield from (fleet.style(line, colour) if grey else line for line in more)
+                yield from _fix_lines(fleet, fix, indent, width)
+
+
+def _merged(checks: Sequence[Check], state: State, label: str) -> Iterator[tuple[str, str]]:
+    """The findings of one state as text and fix; checks that could not see for the same reason are one finding."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        if check.status == state:
+            found.setdefault((_text(check, label), home_as_tilde(plain(check.fix, _LONGEST))), []).append(check.id)
+    for (text, fix), names in found.items():
+        yield (f"{', '.join(names)}: {text}" if len(names) > 1 else text), fix
+
+
+def _text(check: Check, label: str) -> str:
+    """What was found; its group's name stands beside it already."""
+    text = check.what.removeprefix(f"{label}: ").removeprefix(f"{check.agent}: ")
+    return home_as_tilde(plain(text, _LONGEST))
+
+
+def _fix_lines(fleet: Context, fix: str, indent: int, width: int) -> Iterator[str]:
+    """What to do, below the finding; a command stays on one line, so that it can be copied."""
+    if not fix:
+        return
+    start = " " * indent + "→ "
+    if fix.startswith(("fleethook ", "chmod ")):
+        yield start + fleet.style(fix, "cyan")
+        return
+    lines = hanging(fix, len(start), width)
+    for line, beginning in zip(lines, [start, *("" for _ in lines)], strict=False):
+        yield beginning + _COMMAND.sub(lambda found: fleet.style(found[0], "cyan"), line)
+
+
+def _digits(groups: Mapping[str, Sequence[Check]]) -> int:
+    return max((len(str(len(checks))) for checks in groups.values()), default=1)
