@@ -15,11 +15,10 @@ from bus.matching.losses import loses
 from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import destroyed
-from bus.matching.subcommands import compile_alternative_words, compile_subcommands, first_words
+from bus.matching.subcommands import compile_subcommands, first_words
 from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, plain_path
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
-from bus.shell.wrappers import runs_code
 
 OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
 
@@ -166,50 +165,14 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
 def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
     """Which of the raw names of a line (`bus.shell.parsing`) is a program that `match` looks for; empty where none is.
 
-    Where it looks for what runs a program's output, the line has to name both; where it asks for a subcommand, an
-    argument or a text, some word of those has to be there too: `git` alone says little.
+    The name alone counts: which of its verbs and arguments belong to it cannot be told where a line is not read.
     """
-    hinted = _hint_check(match)
-    if match.program:
-        exact = _exact(match.program)
-        globs = tuple(compile_text_glob(name) for name in match.program if name not in exact)
-        return lambda names: (
-            min(exact.intersection(names) or [name for name in names for fits in globs if fits(name)], default="")
-            if hinted(names)
-            else ""
-        )
-    sources = frozenset(match.code_from)
-    return lambda names: min(sources.intersection(names), default="") if any(runs_code(name) for name in names) else ""
-
-
-_SYNTAX: Final = re.compile(r"\(\?\w*[:)]|\\.")
-_LITERAL: Final = re.compile(r"[A-Za-z_]{3,}")
-
-
-def _hint_check(match: CommandMatch) -> Callable[[frozenset[str]], bool]:
-    """Whether raw names hold a word of what `match` asks for beside the program; always so where it asks for nothing."""
-    checks: list[Callable[[frozenset[str]], bool]] = []
-    if match.subcommand:
-        wanted = tuple(
-            tuple(compile_alternative_words(word) for word in one.lower().split()) for one in match.subcommand
-        )
-        checks.append(lambda names: any(all(any(map(fits, names)) for fits in one) for one in wanted))
-    if match.args:
-        args = tuple(tuple(_LITERAL.findall(one.lower())) for one in match.args)
-        checks.append(lambda names: any(all(any(word in name for name in names) for word in one) for one in args))
-    if match.line or match.text:
-        patterns = (_SYNTAX.sub(" ", one).lower() for one in (*match.line, *match.text))
-        given = (word for one in patterns for word in _LITERAL.findall(one))
-        words = tuple(dict.fromkeys(word for word in given if word not in match.program))
-        if words:
-            checks.append(lambda names: any(word in name for name in names for word in words))
-    if match.destroys:
-        checks.append(lambda names: not names.isdisjoint(("drop", "truncate", "delete", "update")))
-    if match.piped_from:
-        checks.append(lambda names: not names.isdisjoint(match.piped_from))
-    if match.loses and not checks:
-        return lambda _names: False  # what it would lose cannot be asked of names
-    return lambda names: all(check(names) for check in checks)
+    programs = match.program or match.code_from
+    exact = _exact(programs)
+    globs = tuple(compile_text_glob(name) for name in programs if name not in exact)
+    return lambda names: min(
+        exact.intersection(names) or [name for name in names for fits in globs if fits(name)], default=""
+    )
 
 
 def _exact(names: tuple[str, ...]) -> frozenset[str]:

@@ -31,11 +31,23 @@ _CONDITION: Final = re.compile(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
 _SIGN: Final = re.compile(rb"(?<=\s)[/~*+%-](?=\s)")
 """An operand of one sign within `[[ … ]]`, which the grammar takes for an operator."""
 _EXTENDED: Final = re.compile(
-    rb"(?<=[^\s$;&|(){}<>=])[@!+?*]\([^()\s;&<>$`]*\)|(?<=\s)(?:[@+?*]|!(?=\([^\s()]*\|))\([^()\s;&<>$`]*\)"
+    rb"(?<=[^\s$;&|(){}<>=])[@!+?*]\([^()\s;&<>$`]*\)"
+    rb"|(?<=\s)(?:[@+?*]|!(?=\([^\s()]*(?:\||\)[\w.*])))\([^()\s;&<>$`]*\)"
 )
-"""`!(a|b)` and `*.@(js|ts)`: patterns of file names."""
-_OPERATORS: Final = re.compile(rb";;&|;&|<>")
-_PLAIN_OPERATORS: Final = {b";;&": b";; ", b";&": b";;", b"<>": b" >"}
+"""`!(a|b)`, `!(a).md` and `*.@(js|ts)`: patterns of file names."""
+_OPERATORS: Final = re.compile(rb";;&|;&|<>|(?<=\s)<<<")
+_PLAIN_OPERATORS: Final = {b";;&": b";; ", b";&": b";;", b"<>": b" >", b"<<<": b"  <"}
+"""A `<<<` behind another redirection is read as `<`, and `is_here_string` tells it from one."""
+_UNSEPARATED: Final = re.compile(
+    rb"(?<![^\s;&|({])(?:for|select)\s+\w+\s+(?=do\b)|\)\s(?=(?:then|do|else|elif|fi|done|esac)\b)"
+)
+"""`for x do` and `if (a) then`: the grammar wants a `;` there."""
+_OFFSET: Final = re.compile(rb"(\$\{\w+:)\$(?=\w)")
+"""`${x:$i:1}`."""
+_TO_NOWHERE: Final = re.compile(rb"(?<=\s)(?:[12&]?>>?\s?/dev/null|2>&1)(?=\s*(?:&&|\|\||;|\n|$))")
+"""`x=$(a) 2>/dev/null && b`, which the grammar takes for one command."""
+_HEREDOC_LIST: Final = re.compile(rb"(<<-?\s*\\?['\"]?\w+['\"]?[^\n;<]*); ")
+"""`cat <<EOF > x; b`: the grammar knows `&&` there."""
 _STATEMENTS: Final = frozenset(
     {
         "program",
@@ -75,7 +87,7 @@ def syntax_tree(source: bytes, seconds: float = PARSE_SECONDS) -> Tree | None:
     tree = _parsed(plain, seconds)
     if tree is None or not tree.root_node.has_error:
         return tree
-    plainer = _EXTENDED.sub(_masked, _OPERATORS.sub(lambda match: _PLAIN_OPERATORS[match[0]], plain))
+    plainer = _plainer(plain)
     if plainer == plain:
         return tree
     other = _parsed(plainer, seconds)
@@ -93,6 +105,19 @@ def _plain(source: bytes) -> bytes:
         if b"[[" in source:
             source = _CONDITION.sub(lambda match: _SIGN.sub(b"_", match[0]), source)
     return source
+
+
+def _plainer(source: bytes) -> bytes:
+    """`source`, which has an error, with what is rarer and misread as well replaced in the same way."""
+    source = _EXTENDED.sub(_masked, _OPERATORS.sub(lambda match: _PLAIN_OPERATORS[match[0]], source))
+    source = _UNSEPARATED.sub(lambda match: match[0][:-1] + b";", source)
+    source = _HEREDOC_LIST.sub(rb"\1&&", _OFFSET.sub(rb"\1_", source))
+    return _TO_NOWHERE.sub(lambda match: b" " * len(match[0]), source)
+
+
+def is_here_string(source: bytes, start: int) -> bool:
+    """Whether the `<` at this place of the text of a syntax tree is the end of a `<<<`."""
+    return start >= 2 and source[start - 2 : start + 1] == b"<<<"
 
 
 def _masked(match: re.Match[bytes]) -> bytes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg
+from bus.shell.parsing import is_here_string
 from bus.shell.words import Output, Scope, read_text, read_word
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -22,6 +23,10 @@ def read_redirections(nodes: list[Node], stdin: Output, scope: Scope, found: Fou
     argv: list[Arg] = []
     for node in nodes:
         if node.type == "file_redirect":
+            if is_here_string(scope.source, node.start_byte):
+                word = read_text(node.named_children[-1], scope)
+                stdin = Output(word.texts[0] if word.texts else "", word.sources)
+                continue
             operator = next((child.type for child in node.children if not child.is_named), "")
             words = [read_word(child, scope) for child in node.children_by_field_name("destination")]
             for place, word in enumerate(words):

@@ -12,7 +12,7 @@ from bus.errors import PatternError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.regexes import compile_regex
-from bus.matching.rules import TOO_LARGE, CommandMatch, Match, Rule, check_rule, judge, unread_notes
+from bus.matching.rules import CANNOT_BE_READ, TOO_LARGE, CommandMatch, Match, Rule, check_rule, judge, unread_notes
 from bus.outcomes import Outcome
 from bus.runners.rule import RuleRunner
 from bus.shell import MAX_LENGTH
@@ -344,7 +344,27 @@ def test_code_from_the_network_is_found_in_a_line_that_cannot_be_read() -> None:
     rule = Rule(commands=(CommandMatch(code_from=("curl",)),))
     assert judge(rule, bash("curl x | sh )")) is not None
     assert judge(rule, bash("ls ) ( curl x | bash")) is not None
-    assert judge(rule, bash("ls ) ( curl x")) is None, "nothing runs what it prints"
+    assert judge(rule, bash("ls ) ( curl x")) is not None, "what runs it may be in the part that was not read"
+    assert judge(rule, bash("ls ) ( wget x | bash")) is None
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        CommandMatch(program=("git",), subcommand=("push",), flags_any=("--force",)),
+        CommandMatch(program=("git",), args=("*hard*",), loses=("uncommitted",)),
+        CommandMatch(program=("g?t",), line=("clean -f",)),
+        CommandMatch(program=("git",), destroys=("table",), piped_from=("cat",)),
+    ],
+)
+def test_of_a_line_that_is_read_only_in_part_the_program_alone_counts(condition: CommandMatch) -> None:
+    """Issue 10, item A2: a rule's program among the raw words is a match, whatever else the rule asks for."""
+    rule = Rule(commands=(condition,))
+    match = judge(rule, bash("(git $OPTIONS; ls"))
+    assert match == Match("git", CANNOT_BE_READ)
+    assert judge(rule, bash("(git $OPTIONS; ls)")) is None, "this is read as a whole"
+    assert judge(rule, bash("(hg $OPTIONS; ls")) is None
 
 
 @pytest.mark.req("X-09")

@@ -418,6 +418,28 @@ def test_what_multiplies_is_counted_before_it_is_made(text: str) -> None:
 
 
 @pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    ("text", "programs"),
+    [
+        ("git log > x <<< y", ["git"]),
+        ("bash 2>/dev/null <<< 'rm x'", ["bash", "rm"]),
+        ("for x do git add $x; done", ["git"]),
+        ("if (git diff) then ls; fi", ["git", "ls"]),
+        ("x=$(git log) 2>/dev/null && ls", ["git", "ls"]),
+        ("n=1 2>&1 || ls", ["ls"]),
+        ("echo ${x:$i:1}; ls", ["echo", "ls"]),
+        ("ls !(x).md; git log", ["ls", "git"]),
+        ("cat <<E > x; git log\nx\nE", ["cat", "git"]),
+    ],
+)
+def test_what_the_grammar_misreads_is_read_as_a_whole(text: str, programs: list[str]) -> None:
+    found = commands(text)
+    assert not found.incomplete
+    assert not found.unread
+    assert [one.program for one in found.items if one.program] == programs
+
+
+@pytest.mark.req("X-09")
 def test_the_reader_says_which_names_it_could_not_read() -> None:
     assert commands("ls; if true; then 'rm' x").unread >= {"rm", "x"}
     assert "rm" not in commands("ls 'rm'; (cat").unread, "what could be read has been read"
