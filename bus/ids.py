@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from functools import lru_cache
+from typing import Final
+
+SLOW_CHARACTERS: Final = 6
+"""Event ids of three days begin with the same six characters; lists leave these out."""
+
+_EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}(\..*)?", re.DOTALL)
 
 
 def event_id(now_ms: int | None = None) -> str:
@@ -14,6 +21,16 @@ def event_id(now_ms: int | None = None) -> str:
     The shim makes its own in the same form (it imports nothing of bus).
     """
     return f"e{int(time.time() * 1000) if now_ms is None else now_ms:012x}{os.urandom(10).hex()}"
+
+
+def short_form(name: str) -> str:
+    """The id of an event or delivery without its first six characters; any other id as it is."""
+    return name[SLOW_CHARACTERS:] if _EVENT_ID.fullmatch(name) else name
+
+
+def begins(name: str, beginning: str) -> bool:
+    """Whether an id, or its short form, begins so."""
+    return name.startswith(beginning) or short_form(name).startswith(beginning)
 
 
 def reply_token() -> str:

@@ -234,4 +234,12 @@ def test_commands_take_the_beginning_of_an_id(home: Path) -> None:
     both = fleethook("trace", first[:12])
     assert both.code == 1
     assert f"{first}, {second}" in both.err
+    older, newer = "e01990000000a" + "c" * 20, "e01991000000a" + "d" * 20
+    for name in (older, newer):
+        fleethook("publish", stdin=event(id=name))
+    now = fleethook("publish", stdin=event()).out.strip()
+    for name in (older, newer, now):
+        assert fleethook("trace", name[6:16], "--json").json["event"]["id"] == name
+        assert fleethook("events", "show", name[6:14], "--json").json["id"] == name
+    assert f"{older}, {newer}" in fleethook("trace", older[6:13]).err
     assert "no event is called 'e77'" in fleethook("events", "show", "e77").err

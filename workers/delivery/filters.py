@@ -9,6 +9,7 @@ import msgspec
 
 from bus.events import Event
 from bus.hooks import Hook
+from bus.ids import short_form
 from bus.matching.patterns import Index
 
 
@@ -73,6 +74,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 NO_FILTER: Final = Filter()
 
+_LEAST_SHORT: Final = 10
+"""Lists show so many characters; fewer may begin other events' whole ids, and bulk commands would take those, too."""
+
 
 class FilteredLetter(Protocol):
     """What a filter asks of a dead letter."""
@@ -113,13 +117,18 @@ def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
             (not ids or letter.id in ids)
             and wanted.endpoint in {"", letter.hook}
             and wanted.target in letter.target
-            and letter.event.startswith(wanted.event)
+            and _is_of_event(letter.event, wanted.event)
             and letter.session.startswith(wanted.session)
             and (types is None or bool(letter.type and types.find(Event(type=letter.type, tool=letter.tool))))
             and (not reason or reason in letter.reason.lower())
         )
 
     return test
+
+
+def _is_of_event(name: str, wanted: str) -> bool:
+    """Whether an event's id, or the form of it that lists show, begins so; a few characters of that form are not enough."""
+    return name.startswith(wanted) or (len(wanted) >= _LEAST_SHORT and short_form(name).startswith(wanted))
 
 
 def delivery_test(wanted: Filter) -> Callable[[FilteredDelivery], bool]:

@@ -1,4 +1,7 @@
-"""The whole id of an event, a delivery, a dead letter or a job, from any beginning of it that only one has."""
+"""The whole id of an event, a delivery, a dead letter or a job, from any beginning of it that only one has.
+
+Lists show event ids without their first six characters (`bus.ids.short_form`), so a beginning of that form is taken, too.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from bus.errors import AmbiguousId
+from bus.ids import SLOW_CHARACTERS, begins
 from bus.requests import MOST_BUDGET_MS
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import checked
+from bus.wire.streams import checked, server_now
 from workers.records.events import CLOCK_MS, Say, events_pages, pages
 
 _WHOLE: Final = re.compile(r"e[0-9a-f]{32}")
 _TIMED: Final = re.compile(r"e([0-9a-f]{5,12})[0-9a-f]*")
 """From five digits on, the time in an id narrows the search to twelve days or less."""
+
+_SHORT: Final = re.compile(r"[0-9a-f]{3,}")
+"""From three digits on, a short form narrows the search to a minute or less of every three days."""
+
+_SHORT_DIGITS: Final = 13 - SLOW_CHARACTERS
+"""A short form begins with so many digits of the time."""
+
+_ROUND_MS: Final = 16**_SHORT_DIGITS
+"""After so long the same digits come again."""
 
 _MOST_SHOWN: Final = 5
 _ENOUGH: Final = 20
@@ -27,9 +40,7 @@ async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *
     if not beginning or _WHOLE.fullmatch(beginning):
         return beginning
     found: set[str] = set()
-    timed = _TIMED.fullmatch(beginning)
-    if timed is not None:
-        early, late = int(timed[1].ljust(12, "0"), 16), int(timed[1].ljust(12, "f"), 16)
+    for early, late in await _spans(connections, keys, beginning):
         around = (str(max(0, early - CLOCK_MS)), str(late + MOST_BUDGET_MS))
         await _in_events(connections, keys, beginning, found, *around)
     for stream in (keys("requests"), keys("waiting")):
@@ -68,6 +79,27 @@ def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:
     return _only(beginning, set(_matching(beginning, ids)), what)
 
 
+async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[tuple[int, int]]:
+    """The times at which an event whose id begins so may have been made, in ms; none where the search is not narrowed."""
+    timed = _TIMED.fullmatch(beginning)
+    spans = [(int(timed[1].ljust(12, "0"), 16), int(timed[1].ljust(12, "f"), 16))] if timed is not None else []
+    if _SHORT.fullmatch(beginning):
+        spans += await _short_spans(connections, keys, beginning[:_SHORT_DIGITS])
+    return spans
+
+
+async def _short_spans(connections: Connections, keys: Keys, digits: str) -> list[tuple[int, int]]:
+    """As `_spans`, for a short form: one time in each round of its digits since the oldest event, newest first."""
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("XRANGE", keys("events"), "-", "+", "COUNT", 1)])
+    oldest = [int(name.partition(b"-")[0]) for name, _ in checked(rows, "looking for the oldest event")]
+    if not oldest:
+        return []
+    early, late = int(digits.ljust(_SHORT_DIGITS, "0"), 16), int(digits.ljust(_SHORT_DIGITS, "f"), 16)
+    first, last = ((oldest[0] - MOST_BUDGET_MS) // _ROUND_MS, (await server_now(connections) + CLOCK_MS) // _ROUND_MS)
+    return [(number * _ROUND_MS + early, number * _ROUND_MS + late) for number in range(last, first - 1, -1)]
+
+
 async def _in_events(
     connections: Connections, keys: Keys, beginning: str, found: set[str], start: str, end: str, say: Say | None = None
 ) -> None:
@@ -89,9 +121,9 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
     if dot:
         pattern = pattern.replace(".", "*.", 1)
     fits: Callable[[str], bool] = (
-        (lambda name: name.startswith(event) and name.partition(".")[2].startswith(hook))
+        (lambda name: begins(name, event) and name.partition(".")[2].startswith(hook))
         if dot
-        else (lambda name: name.startswith(beginning))
+        else (lambda name: begins(name, beginning))
     )
     found, cursor = set[str](), b"0"
     with connections.lease() as connection:
@@ -99,7 +131,7 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
         if checked(score, "looking for an id") is not None:
             return {beginning}
         while True:
-            (reply,) = await connection.exchange([("ZSCAN", key, cursor, "MATCH", f"{pattern}*", "COUNT", 1000)])
+            (reply,) = await connection.exchange([("ZSCAN", key, cursor, "MATCH", f"*{pattern}*", "COUNT", 1000)])
             cursor, rows = checked(reply, "looking for ids")
             found.update(name for row in rows[::2] if fits(name := row.decode("utf-8", "replace")))
             if cursor == b"0":
@@ -109,12 +141,13 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
 
 
 def _matching(beginning: str, names: Iterable[str]) -> Iterable[str]:
-    return (name for name in names if name.startswith(beginning))
+    return (name for name in names if begins(name, beginning))
 
 
 def _only(beginning: str, found: set[str], what: str) -> str:
     if beginning in found or not found:
         return beginning
+    found = {name for name in found if name.startswith(beginning.partition(".")[0])} or found
     if len(found) == 1:
         return found.pop()
     shown = ", ".join(sorted(found)[:_MOST_SHOWN])

@@ -14,10 +14,7 @@ from typing import Final, NamedTuple
 from workers.cli.output import Colour, Styler, printable
 
 ID_CHARACTERS: Final = 10
-"""A list shows so much of an id, and more only where another id in the list begins alike."""
-
-LIVE_ID_CHARACTERS: Final = 13
-"""The same for `tail`, which does not know the next ids: these say the millisecond of the event."""
+"""A list shows so much of an id's short form, and more only where another one in the list begins alike."""
 
 ENDLESS: Final = 10_000
 GAP: Final = 2

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from bus.ids import short_form
 from workers.cli.common import Context
 from workers.cli.formatting import COLOURS, about, local_time, outcome, short, when
 from workers.cli.screens.columns import (
     ENDLESS,
-    LIVE_ID_CHARACTERS,
+    ID_CHARACTERS,
     Cell,
     Column,
     fit,
@@ -48,7 +49,7 @@ TAIL_COLUMNS: Final = tuple(
     for column in EVENT_COLUMNS
     if column.name not in {"TYPE", "WHY"}
 )
-TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL": 8, "ID": LIVE_ID_CHARACTERS}
+TAIL_WIDTHS: Final = {"TIME": 8, "DECISION": 10, "AGENT": 8, "SESSION": 8, "TOOL": 8, "ID": ID_CHARACTERS}
 
 DELIVERY_COLUMNS: Final = (
     Column("TIME", 8),
@@ -82,11 +83,11 @@ def show_list(fleet: Context, columns: Sequence[Column], rows: Sequence[Sequence
 
 def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
     """Events as a list."""
-    length = _length([seen.id for seen in found], whole)
+    ids = _shown_ids([seen.id for seen in found], whole)
     times = list_times([seen.ms for seen in found])
     rows = [
-        [Cell(time, "bright_black"), *event_cells(seen), Cell(seen.id[:length], "bright_black")]
-        for time, seen in zip(times, found, strict=True)
+        [Cell(time, "bright_black"), *event_cells(seen), Cell(name, "bright_black")]
+        for time, seen, name in zip(times, found, ids, strict=True)
     ]
     show_list(fleet, EVENT_COLUMNS, rows)
 
@@ -114,7 +115,7 @@ def tail_line(fleet: Context, seen: Seen | None) -> str:
     if seen is None:
         return line([Cell(column.name, "bright_black") for column in TAIL_COLUMNS], layout, fleet.plain_style)
     time = Cell(local_time(seen.ms).strftime("%H:%M:%S"), "bright_black")
-    name = seen.id if terminal_width() == ENDLESS else seen.id[:LIVE_ID_CHARACTERS]
+    name = seen.id if terminal_width() == ENDLESS else short_id(seen.id)
     cells = [time, *event_cells(seen)[:5], Cell(name, "bright_black")]
     if seen.fell_back or seen.decision in {"deny", "ask"}:
         cells[5] = Cell(f"{_what(seen)}  {_why(seen)}", cells[1].colour)
@@ -144,7 +145,7 @@ def _why(seen: Seen) -> str:
 
 def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -> None:
     """Deliveries as a list."""
-    length = _length([one.event for one in found], whole)
+    ids = _shown_ids([one.id for one in found], whole)
     rows = [
         [
             Cell(time, "bright_black"),
@@ -153,19 +154,19 @@ def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -
             Cell(str(one.attempts)),
             Cell(one.type, "bright_black"),
             Cell(_note(one), "yellow" if one.state == "due" else "red"),
-            Cell(short_delivery_id(one.id, length), "bright_black"),
+            Cell(name, "bright_black"),
         ]
-        for time, one in zip(list_times([one.created for one in found]), found, strict=True)
+        for time, one, name in zip(list_times([one.created for one in found]), found, ids, strict=True)
     ]
     show_list(fleet, DELIVERY_COLUMNS, rows)
 
 
 def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: bool) -> None:
     """Dead letters as a list."""
-    length = _length([one.id.partition(".")[0] for one in found], whole)
+    ids = _shown_ids([one.id for one in found], whole)
     rows = [
-        dead_letter_cells(one, time, short_delivery_id(one.id, length))
-        for time, one in zip(list_times([one.ms for one in found]), found, strict=True)
+        dead_letter_cells(one, time, name)
+        for time, one, name in zip(list_times([one.ms for one in found]), found, ids, strict=True)
     ]
     show_list(fleet, DEAD_COLUMNS, rows)
 
@@ -182,9 +183,9 @@ def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:
     ]
 
 
-def short_delivery_id(name: str, length: int) -> str:
-    """The beginning of a delivery's event id, and its hook: commands take this for the delivery."""
-    event, dot, hook = name.partition(".")
+def short_id(name: str, length: int = ID_CHARACTERS) -> str:
+    """The beginning of the short form of an event's id; a delivery's has its hook after it. Commands take it for the id."""
+    event, dot, hook = short_form(name).partition(".")
     return f"{event[:length]}{dot}{hook}"
 
 
@@ -194,8 +195,12 @@ def _note(one: Delivery) -> str:
     return short(one.reason, 400) if one.state == "dead" else ""
 
 
-def _length(ids: Sequence[str], whole: bool) -> int:
-    return ENDLESS if whole or terminal_width() == ENDLESS else id_length(ids)
+def _shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
+    """The ids of a list: short ones on a terminal, so long that each is told from the others."""
+    if whole or terminal_width() == ENDLESS:
+        return list(ids)
+    length = id_length(short_form(name).partition(".")[0] for name in ids)
+    return [short_id(name, length) for name in ids]
 
 
 def list_times(moments: Sequence[int]) -> list[str]:

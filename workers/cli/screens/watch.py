@@ -16,7 +16,7 @@ from workers.cli.screens.rows import (
     TAIL_WIDTHS,
     dead_letter_cells,
     event_cells,
-    short_delivery_id,
+    short_id,
 )
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -181,8 +181,7 @@ def _cells(view: View, panel: Panel, first: int, height: int) -> tuple[tuple[Col
     if panel == "events":
         newest = list(view.events)[::-1][first : first + height]
         return TAIL_COLUMNS, [
-            [_time(seen.ms), *event_cells(seen)[:5], Cell(seen.id[: TAIL_WIDTHS["ID"]], "bright_black")]
-            for seen in newest
+            [_time(seen.ms), *event_cells(seen)[:5], Cell(short_id(seen.id), "bright_black")] for seen in newest
         ]
     if panel == "sessions":
         sessions = list(view.sessions.items())[::-1][first : first + height]
@@ -201,8 +200,7 @@ def _cells(view: View, panel: Panel, first: int, height: int) -> tuple[tuple[Col
         return _ENDPOINT_COLUMNS, [_endpoint(one) for one in view.endpoints[first : first + height]]
     letters = view.dead[first : first + height]
     return DEAD_COLUMNS, [
-        dead_letter_cells(one, local_time(one.ms).strftime("%H:%M:%S"), short_delivery_id(one.id, 10))
-        for one in letters
+        dead_letter_cells(one, local_time(one.ms).strftime("%H:%M:%S"), short_id(one.id)) for one in letters
     ]
 
 

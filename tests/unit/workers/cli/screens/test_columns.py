@@ -92,14 +92,20 @@ def test_a_decision_is_a_sign_and_a_word(one: Seen, said: str) -> None:
 def test_a_line_of_tail_keeps_its_columns(width: int, command: str, session: str, tool: str) -> None:
     """Time, decision, agent, session, tool, what, id: each begins where the line before it has it."""
     event = msgspec.structs.replace(EVENT, input={"command": command}, session=session, tool=tool)
-    one = Seen(id="e0123456789abcdef", entry="1-0", ms=0, event=event, verdict=Verdict(decision="deny", reason=command))
+    one = Seen(
+        id="e012345" + "6789abcdef" * 2 + "0" * 6,
+        entry="1-0",
+        ms=0,
+        event=event,
+        verdict=Verdict(decision="deny", reason=command),
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "terminal_width", lambda: width)
         head, line = tail_line(Context(colour=False), None), tail_line(Context(colour=False), one)
     assert head.split() == ["TIME", "DECISION", "AGENT", "SESSION", "TOOL", "WHAT", "ID"]
     assert cell_len(head) <= width
     assert cell_len(line) == width
-    assert line.endswith("  e0123456789ab")
+    assert line.endswith("  56789abcde")
     assert line[10:16] == "✗ deny"
 
 
