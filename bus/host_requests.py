@@ -18,7 +18,7 @@ from bus.verdicts import Policy, Verdict
 from bus.wire.codec import decode_body, decode_verdict, encode_event, encode_verdict, pack, unpack
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import KEPT_MS, Keys, note_key
-from bus.wire.streams import Call, Entry, checked
+from bus.wire.streams import ScriptCall, StreamEntry, checked
 
 GROUP: Final = "hosts"
 _KNOWN_SECONDS: Final = 0.5
@@ -34,7 +34,7 @@ _MOST_HOSTS: Final = 10_000
 class HostPart(NamedTuple):
     """The part of a request that its host evaluates."""
 
-    entry: Entry
+    entry: StreamEntry
     reply: str
     deadline: int
     """Milliseconds by the server's clock."""
@@ -118,7 +118,7 @@ class Hosts:
             "changes",
             pack(dict(changes)),
         )
-        add = Call("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
+        add = ScriptCall("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
         # BLPOP and not BLMOVE, which a server at its memory limit refuses.
         with self._connections.lease() as connection:
             replies = await connection.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
@@ -138,7 +138,7 @@ class Hosts:
         return None if raw is None else decode_verdict(bytes(raw[1]))
 
 
-def read_part(entry: Entry, keys: Keys) -> HostPart:
+def read_part(entry: StreamEntry, keys: Keys) -> HostPart:
     """The part of a request in an entry; raises DecodeError if there is none."""
     fields = entry.fields
     try:
@@ -158,10 +158,10 @@ def joined_key(ask: HostPart, keys: Keys) -> str:
     return keys("join", ask.event.id, "host")
 
 
-def begin_call(ask: HostPart, keys: Keys, consumer: str) -> Call:
+def begin_call(ask: HostPart, keys: Keys, consumer: str) -> ScriptCall:
     """The script call that claims the run of a part's hooks, or returns who runs them, or their verdict."""
     kept = KEPT_MS + max(0, ask.latest - ask.entry.ms)
-    return Call(
+    return ScriptCall(
         "begin",
         (ask.entry.stream, keys("part", ask.event.id), joined_key(ask, keys)),
         (GROUP, ask.entry.id, consumer, kept, ask.reply, keys("beat", "")),
@@ -171,7 +171,7 @@ def begin_call(ask: HostPart, keys: Keys, consumer: str) -> Call:
 def answer_commands(ask: HostPart, verdict: Verdict, keys: Keys) -> list[Command]:
     """The commands that send the verdict to every caller that asked for this part, and remove the entry."""
     return [
-        Call(
+        ScriptCall(
             "reply",
             (ask.entry.stream, ask.reply, keys("part", ask.event.id), joined_key(ask, keys)),
             (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS),
@@ -179,6 +179,6 @@ def answer_commands(ask: HostPart, verdict: Verdict, keys: Keys) -> list[Command
     ]
 
 
-def remove_commands(entry: Entry) -> list[Command]:
+def remove_commands(entry: StreamEntry) -> list[Command]:
     """The commands that acknowledge and remove an entry of a host's stream."""
     return [("XACK", entry.stream, GROUP, entry.id), ("XDEL", entry.stream, entry.id)]

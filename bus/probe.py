@@ -12,7 +12,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_event, encode_verdict
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import KEPT_MS, Keys
-from bus.wire.streams import Call, checked
+from bus.wire.streams import ScriptCall, checked
 
 PROBE: Final = "fleethook:probe"
 """The type of its event; no hook runs for it, whatever its patterns say."""
@@ -20,10 +20,10 @@ PROBE: Final = "fleethook:probe"
 _WAIT_SECONDS: Final = 2.0
 
 
-def probe_call(request: Request, keys: Keys, group: str, evaluator: str) -> Call:
+def probe_call(request: Request, keys: Keys, group: str, evaluator: str) -> ScriptCall:
     """The one script call by which `evaluator` answers a probe."""
     answer = encode_verdict(Verdict(event=request.id, notes=(evaluator,)))
-    return Call(
+    return ScriptCall(
         "probe",
         (request.entry.stream, request.reply or keys("reply", "nobody")),
         (group, request.entry.id, answer, KEPT_MS, "1" if request.reply else "0"),

@@ -18,7 +18,7 @@ from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import POLICIES, Policy, Verdict
 from bus.wire.codec import decode_body, encode_verdict, pack
 from bus.wire.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
-from bus.wire.streams import Call, Entry
+from bus.wire.streams import ScriptCall, StreamEntry
 
 MOST_BUDGET_MS: Final = 600_000
 """No request waits longer than ten minutes (the longest default timeout of any agent)."""
@@ -30,7 +30,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request with checked fields; `reply` is empty if the name that it gave may not be written to."""
 
-    entry: Entry
+    entry: StreamEntry
     id: str
     reply: str
     deadline: int
@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When it was added, in milliseconds by the server's clock."""
 
 
-def read_request(entry: Entry, keys: Keys) -> Request:
+def read_request(entry: StreamEntry, keys: Keys) -> Request:
     """The request in a stream entry. Never raises: a missing or bad field gets a harmless value.
 
     An entry without a usable id gets one from its entry id, the same at every reading. A deadline is accepted only if an
@@ -108,7 +108,7 @@ def _policy(text: str) -> Policy:
     return text if text in POLICIES else "allow"
 
 
-def _own_id(entry: Entry) -> str:
+def _own_id(entry: StreamEntry) -> str:
     """An event id for an entry without one: it covers the body, because two streams may have the same entry id."""
     whole = hashlib.sha256(entry.id.encode() + entry.fields.get(b"body", b"")).hexdigest()
     return f"e{entry.ms:012x}{whole[:20]}"
@@ -192,7 +192,7 @@ _FIELDS_FROM: Final = 12
 
 def answer_call(
     request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str, owner: str = ""
-) -> Call:
+) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
     An empty `answer` stands for the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts
@@ -210,7 +210,7 @@ def answer_call(
     if request.fallback:
         fields += ["fallback", request.fallback]
         report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]
-    return Call(
+    return ScriptCall(
         "answer",
         (
             request.entry.stream,
@@ -242,10 +242,10 @@ def answer_call(
     )
 
 
-def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> Call:
+def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: str, hooks: Sequence[str]) -> ScriptCall:
     """The script call that claims the right to run hooks with effects, for somewhat longer than they may run."""
     kept = KEPT_MS + max(0, request.deadline - request.added)
-    return Call(
+    return ScriptCall(
         "claim",
         (
             request.entry.stream,
@@ -269,7 +269,7 @@ def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: st
     )
 
 
-def defer_call(request: Request, keys: Keys, group: str) -> Call:
+def defer_call(request: Request, keys: Keys, group: str) -> ScriptCall:
     """The script call that defers a request until an evaluator has a free slot; its deadline does not change."""
     fields: list[str | bytes | int] = [
         "id",
@@ -296,7 +296,7 @@ def defer_call(request: Request, keys: Keys, group: str) -> Call:
         fields += ["parent", request.parent]
     if request.policy != "allow":
         fields += ["policy", request.policy]
-    return Call(
+    return ScriptCall(
         "defer",
         (request.entry.stream, keys("waiting"), keys("claim", request.id)),
         (group, request.entry.id, *fields),

@@ -25,17 +25,17 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from bus.shim.answer import Answer, pack_answer
-from bus.shim.answer_file import AnswerFile, EventLine, Server, hook_command, read_answer_file, write_answer_file
+from bus.shim.answer import HookAnswer, pack_answer
+from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, hook_command, read_answer_file, write_answer_file
 from bus.wire.keys import Keys
 from tests.support import counted
 
 Fields = dict[bytes, bytes]
 Reply = Callable[[Fields], bytes | None]
 
-DENY = Answer(0, b'{"decision":"deny"}', b"")
-FALLBACK = Answer(2, b"fallback out", b"fallback err\n")
-QUIET = Answer(0, b"{}")
+DENY = HookAnswer(0, b'{"decision":"deny"}', b"")
+FALLBACK = HookAnswer(2, b"fallback out", b"fallback err\n")
+QUIET = HookAnswer(0, b"{}")
 """What an agent hears of an event that is published, Redis or not."""
 
 
@@ -111,7 +111,7 @@ class World:
         return self.folder / "claude.answers"
 
     def install(
-        self, server: Server | None = None, *, deadline_ms: int = 10_000, fallback: Answer = FALLBACK
+        self, server: RedisServer | None = None, *, deadline_ms: int = 10_000, fallback: HookAnswer = FALLBACK
     ) -> AnswerFile:
         """Writes the answer file: PreToolUse asks, PostToolUse announces, Idle does nothing."""
         events = (
@@ -121,7 +121,7 @@ class World:
         )
         answers = AnswerFile(
             agent="claude",
-            server=server or Server(kind="unix", address=str(self.socket)),
+            server=server or RedisServer(kind="unix", address=str(self.socket)),
             prefix=self.keys.prefix,
             host="host-1",
             spool=str(self.spool),
@@ -130,7 +130,7 @@ class World:
         write_answer_file(self.file, answers)
         return answers
 
-    def use(self, server: Server) -> None:
+    def use(self, server: RedisServer) -> None:
         """Points the answer file at another server and leaves the rest."""
         write_answer_file(self.file, msgspec.structs.replace(read_answer_file(self.file), server=server))
 
@@ -144,7 +144,7 @@ class World:
         *,
         closed: bool = False,
         env: dict[str, str] | None = None,
-    ) -> Answer:
+    ) -> HookAnswer:
         """One hook call by the real command, with the pipes of an agent that waits for their end."""
         done = subprocess.run(
             self._counted(self.command(event, closed=closed)),
@@ -154,7 +154,7 @@ class World:
             check=False,
             env={"PATH": os.defpath, **(env or {})},
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return HookAnswer(done.returncode, done.stdout, done.stderr)
 
     def _counted(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The command as it stands; in a run of `make coverage` the first few go through what counts their lines."""
@@ -201,7 +201,7 @@ class World:
             client.delete(self.keys("alive", "evaluator"))
 
 
-def always(answer: Answer) -> Reply:
+def always(answer: HookAnswer) -> Reply:
     """An evaluator's script that gives every request the same answer."""
     return lambda _: pack_answer(answer)
 

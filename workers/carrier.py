@@ -21,7 +21,7 @@ from bus.secrets.sealing import MissingKey
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
-from bus.wire.streams import Call, Entry, checked
+from bus.wire.streams import ScriptCall, StreamEntry, checked
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import LateContexts
@@ -153,7 +153,7 @@ class Carrier:
             self._busy.add(task, command=claimed.kind == "command")
         return bool(rows)
 
-    async def _take(self, entries: Sequence[Entry]) -> list[list[Any]]:
+    async def _take(self, entries: Sequence[StreamEntry]) -> list[list[Any]]:
         """The rows of take.lua for these entries."""
         if not entries:
             return []
@@ -161,9 +161,9 @@ class Carrier:
         rows: list[list[Any]] = checked(reply, "taking deliveries")
         return rows
 
-    def _take_call(self, entries: Sequence[tuple[str, str]], room: int = 0) -> Call:
+    def _take_call(self, entries: Sequence[tuple[str, str]], room: int = 0) -> ScriptCall:
         """The script call that claims the deliveries of these entries, and up to `room` new ones of each stream."""
-        return Call(
+        return ScriptCall(
             "take",
             self._consumer.streams,
             (
@@ -195,7 +195,7 @@ class Carrier:
                 str(part, "utf-8", "replace") for part in (*row[:3], *row[4:12])
             ]
             others = batch_members(row[12]) if len(row) > 12 else None
-            read = Entry(stream, entry, {}, handed.get((stream, entry), 1))
+            read = StreamEntry(stream, entry, {}, handed.get((stream, entry), 1))
             yield ClaimedDelivery(
                 read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
             )

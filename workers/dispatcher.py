@@ -27,7 +27,7 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
-from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call, call_all, checked, flat
+from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked, flat
 from workers.carrier import GROUP as CARRIERS
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
@@ -212,8 +212,8 @@ class Dispatcher:
         self._done_at[what] = now
         return True
 
-    async def _dispatch(self, entries: list[Entry]) -> None:
-        calls: dict[str, Call] = {}
+    async def _dispatch(self, entries: list[StreamEntry]) -> None:
+        calls: dict[str, ScriptCall] = {}
         passed: list[str] = []
         for entry in entries:
             try:
@@ -230,7 +230,7 @@ class Dispatcher:
                 calls[entry.id] = script_call
         for start in range(0, len(passed), _MOST_READ):  # Lua cannot unpack more at once
             some, keys = passed[start : start + _MOST_READ], (self._keys("events"), self._keys("stats"))
-            calls[f"{some[0]} to {some[-1]}"] = Call("pass", keys, (GROUP, *some))
+            calls[f"{some[0]} to {some[-1]}"] = ScriptCall("pass", keys, (GROUP, *some))
         self._deliveries_added = False
         replies = await call_all(self._connections, list(calls.values()))
         for (what, script_call), reply in zip(calls.items(), replies, strict=True):
@@ -240,7 +240,7 @@ class Dispatcher:
             if added < (len(script_call.args) - 1 if script_call.name == "pass" else 0):
                 self._consumer.must_recheck_pending = True
 
-    async def _call(self, entry: Entry) -> Call | None:
+    async def _call(self, entry: StreamEntry) -> ScriptCall | None:
         """The script call that dispatches one event; None if it becomes no delivery."""
         if b"spooled" in entry.fields and not await counts(self._connections, self._keys, entry):
             return None
@@ -321,7 +321,7 @@ class Dispatcher:
         with self._connections.lease() as connection:
             parked = await connection.exchange([("EXISTS", keys("parked", target)) for target in targets])
         calls = [
-            Call("unpark", (keys("flight", target),), (keys.prefix, target))
+            ScriptCall("unpark", (keys("flight", target),), (keys.prefix, target))
             for target, exists in zip(targets, parked, strict=True)
             if exists == 1
         ]
@@ -385,5 +385,5 @@ async def _pause(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _text(entry: Entry, name: bytes) -> str:
+def _text(entry: StreamEntry, name: bytes) -> str:
     return entry.fields.get(name, b"").decode("utf-8", "replace")[:512]

@@ -31,7 +31,7 @@ from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, Call, Entry, call_all
+from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call_all
 from workers.delivery.later_context import LateContexts
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
@@ -97,7 +97,7 @@ class Evaluator:
         self._checks = RuleChecks()
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices = FileNotices(connections, keys)
-        self._answers: list[Call] = []
+        self._answers: list[ScriptCall] = []
         self._started: set[str] = set()
         self._maintained_at = 0.0
         self._warmed: HookSet | None = None
@@ -152,7 +152,7 @@ class Evaluator:
             self._answers += await self._handle(entry)
         return True
 
-    async def _maintain(self) -> list[Entry]:
+    async def _maintain(self) -> list[StreamEntry]:
         """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
         self._maintained_at = time.monotonic()
         if self._answers:  # agents do not wait for our upkeep
@@ -178,7 +178,7 @@ class Evaluator:
         """The entries whose answers are not sent yet, by stream and id."""
         return {(str(answer.keys[0]), str(answer.args[1])) for answer in self._answers}
 
-    async def _handle(self, entry: Entry) -> list[Call]:
+    async def _handle(self, entry: StreamEntry) -> list[ScriptCall]:
         """Start a request in a slot, or answer it now if it needs only rules.
 
         Returns the calls that answer it, which are sent with the next read. An error in one request gives it an error
@@ -224,7 +224,7 @@ class Evaluator:
 
     def _start_or_defer(
         self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks
-    ) -> list[Call]:
+    ) -> list[ScriptCall]:
         """Start the request in a slot; if none is free, returns the call that defers it."""
         if self._slots.free <= 0:
             return [defer_call(request, self._keys, GROUP)]
@@ -234,7 +234,7 @@ class Evaluator:
         )
         return []
 
-    def _check_in_background(self, request: Request, event: Event, request_hooks: RequestHooks) -> list[Call]:
+    def _check_in_background(self, request: Request, event: Event, request_hooks: RequestHooks) -> list[ScriptCall]:
         """Let other processes check a request with heavy rules."""
         self._checking.start(self._answer_heavy(request, event, request_hooks), request.entry.stream, request.entry.id)
         return []
@@ -296,7 +296,7 @@ class Evaluator:
             answers = self._replies.broken(request, event, error)
         await self._send_or_retry(request, answers)
 
-    async def _send_or_retry(self, request: Request, answers: Sequence[Call]) -> None:
+    async def _send_or_retry(self, request: Request, answers: Sequence[ScriptCall]) -> None:
         """Send the answers of a task; while Redis is away they wait for the next read."""
         try:
             if await self._send(answers):
@@ -305,7 +305,9 @@ class Evaluator:
             self._answers += answers  # the hooks have run and must not run again
             log.error("the answer to request %s: %s; it is sent again", request.id, error)
 
-    async def _claim(self, request: Request, event: Event, hooks: Sequence[Hook]) -> tuple[bool | None, list[Call]]:
+    async def _claim(
+        self, request: Request, event: Event, hooks: Sequence[Hook]
+    ) -> tuple[bool | None, list[ScriptCall]]:
         """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
         claim = await claim_request(self._connections, self._keys, self._clock, request, event, hooks, GROUP, self.name)
         if claim.word == "wait":
@@ -358,7 +360,7 @@ class Evaluator:
         """How many seconds of a request's budget are left for its hooks."""
         return hook_seconds((request.deadline - self._clock.now()) / 1000)
 
-    async def _send(self, calls: Sequence[Call]) -> bool:
+    async def _send(self, calls: Sequence[ScriptCall]) -> bool:
         """Send calls; returns whether each of them counted. If one did not, our pending entries are rechecked.
 
         An answer does not count if Redis refused it, or if another evaluator has the request.

@@ -27,7 +27,7 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
-from bus.wire.streams import Entry, call, call_all, checked
+from bus.wire.streams import StreamEntry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
 from workers.runtime.clock import ServerClock
@@ -119,7 +119,7 @@ class HostWorker:
                 self._slots.start(self._answer(entry), entry.stream, entry.id)
         return True
 
-    async def _answer(self, entry: Entry) -> None:
+    async def _answer(self, entry: StreamEntry) -> None:
         try:
             ask = read_part(entry, self._keys)
         except DecodeError as error:
@@ -211,7 +211,7 @@ class HostWorker:
         except Unreachable as error:
             log.warning("loops below %s cannot be detected: %s", name, error)
 
-    async def _dispatch(self, entries: list[Entry]) -> None:
+    async def _dispatch(self, entries: list[StreamEntry]) -> None:
         """Add the deliveries that this machine's own hook files ask for; each event is dispatched once."""
         if not entries:
             return
@@ -219,7 +219,7 @@ class HostWorker:
         for entry in entries:
             try:
                 fields = unpack_fields(entry.fields[b"data"])
-                original = Entry(self._keys("events"), fields[b"entry"].decode(), fields)
+                original = StreamEntry(self._keys("events"), fields[b"entry"].decode(), fields)
                 event = read_event(read_request(original, self._keys))
                 verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
                 found = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)

@@ -26,11 +26,11 @@ from bus.wire import embedded_server
 from bus.wire.keys import Keys
 from workers.runtime.child_processes import (
     DRAIN,
-    Child,
     OnLine,
     OnReady,
     Pauses,
     ProcessSpec,
+    ProcessStatus,
     Supervisor,
     ended,
     ending_text,
@@ -45,7 +45,7 @@ class State(msgspec.Struct, frozen=True):
     started: float
     server: int
     ready: bool
-    children: tuple[Child, ...]
+    children: tuple[ProcessStatus, ...]
 
 
 async def up(

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 
 
@@ -68,6 +68,6 @@ class AgentDialect(Protocol):
         """The event in an agent's payload; raises DecodeError where it cannot be read."""
         ...
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The agent's own answer for a verdict; `event` is None where the payload could not be read."""
         ...

@@ -10,7 +10,7 @@ from bus.agents.base import Capability
 from bus.agents.claude_protocol import Family, block, can, permission, pre_tool
 from bus.agents.degrade import Agent, CarriedVerdict
 from bus.events import EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Policy, failed
 
 NAME: Final = "claude"
@@ -96,6 +96,6 @@ def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
 DIALECT: Final = Family(_AGENT, CAPABILITIES, _form, by_exit_code=_BY_EXIT_CODE, wordless=_BY_ACTION)
 
 
-def fallback(native: str, policy: Policy, why: str) -> Answer:
+def fallback(native: str, policy: Policy, why: str) -> HookAnswer:
     """What the hook command prints when no hook answered; `deny` and `ask` hold on gates only, never on stops."""
     return DIALECT.render(native, failed(policy, why))

@@ -10,7 +10,7 @@ from bus.agents.base import Capability
 from bus.agents.degrade import Agent, CarriedVerdict, clean, degrade, stderr, told
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import read_json, write_json
@@ -83,16 +83,16 @@ class Family:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The answer as one line of ASCII JSON; empty where nothing is to be said, or the event is not known."""
         can = self.capabilities.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         case = degrade(self.agent, native, can, verdict, event, _original(event))
         if native in self.alone | self.by_exit_code and case.decision == "deny" and case.context:
             case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         if native in self.by_exit_code and case.decision == "deny" and not case.halt:
-            return Answer(2, b"", stderr(case.reason), case.lost)
+            return HookAnswer(2, b"", stderr(case.reason), case.lost)
         said = self.form(native, case)
         specific = said.pop("hookSpecificOutput", {})
         if case.context:
@@ -108,7 +108,7 @@ class Family:
             case.notes.append(clean(verdict.reason))
         if case.notes:
             said["systemMessage"] = told(self.agent, case, verdict, event)
-        return Answer(0, write_json(said) if said else b"", b"", case.lost)
+        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 
 def can(

@@ -16,7 +16,7 @@ from bus.agents.degrade import Agent, degrade
 from bus.agents.payloads import first_root, mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool, mcp_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
@@ -27,7 +27,7 @@ LABEL: Final = "Cline"
 TEXT_LIMIT: Final = 49_999
 """Bytes of UTF-8: it cuts context above 50 KB; for reasons no limit is documented."""
 
-SILENT: Final = Answer(0, b'{"cancel":false}')
+SILENT: Final = HookAnswer(0, b'{"cancel":false}')
 """No opinion; its documents require an object with `cancel`."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT, unit="utf-8")
@@ -144,7 +144,7 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The answer as one line of ASCII JSON, `cancel` always in it."""
         name = _variant(native, event.raw if event is not None else None)
         can = CAPABILITIES.get(name)
@@ -158,7 +158,7 @@ class _Dialect:
             said["overrideInput"] = case.rewrite
         if case.context:
             said["context" if name in _COMMAND_LINE else "contextModification"] = case.context
-        return Answer(0, write_json(said), b"", case.lost)
+        return HookAnswer(0, write_json(said), b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

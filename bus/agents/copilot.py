@@ -17,7 +17,7 @@ from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
@@ -133,7 +133,7 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The answer as one line of ASCII JSON; empty where nothing is to be said.
 
         A note alone is shown to the person as progress, which newer versions know and others ignore; beside a decision
@@ -141,7 +141,7 @@ class _Dialect:
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         prompt = event.data.get("transformedPrompt") if event is not None else None
         if native == "userPromptTransformed" and not isinstance(prompt, str):
             can = msgspec.structs.replace(can, context=False)
@@ -157,7 +157,7 @@ class _Dialect:
             said["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
         if not said and case.notes:
             said = {"type": "progress", "message": told(_AGENT, case, verdict, event)}
-        return Answer(0, write_json(said) if said else b"", b"", case.lost)
+        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

@@ -16,7 +16,7 @@ from bus.agents.degrade import Agent, CarriedVerdict, degrade, told
 from bus.agents.payloads import first_root, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool, mcp_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
@@ -27,7 +27,7 @@ LABEL: Final = "Cursor"
 TEXT_LIMIT: Final = 9_999
 """UTF-16 units of one text in an answer; no limit is documented."""
 
-SILENT: Final = Answer(0, b"{}")
+SILENT: Final = HookAnswer(0, b"{}")
 """No opinion, also of an event that nobody waits for, and of a hook command whose Fleethook is gone."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
@@ -156,7 +156,7 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The answer as one line of ASCII JSON, at least an empty object."""
         can = _capability(native, event)
         if can is None or not can.waits:
@@ -180,7 +180,7 @@ class _Dialect:
                 said["user_message"] = message
             elif case.decision == "deny":
                 lost = (*lost, f"the reason was dropped: {native} takes none")
-        return Answer(0, write_json(said), b"", lost)
+        return HookAnswer(0, write_json(said), b"", lost)
 
 
 DIALECT: Final = _Dialect()

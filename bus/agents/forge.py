@@ -9,7 +9,7 @@ from bus.agents.degrade import Agent, degrade, stderr
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
@@ -109,16 +109,16 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """Exit 2 with the reason on stderr; a changed input as `{"tool_args": …}` on stdout; else exit 0 and nothing."""
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
         if case.decision == "deny":
-            return Answer(2, b"", stderr(case.reason), case.lost)
+            return HookAnswer(2, b"", stderr(case.reason), case.lost)
         said = write_json({"tool_args": case.rewrite}) if case.rewrite is not None else b""
-        return Answer(0, said, b"", case.lost)
+        return HookAnswer(0, said, b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

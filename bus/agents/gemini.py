@@ -15,7 +15,7 @@ from bus.agents.claude_protocol import can as family_can
 from bus.agents.degrade import Agent, CarriedVerdict
 from bus.agents.payloads import mapping, text
 from bus.events import Event, EventType
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_tool
 from bus.verdicts import Verdict
 
@@ -91,7 +91,7 @@ class _Dialect:
             event = msgspec.structs.replace(event, tool=canonical_tool(NAME, event.native_tool, server=server))
         return event
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """The answer as one line of ASCII JSON; empty where nothing is to be said."""
         return self._family.render(native, verdict, event)
 

@@ -9,7 +9,7 @@ import msgspec
 from bus.agents.base import Capability
 from bus.errors import DecodeError
 from bus.events import GATES, OWN, STOPS, Event, EventType, source_name
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import read_json, write_json
@@ -100,11 +100,11 @@ class _Dialect:
         native: str,  # noqa: ARG002 - the seam's argument; here every event is answered the same
         verdict: Verdict,
         event: Event | None = None,
-    ) -> Answer:
+    ) -> HookAnswer:
         """The verdict as one line of JSON; exit code 0 always, a deny included."""
         said = {"decision": verdict.decision, "reason": verdict.reason, **msgspec.to_builtins(verdict)}
         said["event"] = verdict.event or (event.id if event is not None else "")
-        return Answer(0, write_json(said) + b"\n")
+        return HookAnswer(0, write_json(said) + b"\n")
 
 
 DIALECT: Final = _Dialect()

@@ -11,7 +11,7 @@ from bus.agents.degrade import Agent, degrade, told
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import GATES, STOPS, Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
@@ -160,14 +160,14 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """A HookResponse: decision, and where there are any reason, context, system_message, modified_input.
 
         No opinion is Gobby's `allow`, which says that it has nothing against it; a native allow is `auto_approve` too.
         """
         can = CAPABILITIES.get(_unified(native))
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said: dict[str, Any] = {"decision": "allow" if case.decision == "abstain" else case.decision}
         if case.reason:
@@ -180,7 +180,7 @@ class _Dialect:
             said["modified_input"] = case.rewrite
         if case.notes:
             said["system_message"] = told(_AGENT, case, verdict, event)
-        return Answer(0, write_json(said) + b"\n", b"", case.lost)
+        return HookAnswer(0, write_json(said) + b"\n", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

@@ -13,7 +13,7 @@ from bus.agents.claude_protocol import Family
 from bus.agents.degrade import Agent
 from bus.agents.payloads import opened
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 
 NAME: Final = "ion"
@@ -55,7 +55,7 @@ class _Dialect:
         plain = renamed | {name: value for name, value in given.items() if name not in _CLAUDES}
         return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=given)
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """A deny as exit 2 with its reason on stderr (I-03), everything else in Claude Code's own JSON."""
         return _FAMILY.render(native, verdict, event)
 

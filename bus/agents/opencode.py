@@ -20,7 +20,7 @@ from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, without
 from bus.errors import DecodeError
 from bus.events import GATES, Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import hook_command
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
@@ -151,11 +151,11 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """What the plugin is to do, as one line of ASCII JSON; empty where there is nothing."""
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
         said: dict[str, Any] = {}
         if case.decision == "deny":
@@ -170,7 +170,7 @@ class _Dialect:
             said["context"] = case.context
         if case.notes:
             said["note"] = told(_AGENT, case, verdict, event)
-        return Answer(0, write_json(said) if said else b"", b"", case.lost)
+        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

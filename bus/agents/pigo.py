@@ -13,7 +13,7 @@ from bus.agents.degrade import Agent, degrade, stderr
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
 from bus.wire.codec import MAX_BODY
@@ -91,17 +91,21 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """Exit 2 with the reason as output where the tool is cancelled, else exit 0 and nothing.
 
         Words beside a verdict that cancels nothing would be lost: pigo reads output of a hook that blocks only.
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         original = event.input if event is not None else None
         case = degrade(_AGENT, native, can, verdict, event, original)
-        return Answer(2, b"", stderr(case.reason), case.lost) if case.decision == "deny" else Answer(lost=case.lost)
+        return (
+            HookAnswer(2, b"", stderr(case.reason), case.lost)
+            if case.decision == "deny"
+            else HookAnswer(lost=case.lost)
+        )
 
 
 DIALECT: Final = _Dialect()

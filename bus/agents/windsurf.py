@@ -15,7 +15,7 @@ from bus.agents.degrade import Agent, degrade, stderr, told
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool, mcp_tool
 from bus.verdicts import Verdict
 
@@ -106,19 +106,19 @@ class _Dialect:
             raw=given,
         )
 
-    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> Answer:
+    def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """Exit code 2 and the reason on stderr for a deny; else 0, with what the person should know on stdout.
 
         Windsurf shows that where a hook is installed with `show_output`, and takes nothing from it.
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
-            return Answer()
+            return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, None)
         if case.decision == "deny":
-            return Answer(2, b"", stderr(case.reason), case.lost)
+            return HookAnswer(2, b"", stderr(case.reason), case.lost)
         note = told(_AGENT, case, verdict, event)
-        return Answer(0, stderr(note) if note else b"", b"", case.lost)
+        return HookAnswer(0, stderr(note) if note else b"", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()

@@ -37,8 +37,8 @@ __all__ = [
     "PathParts",
     "Plain",
     "Source",
-    "Span",
     "Stamp",
+    "TextSpan",
     "dotted",
     "gathering",
     "load",
@@ -159,7 +159,7 @@ def loads(text: str, *, file: str = "") -> Document:
     return Document(root.value, file, root, warnings)
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """The offsets of a value and its key in a text; -1 where there is no key."""
 
     begin: int
@@ -172,9 +172,9 @@ class Span(NamedTuple):
     scalar: bool
 
 
-def spans(text: str) -> dict[PathParts, Span]:
+def spans(text: str) -> dict[PathParts, TextSpan]:
     """The span of every value by its path, for a YAML text that `loads` accepts; aliases have none."""
-    found: dict[PathParts, Span] = {}
+    found: dict[PathParts, TextSpan] = {}
     above: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
     keys: dict[int, _Event] = {}  # the key that waits for its value, by depth
     for event in yaml.parse(text, Loader=_LOADER):
@@ -199,9 +199,9 @@ def spans(text: str) -> dict[PathParts, Span]:
     return found
 
 
-def _span(first: _Event, last: _Event, key: _Event, *, flow: bool, scalar: bool) -> Span:
+def _span(first: _Event, last: _Event, key: _Event, *, flow: bool, scalar: bool) -> TextSpan:
     key_begin, key_end = (key.start_mark.index, key.end_mark.index) if key is not None else (-1, -1)
-    return Span(first.start_mark.index, last.end_mark.index, key_begin, key_end, flow, scalar)
+    return TextSpan(first.start_mark.index, last.end_mark.index, key_begin, key_end, flow, scalar)
 
 
 def _join_surrogates(match: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ alone, and the error says what to change by hand.
 
 from __future__ import annotations
 
-from bus.config.documents import Plain, Span, loads, spans
+from bus.config.documents import Plain, TextSpan, loads, spans
 from bus.config.edit_add import flow
 from bus.config.edit_json import read_text, rewrite
 from bus.errors import ConfigError
@@ -173,11 +173,11 @@ def _dropped(text: str, path: Path, key: str) -> str:
     return text[:line] + text[_line_end(text, _trimmed(text, begin, stop)) :].removeprefix(_newline(text))
 
 
-def _children(found: dict[Path, Span], path: Path) -> list[Path]:
+def _children(found: dict[Path, TextSpan], path: Path) -> list[Path]:
     return [child for child in found if len(child) == len(path) + 1 and child[: len(path)] == path]
 
 
-def _stop(found: dict[Path, Span], path: Path) -> int:
+def _stop(found: dict[Path, TextSpan], path: Path) -> int:
     """The end of a value, without the blank lines that YAML counts as part of it."""
     span = found[path]
     if span.flow or span.scalar:

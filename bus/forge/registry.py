@@ -129,7 +129,7 @@ for _name in (
     setattr(_Live, _name, _noting(_name))
 
 
-class _Entry(NamedTuple):
+class _IndexedHook(NamedTuple):
     """A hook as the index holds it."""
 
     id: str
@@ -146,7 +146,7 @@ class HookRegistry:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._hooks = _Live()
-        self._index: Index[_Entry] = Index()
+        self._index: Index[_IndexedHook] = Index()
 
     @classmethod
     def get_instance(cls) -> HookRegistry:
@@ -214,14 +214,14 @@ class HookRegistry:
 
     def _add(self, hook: Hook) -> None:
         try:
-            self._index.add(_Entry(str(len(self._hooks)), "", hook), [hook.event_pattern])
+            self._index.add(_IndexedHook(str(len(self._hooks)), "", hook), [hook.event_pattern])
         except PatternError as error:
             log.warning("a hook is never run: %s", error)
 
 
 @lru_cache(1024)
-def _index(pattern: str) -> Index[_Entry]:
-    return Index([(_Entry("", "", None), [pattern])])
+def _index(pattern: str) -> Index[_IndexedHook]:
+    return Index([(_IndexedHook("", "", None), [pattern])])
 
 
 def _key(event: HookEvent) -> Event:

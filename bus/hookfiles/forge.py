@@ -64,7 +64,7 @@ _LEVELS: Final[Mapping[str, str]] = {
 _TOP: Final = frozenset({"hooks", "version", "description"})
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+class _ForgeHook(msgspec.Struct, frozen=True, kw_only=True):
     """One hook (F-03), with the two choices of F-10 and F-11."""
 
     event: Annotated[str, Meta(max_length=10_000)]
@@ -295,7 +295,7 @@ def _read(
 
 def _hook(file: common.Reading, path: PathParts, raw: Plain, root: str) -> Hook | None:
     before = len(file.problems)
-    entry = file.entry(path, raw, _Entry)
+    entry = file.entry(path, raw, _ForgeHook)
     if entry is None:
         return None
     on = tuple(part.strip() for part in entry.event.split(","))
@@ -338,7 +338,7 @@ def _stem(description: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", "-", (description or "").lower()).strip("-")[:40].strip("-")
 
 
-def _say_what_cannot_block(file: common.Reading, path: PathParts, on: tuple[str, ...], entry: _Entry) -> None:
+def _say_what_cannot_block(file: common.Reading, path: PathParts, on: tuple[str, ...], entry: _ForgeHook) -> None:
     """`can_block` does something only where something can still be kept from happening."""
     exact = [pattern for text in on for pattern in parse_pattern(text) if pattern.exact]
     if entry.can_block and len(exact) == len(on) and not any(pattern.type in PRE_EVENTS for pattern in exact):

@@ -83,7 +83,7 @@ def event_types(name: str) -> tuple[str, ...]:
     return tuple(str(type_) for type_ in EVENTS.get(ALIASES.get(plain, plain), ()))
 
 
-class _Reader:
+class _GobbyReader:
     """Reads one document, and collects what is wrong with it."""
 
     def __init__(self, document: Document, layer: Layer) -> None:
@@ -230,7 +230,7 @@ class _Reader:
         self.warnings.append(str(self.document.error(path, message, key=True)))
 
 
-class _Reply(msgspec.Struct, frozen=True):
+class _PolicyReply(msgspec.Struct, frozen=True):
     """What a policy server answers; other fields are ignored."""
 
     decision: str | None = None
@@ -264,7 +264,7 @@ class _Gobby:
         value = {} if document.value is None else document.value
         if not isinstance(value, dict):
             raise document.error((), f"Gobby's configuration is a mapping with {_KEY}")
-        return _Reader(document, layer).read(value)
+        return _GobbyReader(document, layer).read(value)
 
     def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
         """Always: the events stand in the patterns."""
@@ -317,7 +317,7 @@ class _Gobby:
         if not isinstance(value, dict):
             raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
         try:
-            reply = msgspec.convert(value, _Reply)
+            reply = msgspec.convert(value, _PolicyReply)
         except msgspec.ValidationError as error:
             raise DecodeError(f"the answer does not fit: {error}") from error
         decision = _DECISIONS.get((reply.decision or "allow").lower())

@@ -12,7 +12,7 @@ from bus.verdicts import Decision
 from bus.wire.codec import read_json
 
 
-class _Reply(msgspec.Struct, frozen=True):
+class _HookReply(msgspec.Struct, frozen=True):
     """The fields that mean something; others are ignored, so that a newer hook works with an older bus."""
 
     decision: Literal["allow", "deny", "ask", "abstain", "continue"] | None = None
@@ -33,7 +33,7 @@ def read_reply(raw: bytes, hook: str) -> Outcome:
     if not isinstance(value, dict):
         raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
     try:
-        reply = msgspec.convert(value, _Reply)
+        reply = msgspec.convert(value, _HookReply)
     except msgspec.ValidationError as error:
         raise DecodeError(f"the answer does not fit: {error}") from error
     decision: Decision = "abstain" if reply.decision is None or reply.decision == "continue" else reply.decision

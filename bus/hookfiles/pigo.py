@@ -76,7 +76,7 @@ class _Match(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None = None
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+class _PigoHook(msgspec.Struct, frozen=True, kw_only=True):
     """One hook of a plugin."""
 
     command: Annotated[str, Meta(max_length=100_000)]
@@ -89,7 +89,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Ours: names of the environment that the command may see; pigo itself does not look at it (P-05)."""
 
 
-class Plugin(NamedTuple):
+class PigoPlugin(NamedTuple):
     """A plugin as `plugins list` shows it (P-14)."""
 
     name: str
@@ -170,7 +170,7 @@ class _Pigo:
 HOOKS: Final = {NAME: _Pigo()}
 
 
-def plugins(path: Path) -> tuple[Plugin, ...]:
+def plugins(path: Path) -> tuple[PigoPlugin, ...]:
     """The plugins of a config in its order, disabled ones too (P-14); ConfigError where nothing of it can be read."""
     document = load(path)
     hooks = _read(document, "user").hooks
@@ -180,7 +180,7 @@ def plugins(path: Path) -> tuple[Plugin, ...]:
         if isinstance(name, str) and name not in found:  # a second one of the name is left out
             count = sum(hook.plugin == name for hook in hooks)
             origin = f"{document.file}:{document.place(('plugins', number))[0]}"
-            found[name] = Plugin(name, raw.get("enabled") is not False, count, origin)
+            found[name] = PigoPlugin(name, raw.get("enabled") is not False, count, origin)
     return tuple(found.values())
 
 
@@ -243,7 +243,7 @@ def _hooks(file: common.Reading, path: PathParts, plugin: str, event: str, raw: 
     for number, one in enumerate(raw):
         here = (*path, number)
         before = len(file.problems)
-        entry = file.entry(here, one, _Entry)
+        entry = file.entry(here, one, _PigoHook)
         if entry is None:
             continue
         file.text((*here, "command"), entry.command, what="command")
@@ -257,7 +257,7 @@ def _hooks(file: common.Reading, path: PathParts, plugin: str, event: str, raw: 
     return missed
 
 
-def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry: _Entry, number: int) -> Hook:
+def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry: _PigoHook, number: int) -> Hook:
     context = entry.type == "context"
     if entry.type not in (None, "", "command", "context"):
         file.warn((*path, "type"), f'the type "{entry.type[:40]}" is not known; the command runs as any other')
@@ -282,7 +282,7 @@ def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry:
     )
 
 
-def _timeout(file: common.Reading, path: PathParts, entry: _Entry) -> float:
+def _timeout(file: common.Reading, path: PathParts, entry: _PigoHook) -> float:
     given = entry.timeout or 0
     if given >= _LONG:
         hint = f"write {given // 1000} if these are milliseconds" if given % 1000 == 0 else ""

@@ -88,10 +88,10 @@ def read_hook_document(document: Document, layer: Layer, trail: Trail | None = N
     if version is not True and version != 1:
         # Another format is not half-read: what an unknown version means is not ours to guess.
         raise document.error(("version",), "version has to be 1", hint="a newer fleethook may read this file")
-    return _Reader(document, layer, trail or Trail()).read(value)
+    return _HookFileReader(document, layer, trail or Trail()).read(value)
 
 
-class _Reader:
+class _HookFileReader:
     """Reads one document's parts, and collects what is wrong with them."""
 
     def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:

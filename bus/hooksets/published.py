@@ -26,7 +26,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 KEPT_LOG: Final = 1_000
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the history: which version was put in force, when, by whom, why."""
 
     version: int
@@ -82,7 +82,7 @@ async def rollback(connections: Connections, keys: Keys, to: int | None = None) 
     return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now)
 
 
-async def history(connections: Connections, keys: Keys, most: int = 50) -> list[Change]:
+async def history(connections: Connections, keys: Keys, most: int = 50) -> list[SetChange]:
     """What was put in force, newest first."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
@@ -90,7 +90,7 @@ async def history(connections: Connections, keys: Keys, most: int = 50) -> list[
     for entry, fields in checked(reply, "reading the history"):
         row = {name.decode(): value.decode("utf-8", "replace") for name, value in flat(fields).items()}
         changes.append(
-            Change(
+            SetChange(
                 version=int(row["version"]),
                 ms=int(entry.partition(b"-")[0]),
                 by=row.get("by", ""),

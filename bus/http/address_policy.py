@@ -111,7 +111,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AllowedAddress:
     """One line of the allow list: a network or a host name, on one port (0: on every port)."""
 
     network: Network | None
@@ -124,7 +124,7 @@ class AddressPolicy:
     """The allow list, as written and as parsed; made by `policy`."""
 
     allow: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AllowedAddress, ...] = ()
 
 
 def parse_target(
@@ -340,7 +340,7 @@ def _ipv4(host: str) -> IPv4Address | None:
         return None
 
 
-def _entries(text: str) -> tuple[Entry, ...]:
+def _entries(text: str) -> tuple[AllowedAddress, ...]:
     where = f"allow list entry {text!r}"
     bracketed = re.fullmatch(r"\[([^\]]*)\](?::(.*))?", text)
     if bracketed:
@@ -354,7 +354,7 @@ def _entries(text: str) -> tuple[Entry, ...]:
         raise ConfigError(f"{where}: the port is not a number from 1 to 65535", hint="write host:port or [IPv6]:port")
     port = int(digits) if digits else 0
     if "/" in place or bracketed or ":" in place or _ipv4(place) is not None:
-        return (Entry(_network(place, where), "", port),)
+        return (AllowedAddress(_network(place, where), "", port),)
     try:
         host = _ascii_host(place)
     except TargetRefused as error:
@@ -362,8 +362,8 @@ def _entries(text: str) -> tuple[Entry, ...]:
     if host in _METADATA_NAMES:
         raise ConfigError(f"{where}: a cloud metadata name can never be allowed")
     if host == "localhost":  # in any spelling of the URL it is this machine
-        return (Entry(ip_network("127.0.0.1"), "", port), Entry(ip_network("::1"), "", port))
-    return (Entry(None, host, port),)
+        return (AllowedAddress(ip_network("127.0.0.1"), "", port), AllowedAddress(ip_network("::1"), "", port))
+    return (AllowedAddress(None, host, port),)
 
 
 def _network(place: str, where: str) -> Network:

@@ -39,7 +39,7 @@ class InstallScope:
         return self.root / (darwin if sys.platform == "darwin" else linux).lstrip("/")
 
 
-class Call(NamedTuple):
+class InstalledCommand(NamedTuple):
     """One command of ours, as an agent's file has it."""
 
     event: str
@@ -109,7 +109,7 @@ class SettingsFormat(Protocol):
         """The file without ours; None where nothing is left of one that we `created`."""
         ...
 
-    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:
+    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
         """Ours in this file; none where it cannot be read."""
         ...
 

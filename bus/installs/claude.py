@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, json_layers, switched, unreadable
 
 _WITH_TOOL: Final = frozenset(
@@ -16,7 +16,7 @@ _WITH_TOOL: Final = frozenset(
 )
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     """A group; `onFailure: block` closes what a command cannot: its own timeout (2.1.295 and newer)."""
     handler: dict[str, Any] = {"type": "command", "command": hook.command, "timeout": hook.timeout}
     if hook.closed:

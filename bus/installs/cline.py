@@ -10,7 +10,7 @@ from typing import Final
 from bus.agents import find
 from bus.errors import ConfigError
 from bus.installs import block_check
-from bus.installs.base import Call, Canary, InstallProblem, InstallScope, Program, Scope, never_events
+from bus.installs.base import Canary, InstalledCommand, InstallProblem, InstallScope, Program, Scope, never_events
 from bus.installs.command import Setup, hook_command, is_closed, is_ours
 
 _HEAD: Final = "#!/bin/sh\n# Written by `fleethook install`, removed by `fleethook uninstall`.\n"
@@ -42,10 +42,14 @@ class Scripts:
         """Nothing of our own script; somebody else's as it is."""
         return None if self.calls(path, current) else current
 
-    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:
+    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
         """The script itself is the command; Cline does not say in a file how long it may take."""
         text = raw.decode("utf-8", "replace")
-        return (Call(path.name, str(path), closed=is_closed(text.removeprefix(_HEAD))),) if is_ours(text) else ()
+        return (
+            (InstalledCommand(path.name, str(path), closed=is_closed(text.removeprefix(_HEAD))),)
+            if is_ours(text)
+            else ()
+        )
 
 
 def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:

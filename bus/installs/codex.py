@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bus.installs import block_check, hook_entries
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, json_layers, switched, toml_layers, unreadable
 
 TYPES: Final = frozenset({"command", "prompt", "agent", "mcp_tool"})
@@ -26,7 +26,7 @@ LONGEST: Final = {"SessionEnd": 3, "Interrupt": 3}
 _TRUST: Final = "start codex, open /hooks, and trust the hooks of fleethook"
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     return {"hooks": [{"type": "command", "command": hook.command, "timeout": hook.timeout}]}
 
 

@@ -12,7 +12,7 @@ from bus.agents.base import AgentDialect, Capability
 from bus.errors import ConfigError
 from bus.events import GATES
 from bus.shim import answer_file
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import EventLine
 from bus.verdicts import Policy, failed
 
@@ -145,10 +145,10 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
 
 
-def _silence(agent: str) -> Answer:
+def _silence(agent: str) -> HookAnswer:
     """What an agent has to be told by a hook that has no opinion; most want to hear nothing."""
     module = importlib.import_module(f"bus.agents.{find(agent).name}")
-    said: Answer = getattr(module, "SILENT", Answer())
+    said: HookAnswer = getattr(module, "SILENT", HookAnswer())
     return said
 
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import json_layers, switched, unreadable
 
 FILE: Final = "fleethook.json"
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     return {"type": "command", "bash": hook.command, "timeoutSec": hook.timeout}
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, Program
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     """`failClosed` is Cursor's own switch for a hook that fails or takes too long."""
     closed = {"failClosed": True} if hook.closed else {}
     return {"command": hook.command, "timeout": hook.timeout, **closed}

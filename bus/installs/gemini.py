@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, folder_trust, json_layers, switched, unreadable
 
 HOOK: Final = "fleethook"
 """The name that the agent shows, and by which a person can switch ours off."""
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     return {"hooks": [{"name": HOOK, "type": "command", "command": hook.command, "timeout": hook.timeout}]}
 
 

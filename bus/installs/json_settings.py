@@ -12,11 +12,11 @@ from bus.agents import find
 from bus.config.edit_json import read_text, rewrite, write_new
 from bus.errors import ConfigError
 from bus.installs import hook_entries
-from bus.installs.base import Call, never_events
+from bus.installs.base import InstalledCommand, never_events
 from bus.installs.command import Setup, closed_events, granted_timeout, hook_command, is_closed
 
 
-class Hook(NamedTuple):
+class SettingsHook(NamedTuple):
     """One hook of ours, as an agent's entry has to say it."""
 
     event: str
@@ -31,7 +31,7 @@ class JsonHooks:
     """A JSON file of an agent's; what stands in it beside our entries keeps its very characters."""
 
     agent: str
-    entry: Callable[[Hook], dict[str, Any]]
+    entry: Callable[[SettingsHook], dict[str, Any]]
     """One entry below an event: a matcher group, or the handler itself."""
     unit: Literal["s", "ms"] = "s"
     timeout: str = "timeout"
@@ -86,7 +86,7 @@ class JsonHooks:
             return None
         return _encoded(rewrite(text, wanted), current)
 
-    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:
+    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
         """Our commands with their events; none in a file that cannot be read."""
         try:
             settings = self._read(path, raw)[1]
@@ -99,19 +99,19 @@ class JsonHooks:
                 given = handler.get(self.timeout)
                 known = isinstance(given, (int, float)) and not isinstance(given, bool)
                 seconds = float(given) / (1000 if self.unit == "ms" else 1) if known and given else 0.0
-                found.append(Call(event, command, seconds, is_closed(command)))
+                found.append(InstalledCommand(event, command, seconds, is_closed(command)))
         return tuple(found)
 
     def _events(self, setup: Setup) -> list[str]:
         never = never_events(self.agent)
         return [event for event in setup.events if event not in never]
 
-    def _hook(self, event: str, setup: Setup) -> Hook:
+    def _hook(self, event: str, setup: Setup) -> SettingsHook:
         dialect = find(self.agent)
         seconds = granted_timeout(self.agent, dialect.capabilities[event], setup.budget)
         timeout = math.ceil(seconds * (1000 if self.unit == "ms" else 1))
         closed = event in closed_events(dialect, setup)
-        return Hook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)
+        return SettingsHook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)
 
     def _read(self, path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
         return read_text(raw, file=str(path), comments=self.comments)

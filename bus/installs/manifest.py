@@ -20,7 +20,7 @@ MANIFEST: Final = "installed.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """One file as it is and as it will be; None where it does not exist."""
 
     path: Path
@@ -35,11 +35,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """What an install or uninstall would do; no changes where all is as it should be."""
 
     agent: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     warnings: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     """What is left to the person."""
@@ -84,7 +84,7 @@ def records(state: Path) -> dict[Path, Record]:
     return {Path(name): Record(given) for name, given in found.items() if isinstance(given, dict)}
 
 
-def apply(plan: Plan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
+def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
     """Do what an install planned and return the backups made; ConfigError where a file changed meanwhile."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     known, backups = records(state), []
@@ -111,7 +111,7 @@ def apply(plan: Plan, state: Path, *, now: datetime | None = None) -> tuple[Path
     return tuple(backups)
 
 
-def undo(plan: Plan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
+def undo(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
     """Do what an uninstall planned, forget the files, and return copies of what people had changed in files of ours.
 
     ConfigError where one changed meanwhile.
@@ -157,7 +157,7 @@ def _digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def _unchanged(change: Change) -> None:
+def _unchanged(change: FileChange) -> None:
     if read(change.path) != change.before:
         raise ConfigError("changed meanwhile", file=str(change.path), hint="run the command again; it was not touched")
 

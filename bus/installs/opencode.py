@@ -12,7 +12,7 @@ from typing import Any, Final
 from bus.agents.opencode import plugin_text
 from bus.errors import ConfigError
 from bus.installs import block_check
-from bus.installs.base import Call, Canary, InstallProblem, InstallScope, Program, Scope, never_events
+from bus.installs.base import Canary, InstalledCommand, InstallProblem, InstallScope, Program, Scope, never_events
 from bus.installs.command import CLOSED, Setup
 
 FILE: Final = "fleethook.js"
@@ -61,14 +61,16 @@ class PluginFile:
         """Nothing of our own file; somebody else's as it is."""
         return None if _setup(current) is not None else current
 
-    def calls(self, path: Path, raw: bytes) -> tuple[Call, ...]:  # noqa: ARG002 - the seam's argument
+    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:  # noqa: ARG002 - the seam's argument
         """The command of each event, as the plugin runs it."""
         setup = _setup(raw)
         if setup is None:
             return ()
         words, seconds = [*setup.get("command", ()), "opencode"], float(setup.get("timeout", 0)) / 1000
         return tuple(
-            Call(event, shlex.join([*words, event, setup.get("answers", ""), *_closed(how)]), seconds, how == CLOSED)
+            InstalledCommand(
+                event, shlex.join([*words, event, setup.get("answers", ""), *_closed(how)]), seconds, how == CLOSED
+            )
             for event, how in setup.get("events", {}).items()
         )
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from bus import installs
 from bus.agents import find
 from bus.installs import base
-from bus.installs.base import Call, InstallProblem, InstallScope, Program, Scope
+from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Program, Scope
 from bus.installs.command import Setup, chosen_events, default_events
-from bus.installs.manifest import Change, Plan, read, real, records
+from bus.installs.manifest import FileChange, InstallPlan, read, real, records
 from bus.secrets.redaction import redact_text
 
 
@@ -28,7 +28,7 @@ def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...
     return tuple(chosen)
 
 
-def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> Plan:
+def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> InstallPlan:
     """What `install` would change; ConfigError with the place where a file cannot be read. Hooks of others stay."""
     program = installs.find(agent)
     changes = []
@@ -37,7 +37,7 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
         after = program.form.written(path, before, setup)
         if after != before:
             ours = before is not None and bool(program.form.calls(path, before))
-            changes.append(Change(path, before, after, program.form.mode, ours))
+            changes.append(FileChange(path, before, after, program.form.mode, ours))
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
     # Whoever shares the repository may have an agent that is not on this machine.
     troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
@@ -45,10 +45,10 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
         troubles.append(
             "files of a project are shared with its repository, and the commands name paths of this machine"
         )
-    return Plan(program.name, tuple(changes), tuple(troubles), program.steps)
+    return InstallPlan(program.name, tuple(changes), tuple(troubles), program.steps)
 
 
-def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> Plan:
+def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> InstallPlan:
     """What `uninstall` would change, in every file that an install has written, and in those of this place.
 
     A file that is as we wrote it gets back its old bytes, or goes where we made it. From one that was changed since,
@@ -65,7 +65,7 @@ def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> Plan:
         exact, created = record is not None and record.exact, record is not None and record.created
         untouched = record is not None and record.is_as_written(current)
         if exact and untouched and (created or original is not None):
-            changes.append(Change(path, current, None if created else original))
+            changes.append(FileChange(path, current, None if created else original))
             continue
         after = program.form.cleaned(path, current, original if exact else None, created=created)
         if after == current:
@@ -74,11 +74,11 @@ def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> Plan:
         what = "it goes, and a copy stays beside it" if copy else "only fleethook's own entries are removed"
         if not untouched:
             warnings.append(f"{path} was changed since the install: {what}")
-        changes.append(Change(path, current, after, copy=copy))
-    return Plan(program.name, tuple(changes), tuple(warnings))
+        changes.append(FileChange(path, current, after, copy=copy))
+    return InstallPlan(program.name, tuple(changes), tuple(warnings))
 
 
-def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tuple[Call, ...]]]:
+def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tuple[InstalledCommand, ...]]]:
     """Where our commands stand among an agent's files here; a file that cannot be read holds none."""
     program = installs.find(agent)
     seen = set()
@@ -114,7 +114,7 @@ def other_readers(
             yield InstallProblem(what, fix, sure=not when)
 
 
-def diff(plan: Plan) -> str:
+def diff(plan: InstallPlan) -> str:
     """The plan as a unified diff, secrets in the lines around redacted; empty where nothing would change."""
     lines: list[str] = []
     for change in plan.changes:

@@ -10,13 +10,13 @@ from typing import Any, Final
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.command import is_ours
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import folder_trust, json_layers, switched, unreadable
 
 OUR_NAME: Final = "fleethook"
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     return {"hooks": [{"type": "command", "name": OUR_NAME, "command": hook.command, "timeout": hook.timeout}]}
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, Program
-from bus.installs.json_settings import Hook, JsonHooks
+from bus.installs.json_settings import JsonHooks, SettingsHook
 
 
-def _entry(hook: Hook) -> dict[str, Any]:
+def _entry(hook: SettingsHook) -> dict[str, Any]:
     return {"command": hook.command, "show_output": False}
 
 

@@ -19,7 +19,7 @@ from bus.matching.conditions import Condition
 from bus.matching.disk import light_disk
 from bus.matching.questions import ANSWERS, Answer, Item, Question, answer_rule, encode_question
 from bus.matching.rules import UNCHECKED, judge_by_names
-from bus.system.child import Child
+from bus.system.child import ChildProcess
 from bus.system.environment import base_env
 
 _MOST_DEATHS: Final = 4
@@ -51,12 +51,12 @@ class Findings(msgspec.Struct):
         return answer.fits
 
 
-def checker(wall_seconds: float = WALL_SECONDS) -> Child:
+def checker(wall_seconds: float = WALL_SECONDS) -> ChildProcess:
     """A process that answers questions; not started before it is asked."""
-    return Child(command(wall_seconds), base_env() | {"FLEETHOOK_HOST": host_name()})
+    return ChildProcess(command(wall_seconds), base_env() | {"FLEETHOOK_HOST": host_name()})
 
 
-def ask(child: Child, question: Question, seconds: float = WALL_SECONDS) -> Findings:
+def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) -> Findings:
     """What `child` finds within `seconds`; what it does not find is settled by `without_answer`."""
     findings, done = Findings(), set[Item]()
     until, deaths = time.monotonic() + seconds, 0
@@ -130,7 +130,7 @@ def holds(condition: Condition, event: Event, verdict: dict[str, str]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _shared() -> Child:
+def _shared() -> ChildProcess:
     child = checker()
     atexit.register(child.close)
     return child

@@ -61,7 +61,7 @@ class Sender(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventDefaults:
     """Where a program is: what its events say without being told."""
 
     source: str = "generic"
@@ -78,12 +78,12 @@ class Place:
     """How often in a row a stop has been refused."""
 
 
-_HERE: Final[ContextVar[Place | None]] = ContextVar("fleethook_place", default=None)
+_HERE: Final[ContextVar[EventDefaults | None]] = ContextVar("fleethook_place", default=None)
 
 
-def here() -> Place:
+def here() -> EventDefaults:
     """Where the program is now; nowhere in particular outside of every session."""
-    return _HERE.get() or Place()
+    return _HERE.get() or EventDefaults()
 
 
 class Scope:
@@ -92,7 +92,7 @@ class Scope:
     starts: EventType
     ends: EventType
 
-    def __init__(self, bus: Sender, place: Place, **data: object) -> None:
+    def __init__(self, bus: Sender, place: EventDefaults, **data: object) -> None:
         self._bus, self._outer = bus, place
         self._inner = place
         self._data = data
@@ -203,7 +203,7 @@ class Session(Scope):
         super().__init__(bus, outer)
         self.id = id or f"s{os.urandom(10).hex()}"
         data = {**({"model": model} if model else {}), **({"parent_session": outer.session} if outer.session else {})}
-        self._inner = Place(
+        self._inner = EventDefaults(
             source=source_name(source) if source else outer.source,
             session=self.id,
             cwd=cwd or outer.cwd or os.getcwd(),

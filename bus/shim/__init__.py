@@ -5,9 +5,9 @@ The launcher loads `main` without this file; programs that know the hook command
 
 from bus.shim.main import HEADER as HEADER
 from bus.shim.main import MAX_STDIN as MAX_STDIN
+from bus.shim.main import AnswerPlan as AnswerPlan
 from bus.shim.main import Link as Link
 from bus.shim.main import NoAnswer as NoAnswer
-from bus.shim.main import Plan as Plan
 from bus.shim.main import left as left
 from bus.shim.main import new_id as new_id
 from bus.shim.main import pack as pack

@@ -9,7 +9,7 @@ from bus.errors import DecodeError
 _MAGIC: Final = b"FH1"
 
 
-class Answer(NamedTuple):
+class HookAnswer(NamedTuple):
     """What the agent's hook command prints and how it exits."""
 
     exit_code: int = 0
@@ -19,13 +19,13 @@ class Answer(NamedTuple):
     """What the verdict said and this answer cannot; for the record, and never sent."""
 
 
-def pack_answer(answer: Answer) -> bytes:
+def pack_answer(answer: HookAnswer) -> bytes:
     """`FH1 <exit> <length of stdout> <length of stderr>\\n`, then both; the shim takes it apart without any import."""
     head = b"%s %d %d %d\n" % (_MAGIC, answer.exit_code, len(answer.stdout), len(answer.stderr))
     return head + answer.stdout + answer.stderr
 
 
-def unpack_answer(raw: bytes) -> Answer:
+def unpack_answer(raw: bytes) -> HookAnswer:
     """The answer in a reply to an agent's own payload; raises DecodeError."""
     head, newline, rest = raw.partition(b"\n")
     parts = head.split(b" ")
@@ -37,4 +37,4 @@ def unpack_answer(raw: bytes) -> Answer:
         raise DecodeError("reply is not an answer for a hook command") from error
     if len(rest) != out + err:
         raise DecodeError("answer is cut short")
-    return Answer(code, rest[:out], rest[out:])
+    return HookAnswer(code, rest[:out], rest[out:])

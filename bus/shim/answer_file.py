@@ -28,7 +28,7 @@ import msgspec
 
 from bus import launcher, shim
 from bus.errors import ConfigError, Unreachable
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.system.directories import Directories
 
 Mode = Literal["request", "publish", "skip"]
@@ -37,7 +37,7 @@ Kind = Literal["unix", "tcp", "tls"]
 DEFAULT_PORT: Final = 6379
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class RedisServer(msgspec.Struct, frozen=True, kw_only=True):
     """Where Redis is, with credentials: a numeric address, so that no hook call waits for a resolver."""
 
     kind: Kind
@@ -54,7 +54,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         """Without the password: reprs end up in logs."""
-        return f"Server({self.kind} {self.address} {self.port or ''} db={self.db})"
+        return f"RedisServer({self.kind} {self.address} {self.port or ''} db={self.db})"
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = "request"
     deadline_ms: int = 10_000
     """For everything, from the start of the shim: stdin, connecting, waiting, and the record of a fallback."""
-    fallback: Answer = Answer()
+    fallback: HookAnswer = HookAnswer()
     policy: str = "allow"
     """The failure policy that the fallback renders, for people and `doctor`."""
     patience_ms: int = 0
@@ -76,7 +76,7 @@ class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
     """All that one agent's hook commands know."""
 
     agent: str
-    server: Server
+    server: RedisServer
     prefix: str
     host: str
     spool: str
@@ -103,12 +103,12 @@ def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
     """What stands in the file, read as the shim reads it; raises ConfigError where the shim could not use it."""
     name = os.fspath(path)
     try:
-        plan = shim.Plan(name)
+        plan = shim.AnswerPlan(name)
         kind, address, *rest = (_text(part) for part in plan.server)
         user, password = (_text(part) for part in plan.auth)
         return AnswerFile(
             agent=_text(plan.agent),
-            server=Server(
+            server=RedisServer(
                 kind=cast("Kind", kind),
                 address=address,
                 port=int(rest[0]) if rest else 0,
@@ -180,7 +180,7 @@ def compile_shim() -> None:
         py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
 
 
-def server_from_url(url: str) -> Server:
+def server_from_url(url: str) -> RedisServer:
     """The server that a URL names (redis://, rediss://, unix://), its host resolved to a numeric address.
 
     User, password and db stand as in redis-py's URLs: `user:password@`, the path or `?db=`; for TLS `?ssl_ca_certs=`.
@@ -200,7 +200,7 @@ def server_from_url(url: str) -> Server:
     if parts.scheme == "unix":
         if not parts.path.startswith("/"):
             raise ConfigError("the Redis URL has no absolute path to a socket", hint=_HINT)
-        return Server(kind="unix", address=unquote(parts.path), user=user, password=password, db=db)
+        return RedisServer(kind="unix", address=unquote(parts.path), user=user, password=password, db=db)
     if parts.scheme not in {"redis", "rediss"}:
         raise ConfigError(f"the Redis URL has the scheme {parts.scheme!r}", hint=_HINT)
     if query.get("ssl_cert_reqs", "required").removeprefix("CERT_").lower() != "required":
@@ -210,7 +210,7 @@ def server_from_url(url: str) -> Server:
         )
     host = parts.hostname or "localhost"
     kind: Kind = "tls" if parts.scheme == "rediss" else "tcp"
-    return Server(
+    return RedisServer(
         kind=kind,
         address=(address := _resolve(host, port)),
         port=port,
@@ -265,7 +265,7 @@ def _event(fields: list[bytes]) -> EventLine:
         mode=cast("Mode", mode),
         deadline_ms=int(deadline),
         policy=policy,
-        fallback=Answer(int(code), bytes.fromhex(out), bytes.fromhex(err)),
+        fallback=HookAnswer(int(code), bytes.fromhex(out), bytes.fromhex(err)),
         patience_ms=int(fields[7]) if fields[7:8] and fields[7].isdigit() else 0,
     )
 

@@ -30,7 +30,7 @@ class NoAnswer(Exception):
     """Why the bus gives no answer: an error reply of Redis (by its code), nobody there, or a payload it cannot take."""
 
 
-class Plan:
+class AnswerPlan:
     """What the answer file says: the server, and what to do at each event."""
 
     __slots__ = ("agent", "auth", "db", "events", "host", "name", "path", "prefix", "server", "spool")
@@ -60,7 +60,7 @@ class Link:
 
     __slots__ = ("data", "greeting", "sock", "until")
 
-    def __init__(self, plan: Plan, until: float) -> None:
+    def __init__(self, plan: AnswerPlan, until: float) -> None:
         """Connects within 250 ms; AUTH and SELECT go out with the first commands. Raises OSError."""
         self.data, self.until, limit = b"", until, min(until, time.monotonic() + CONNECT_S)
         self.greeting = [pack(b"AUTH", *filter(None, plan.auth))] if plan.auth[1] else []
@@ -128,12 +128,12 @@ class Link:
 def main(argv: list[str]) -> int:
     """Does one hook call and returns its exit code; raises only where the answer file gives no answer for it."""
     start, agent, event = time.monotonic(), *[name.encode("utf-8", "surrogateescape") for name in argv[1:3]]
-    plan = Plan(argv[3])
+    plan = AnswerPlan(argv[3])
     _, mode, deadline, code, out, err, policy, *more = plan.events.get(event, plan.events.get(b"*", []))
     fallback = int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode())
     if mode == b"skip":
         return 0
-    call = Call(plan, [agent, event, policy], start, int(deadline) / 1000, mode == b"publish")
+    call = HookCall(plan, [agent, event, policy], start, int(deadline) / 1000, mode == b"publish")
     if more and more[0].isdigit():
         call.hard = max(call.end, start + int(more[0]) / 1000)
     try:
@@ -149,10 +149,10 @@ def main(argv: list[str]) -> int:
     return status
 
 
-class Call:
+class HookCall:
     """One hook call on its way: what is known of it so far, so that a failure anywhere can be put on record."""
 
-    def __init__(self, plan: Plan, what: "list[bytes]", start: float, most: float, publish: bool) -> None:
+    def __init__(self, plan: AnswerPlan, what: "list[bytes]", start: float, most: float, publish: bool) -> None:
         # Of the deadline a part is kept back: for the fallback, and for putting it on record.
         now, end = time.monotonic(), start + most
         self.plan, self.start, self.end, self.hard = plan, start, end, end

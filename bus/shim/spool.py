@@ -101,7 +101,7 @@ def drain(answers: str) -> Drained | None:
 
     Raises OSError and `shim.NoAnswer` where Redis is away or refuses: what is not acknowledged stays.
     """
-    plan = shim.Plan(answers)
+    plan = shim.AnswerPlan(answers)
     link: shim.Link | None = None
     try:
         with Draining(plan.spool) as draining:
@@ -120,7 +120,7 @@ def drain(answers: str) -> Drained | None:
             link.sock.close()
 
 
-class Entry(NamedTuple):
+class SpooledEntry(NamedTuple):
     """One entry to be added: the stream's name without its prefix, and the fields and values in turn."""
 
     stream: bytes
@@ -156,12 +156,12 @@ class Draining:
             os.utime(self._lock, (time.time() + PAUSE_S,) * 2 if error else None)
             os.close(self._lock)
 
-    def batches(self) -> Iterator[list[Entry]]:
+    def batches(self) -> Iterator[list[SpooledEntry]]:
         """What waits, in order; to ask for the next one says that Redis has acknowledged the last."""
         draining = self._spool + b".draining"
         while self._lock >= 0 and (os.path.exists(draining) or self._set_aside(draining)):
             skipped = 0
-            raw, batch, begin = _content(draining), list[Entry](), 0
+            raw, batch, begin = _content(draining), list[SpooledEntry](), 0
             for record, end in _records(raw):
                 if record:
                     batch.append(_entry(record))
@@ -224,18 +224,18 @@ def remove(spool: str | os.PathLike[str]) -> None:
             os.unlink(os.fspath(spool) + end)
 
 
-def add_commands(prefix: str, batch: Sequence[Entry]) -> list[tuple[str | bytes, ...]]:
+def add_commands(prefix: str, batch: Sequence[SpooledEntry]) -> list[tuple[str | bytes, ...]]:
     """The commands that add a batch, for programs whose connections are not the hook command's."""
     return [("XADD", prefix + entry.stream.decode(), "*", *entry.fields) for entry in batch]
 
 
-def _entry(record: list[bytes]) -> Entry:
+def _entry(record: list[bytes]) -> SpooledEntry:
     """The entry of a record: a request that fell back is an event by now (older versions kept it as a request)."""
     stream, *fields = record
     if stream == b"requests":
         pairs = zip(fields[::2], fields[1::2], strict=True)
         fields = [part for name, value in pairs if name not in _ASKING for part in (name, value)]
-    return Entry(b"events", [*fields, b"spooled", b"1"])
+    return SpooledEntry(b"events", [*fields, b"spooled", b"1"])
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,7 +19,7 @@ START_SECONDS: Final = 10.0
 _CHUNK: Final = 64 * 1024
 
 
-class Child:
+class ChildProcess:
     """Started when it is first asked, and again after it died; one question at a time, from any thread.
 
     Messages have four bytes of length before them, on its standard input and output. A new process sends one message when

@@ -11,7 +11,7 @@ from bus.errors import Unreachable
 from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.scripts import every_script
-from bus.wire.streams import Call, Entry, call, checked, flat, is_error, repeat_unknown
+from bus.wire.streams import ScriptCall, StreamEntry, call, checked, flat, is_error, repeat_unknown
 
 log = logging.getLogger("fleethook.streams")
 
@@ -74,8 +74,10 @@ class Consumer:
             self.missed_heartbeats += 1
         self._beat_at = time.monotonic()
         return [
-            Call("beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)).whole_command(),
-            Call("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
+            ScriptCall(
+                "beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)
+            ).whole_command(),
+            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
             *(("XGROUP", "CREATECONSUMER", stream, self.group, self.name) for stream in self.streams),
         ]
 
@@ -98,14 +100,19 @@ class Consumer:
         """
         with self.connections.lease() as connection:
             await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
-            commands = [Call("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
+            commands = [ScriptCall("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
             for reply in await connection.exchange(commands):
                 if not is_error(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")
 
     async def read(
-        self, connection: Connection, count: int, block: float, streams: Sequence[str] = (), calls: Sequence[Call] = ()
-    ) -> list[Entry]:
+        self,
+        connection: Connection,
+        count: int,
+        block: float,
+        streams: Sequence[str] = (),
+        calls: Sequence[ScriptCall] = (),
+    ) -> list[StreamEntry]:
         """Up to `count` new entries per stream; waits up to `block` seconds. Writes the heartbeat when it is due.
 
         `calls` (answers to earlier entries) go out in the same write, so that a loop that answers and reads on needs one
@@ -127,7 +134,7 @@ class Consumer:
             return []
         return _entries(checked(reply, f"reading {', '.join(names)}"))
 
-    async def call(self, calls: Sequence[Call]) -> list[Any]:
+    async def call(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """The results of `calls`, sent in one write; an error reply is in the list as an exception.
 
         Writes the heartbeat when it is due.
@@ -136,7 +143,7 @@ class Consumer:
             return await self._exchange(connection, calls, [], COMMAND_SECONDS)
 
     async def _exchange(
-        self, connection: Connection, calls: Sequence[Call], more: Sequence[Command], seconds: float
+        self, connection: Connection, calls: Sequence[ScriptCall], more: Sequence[Command], seconds: float
     ) -> list[Any]:
         """The replies to `calls` and then to `more`; the heartbeat goes between them when it is due."""
         commands, beat_at = [script_call.command() for script_call in calls], self._beat_at
@@ -155,7 +162,7 @@ class Consumer:
 
     async def pending_to_resume(
         self, held: Container[tuple[str, str]] = (), most: int = _MOST_CLAIMED, grace: float = 0.0
-    ) -> list[Entry]:
+    ) -> list[StreamEntry]:
         """Pending entries to resume: our own that we never saw, and those of dead members; looks at most every half second.
 
         `held` are those under way, as (stream, entry id). For `grace` seconds after a failure nothing is claimed: after
@@ -166,7 +173,7 @@ class Consumer:
             entries += await self.claim_from_dead(most)
         return entries
 
-    async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[Entry]:
+    async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[StreamEntry]:
         """Our own pending entries that we never saw, because the reply that handed them to us was lost.
 
         `held` are those under way, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
@@ -176,7 +183,7 @@ class Consumer:
         if not self.must_recheck_pending or now - self._rechecked_at < CLAIM_SECONDS:
             return []
         self._rechecked_at = now
-        found: list[Entry] = []
+        found: list[StreamEntry] = []
         with self.connections.lease() as connection:
             asked: list[Command] = [
                 ("XPENDING", stream, self.group, "-", "+", _MOST_PENDING, self.name) for stream in self.streams
@@ -191,7 +198,7 @@ class Consumer:
                 replies = await connection.exchange(asked) if asked else []
                 for entry_id, reply in zip(ids, replies, strict=True):
                     if entries := checked(reply, f"looking for {entry_id}"):
-                        found.append(Entry(stream, entry_id, flat(entries[0][1]), counts[entry_id]))
+                        found.append(StreamEntry(stream, entry_id, flat(entries[0][1]), counts[entry_id]))
                     else:  # trimmed or deleted: nothing is left to resume
                         await connection.exchange([("XACK", stream, self.group, entry_id)])
         self.must_recheck_pending = False
@@ -209,19 +216,19 @@ class Consumer:
         old_ids = {new: old for old, new in flat(checked(reply, "looking for moved entries")).items()}
         return [entry_id for entry_id in ids if (stream, old_ids.get(entry_id.encode(), b"").decode()) not in held]
 
-    async def claim_from_dead(self, most: int = _MOST_CLAIMED) -> list[Entry]:
+    async def claim_from_dead(self, most: int = _MOST_CLAIMED) -> list[StreamEntry]:
         """Claims up to `most` entries per stream of each member whose heartbeat is gone; looks at most every half second."""
         now = time.monotonic()
         if now - self._claimed_at < CLAIM_SECONDS:
             return []
         self._claimed_at = now
-        claimed: list[Entry] = []
+        claimed: list[StreamEntry] = []
         try:
             for stream in self.streams:
                 for dead in await self._dead_members(stream):
                     args: list[Argument] = [self.group, dead, self.name, most]
                     rows = await call(self.connections, "adopt", [stream, self.keys("beat", dead)], args)
-                    claimed += [Entry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
+                    claimed += [StreamEntry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
                     if rows:
                         log.warning("took over %d entries of %s from %s, which is gone", len(rows), stream, dead)
         except BaseException:
@@ -274,7 +281,9 @@ class Consumer:
             log.warning("could not say good-bye: redis is away; others claim what is pending in 2 s")
 
 
-def _entries(reply: Any) -> list[Entry]:
+def _entries(reply: Any) -> list[StreamEntry]:
     if not reply:
         return []
-    return [Entry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows]
+    return [
+        StreamEntry(name.decode(), entry.decode(), flat(fields or ())) for name, rows in reply for entry, fields in rows
+    ]

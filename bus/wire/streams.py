@@ -23,7 +23,7 @@ _AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NO
 """Error replies (by redis-py's class or the server's code) that mean: Redis is as good as away."""
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """One stream entry as a group member got it; `delivered` counts how often it was handed out."""
 
     stream: str
@@ -43,7 +43,7 @@ def flat(fields: Iterable[Any]) -> dict[bytes, bytes]:
     return dict(zip(items, items, strict=False))
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """One call of a script."""
 
     name: str
@@ -59,7 +59,7 @@ class Call(NamedTuple):
         return ("EVAL", script(self.name).text, len(self.keys), *self.keys, *self.args)
 
 
-async def call_all(connections: Connections, calls: Sequence[Call]) -> list[Any]:
+async def call_all(connections: Connections, calls: Sequence[ScriptCall]) -> list[Any]:
     """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
 
     An error reply is in the list as an exception.
@@ -70,7 +70,7 @@ async def call_all(connections: Connections, calls: Sequence[Call]) -> list[Any]
     return replies
 
 
-async def repeat_unknown(connections: Connections, calls: Sequence[Call], replies: list[Any]) -> None:
+async def repeat_unknown(connections: Connections, calls: Sequence[ScriptCall], replies: list[Any]) -> None:
     """Load the scripts that the server did not know, call them again, and put the results into `replies`.
 
     Safe to repeat: a call that got NOSCRIPT has done nothing. `replies` begins with the replies to `calls`.
@@ -92,7 +92,7 @@ async def repeat_unknown(connections: Connections, calls: Sequence[Call], replie
 
 async def call(connections: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
     """The result of one script; raises FleethookError where the server answers with an error."""
-    (reply,) = await call_all(connections, [Call(name, keys, args)])
+    (reply,) = await call_all(connections, [ScriptCall(name, keys, args)])
     return checked(reply, f"script {name}")
 
 

@@ -16,9 +16,8 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
-from bus.shim.answer import Answer
-from bus.shim.answer_file import Server as Address
-from bus.shim.answer_file import compile_shim
+from bus.shim.answer import HookAnswer
+from bus.shim.answer_file import RedisServer, compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
 from bus.wire.connections import Connections
@@ -76,7 +75,13 @@ def write_call(tool: str) -> Event:
 @LOSSES
 @pytest.mark.req("B-01", "B-05")
 async def test_a_request_has_its_verdict_whichever_reply_is_lost(
-    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, several: Losses
+    server: Server,
+    keys: Keys,
+    connections: Connections,
+    fleet: Fleet,
+    counts: Counts,
+    tmp_path: Path,
+    several: Losses,
 ) -> None:
     effects = tmp_path / "effects"
     await apply(connections, keys, parse_hook_file(HOOKS.format(effects=effects), "fleet"))
@@ -164,7 +169,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
     await asyncio.to_thread(fleet.ready)
     marks: list[str] = []
 
-    async def hook() -> Answer:
+    async def hook() -> HookAnswer:
         marks.append(f"mark-{len(marks)}")
         payload = {
             "tool_name": "Bash",
@@ -176,9 +181,9 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
         }
         return await asyncio.to_thread(world.hook, json.dumps(payload).encode(), event)
 
-    answers: list[tuple[int, Answer]] = []
+    answers: list[tuple[int, HookAnswer]] = []
     async with Proxy(server.url) as proxy:
-        world.use(Address(kind="unix", address=proxy.url.removeprefix("unix://").partition("?")[0]))
+        world.use(RedisServer(kind="unix", address=proxy.url.removeprefix("unix://").partition("?")[0]))
         for losses in several:
             lose(proxy, losses)
             start = time.monotonic()

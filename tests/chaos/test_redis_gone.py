@@ -13,7 +13,7 @@ import pytest
 
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body, decode_verdict
@@ -44,7 +44,7 @@ class Calls:
         self.marks: dict[str, list[str]] = {"PreToolUse": [], "PostToolUse": []}
         self.slowest = 0.0
 
-    def __call__(self, event: str) -> Answer:
+    def __call__(self, event: str) -> HookAnswer:
         """One hook call."""
         mark = f"mark-{sum(map(len, self.marks.values()))}"
         self.marks[event].append(mark)

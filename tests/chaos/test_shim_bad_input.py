@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bus import shim
-from bus.shim.answer import Answer
-from bus.shim.answer_file import Server, compile_shim
+from bus.shim.answer import HookAnswer
+from bus.shim.answer_file import RedisServer, compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server
@@ -74,7 +74,7 @@ def test_a_payload_over_the_limit_is_answered_by_policy_and_put_on_record_withou
 def test_a_stdin_that_never_ends_costs_no_more_than_the_deadline(world: World, there: bool) -> None:
     world.install(deadline_ms=500)
     if not there:
-        world.use(Server(kind="unix", address="/nowhere/s"))
+        world.use(RedisServer(kind="unix", address="/nowhere/s"))
     start = time.monotonic()
     with _hook(world, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -98,7 +98,7 @@ def test_a_stdin_that_pours_without_end_is_cut_off(world: World) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_descriptors_are_not_taken_by_the_connection(world: World, closed: str) -> None:
     # Were one of them the connection, the answer would be sent to Redis as commands.
-    answer = Answer(3, b"FLUSHALL\r\n", b"FLUSHALL\r\n")
+    answer = HookAnswer(3, b"FLUSHALL\r\n", b"FLUSHALL\r\n")
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", *world.command()]
     with world.evaluator(always(answer)) as seen:
         done = subprocess.run(words, input=b"{}", capture_output=True, timeout=20, check=False)
@@ -126,7 +126,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(world: World) -> No
     os.close(reader)
     try:
         with (
-            world.evaluator(always(Answer(2, b"x" * 200_000, b"why"))),
+            world.evaluator(always(HookAnswer(2, b"x" * 200_000, b"why"))),
             _hook(world, stdin=subprocess.DEVNULL, stdout=writer) as process,
         ):
             assert process.wait(20) == 2
@@ -137,7 +137,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(world: World) -> No
 
 
 def test_a_reader_that_does_not_read_costs_no_more_than_the_deadline(world: World) -> None:
-    world.install(deadline_ms=700, fallback=Answer(2, b"x" * 200_000, b""))
+    world.install(deadline_ms=700, fallback=HookAnswer(2, b"x" * 200_000, b""))
     start = time.monotonic()
     with _hook(world, stdin=subprocess.DEVNULL) as process:
         assert process.wait(20) == 2
@@ -198,7 +198,7 @@ def test_what_answers_there_and_is_no_redis_is_redis_away(world: World, tmp_path
 
     thread = threading.Thread(target=talk)
     thread.start()
-    world.use(Server(kind="tcp", address="127.0.0.1", port=door.getsockname()[1]))
+    world.use(RedisServer(kind="tcp", address="127.0.0.1", port=door.getsockname()[1]))
     assert world.hook() == FALLBACK
     assert world.hook(event="PostToolUse") == QUIET
     thread.join(20)

@@ -8,7 +8,7 @@ import pytest
 
 from bus.errors import ConfigError, FleethookError, NotFound
 from bus.hooksets.published import KEPT_VERSIONS, current_version, history, load_version, rollback
-from bus.wire.streams import Call
+from bus.wire.streams import ScriptCall
 from tests.support.places import Place
 from tests.support.running import do, publish_hooks
 
@@ -36,7 +36,7 @@ async def test_a_set_is_a_version_and_a_stale_publisher_is_refused(place: Place)
 async def test_old_versions_end(place: Place) -> None:
     args = (place.keys("hookset", ""), json.dumps({"hooks": []}), "", KEPT_VERSIONS, 1000, "by", "me")
     names = (place.keys("hookset", "current"), place.keys("hookset", "log"))
-    await place.run(*[Call("apply", names, args)] * (KEPT_VERSIONS + 5))
+    await place.run(*[ScriptCall("apply", names, args)] * (KEPT_VERSIONS + 5))
     exists = [
         int(await do(place.connections, "EXISTS", place.keys("hookset", str(n)))) for n in (5, 6, KEPT_VERSIONS + 5)
     ]

@@ -13,7 +13,7 @@ from bus.events import Event
 from bus.requests import Request, call_key, defer_call, read_request
 from bus.wire.codec import decode_verdict, encode_event
 from bus.wire.keys import KEPT_MS, Keys
-from bus.wire.streams import Entry, call, checked
+from bus.wire.streams import StreamEntry, call, checked
 from tests.support.places import GROUP, Place
 from tests.support.running import bash, do, put, stream
 from workers.delivery.dead_letters import poison_call
@@ -165,7 +165,7 @@ async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Plac
     entries = await place.read("one")
     await do(place.connections, "XDEL", place.keys("requests"), entries[0].entry.id)  # trimmed away under it
     await place.die("one")
-    taken: list[Entry] = []
+    taken: list[StreamEntry] = []
     for left in (2, 1, 0):
         place.member("two")._claimed_at = 0.0
         taken += await place.member("two").claim_from_dead(most=1)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from bus.events import Event
 from bus.ids import event_id, reply_token
 from bus.installs.command import Setup, hook_command
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import EventLine, read_answer_file, write_answer_file
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_payload, pack
@@ -148,14 +148,14 @@ def bystander(world: Fleet) -> Iterator[list[tuple[float, Verdict]]]:
     assert max(took for took, _ in seen) < 3.0, "nobody waits for anybody else"
 
 
-def said(answer: Answer) -> dict[str, Any]:
+def said(answer: HookAnswer) -> dict[str, Any]:
     """The one JSON object that an agent got."""
     assert (answer.exit_code, answer.stderr) == (0, b"")
     told: dict[str, Any] = json.loads(answer.stdout)
     return told
 
 
-def traced(answer: Answer) -> str:
+def traced(answer: HookAnswer) -> str:
     """The event that an answer tells the person to trace."""
     found = re.search(rb"fleethook trace (e[0-9a-f]{32})", answer.stdout)
     assert found is not None, answer
@@ -211,7 +211,7 @@ def test_ten_megabytes_and_half_characters_reach_a_hook_whole(world: Fleet, agen
     sent = {"session_id": "dump", "tool_name": "Write", "tool_input": {"file_path": "a", "content": content}}
     raw = json.dumps(sent, ensure_ascii=False).replace("\ud83d", "\\ud83d").encode()
 
-    assert agent.hook("PreToolUse", raw) == Answer()
+    assert agent.hook("PreToolUse", raw) == HookAnswer()
 
     got = json.loads((world.folder / "dumped").read_bytes())
     assert got["input"]["content"] == content
@@ -219,7 +219,7 @@ def test_ten_megabytes_and_half_characters_reach_a_hook_whole(world: Fleet, agen
 
 
 def test_an_announced_event_that_cannot_be_read_is_a_dead_letter(world: Fleet, agent: Agent) -> None:
-    assert agent.hook("Notification", CUT) == Answer()
+    assert agent.hook("Notification", CUT) == HookAnswer()
     wait_until(lambda: any(letter.stream == "events" for letter in world.dead()), "it is a dead letter")
     (letter,) = [letter for letter in world.dead() if letter.stream == "events"]
     assert "Unterminated string" in letter.reason
@@ -229,7 +229,7 @@ def test_an_announced_event_that_cannot_be_read_is_a_dead_letter(world: Fleet, a
 def test_an_unknown_event_does_nothing_and_an_unknown_agent_speaks_plain_json(world: Fleet, agent: Agent) -> None:
     tomorrow = agent.commands["PreToolUse"].replace(" PreToolUse ", " OfTomorrow ")
     assert tomorrow != agent.commands["PreToolUse"]
-    assert Agent({"OfTomorrow": tomorrow}, agent.places).hook("OfTomorrow", b"{}") == Answer()
+    assert Agent({"OfTomorrow": tomorrow}, agent.places).hook("OfTomorrow", b"{}") == HookAnswer()
 
     path = agent.places.answer_file("marvin")
     claude_file = read_answer_file(agent.places.answer_file("claude"))
@@ -317,7 +317,7 @@ def test_msgpack_bombs_are_answered_and_kept(world: Fleet) -> None:
 def test_every_kind_of_bad_hook_is_said_and_harms_nobody_else(world: Fleet, agent: Agent) -> None:
     calls = [(name, policy) for name in HOOKS for policy in ("deny", "allow")]
 
-    def call(one: tuple[str, str]) -> Answer:
+    def call(one: tuple[str, str]) -> HookAnswer:
         # More than a pipe holds, so a hook that does not read it makes itself felt.
         data = {
             "session_id": "-".join(one),
@@ -349,7 +349,7 @@ def test_every_kind_of_bad_hook_is_said_and_harms_nobody_else(world: Fleet, agen
     assert _alive(LONG) == [], "nothing that a hook started outlives it"
 
 
-def _verdict(world: Fleet, answer: Answer) -> Verdict:
+def _verdict(world: Fleet, answer: HookAnswer) -> Verdict:
     verdict = world.event(traced(answer)).verdict
     assert verdict is not None
     return verdict

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bus.agents import claude
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_tool
 from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.waiting import wait_until
@@ -61,7 +61,7 @@ def test_every_recorded_payload_reaches_the_hooks_as_it_was_sent(world: Fleet, a
     lab = world.folder / "lab"
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda path: agent.hook(native(path), path.read_bytes()), RECORDED))
-    assert dict(zip(RECORDED, answers, strict=True)) == dict.fromkeys(RECORDED, Answer()), "no opinion says nothing"
+    assert dict(zip(RECORDED, answers, strict=True)) == dict.fromkeys(RECORDED, HookAnswer()), "no opinion says nothing"
 
     wait_until(lambda: len(list(lab.glob("e*.json"))) == len(RECORDED), "every hook has run")
     got = [json.loads(path.read_bytes()) for path in lab.glob("e*.json")]
@@ -93,7 +93,7 @@ def test_what_a_newer_claude_code_will_send_survives_to_the_hooks(world: Fleet, 
     sent = {**json.loads(path.read_bytes()), **more, "session_id": "tomorrow", "tool_use_id": "toolu_tomorrow"}
     sent["tool_input"] = {**sent["tool_input"], "of_tomorrow": True}
 
-    assert agent.hook("PreToolUse", sent) == Answer()
+    assert agent.hook("PreToolUse", sent) == HookAnswer()
 
     got = [json.loads(path.read_bytes()) for path in (world.folder / "lab").glob("e*.json")]
     (event,) = [one for one in got if one["session"] == "tomorrow"]
@@ -150,7 +150,7 @@ def fits(got: Any, wanted: Any, whole: Mapping[str, Any]) -> bool:
 
 
 def test_an_answer_comes_back_in_claude_codes_own_json(world: Fleet, agent: Agent) -> None:
-    def call(number: int) -> tuple[Answer, dict[str, Any]]:
+    def call(number: int) -> tuple[HookAnswer, dict[str, Any]]:
         name, said, _ = ANSWERS[number]
         session = f"said:{number}"
         (world.folder / "lab" / session).write_text(json.dumps(said))

@@ -19,7 +19,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, call_all
+from bus.wire.streams import StreamEntry, call_all
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -207,7 +207,7 @@ def test_a_dead_letter_is_listed_grouped_and_delivered_when_tried_again(
 
 
 def test_an_unreadable_entry_is_shown_and_dropped_but_not_retried(server: Server, keys: Keys, home: Path) -> None:
-    entry = Entry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
+    entry = StreamEntry(keys("events"), "1-1", {b"id": b"e1", b"body": b"\xc1 password=hunter2hunter2"})
 
     async def bury(connections: Connections) -> None:
         await call_all(connections, [poison_call(keys, entry, "undecodable event: no msgpack", acknowledge="")])

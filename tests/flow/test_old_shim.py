@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.spool import drain, spool_status
 from tests.support.fleet import Fleet, fleet
 from tests.support.waiting import wait_until
@@ -71,7 +71,7 @@ class OldShim:
             text = text.replace(name, value)
         self.answers.write_text(text)
 
-    def hook(self, native: str, **payload: Any) -> Answer:
+    def hook(self, native: str, **payload: Any) -> HookAnswer:
         launcher = str(self.house / "bus" / "launcher.py")
         done = subprocess.run(
             [sys.executable, "-I", "-S", launcher, "claude", native, str(self.answers)],
@@ -81,7 +81,7 @@ class OldShim:
             check=False,
             env={"PATH": os.defpath},
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return HookAnswer(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_it_asks_and_prints_the_answer_of_today(old: OldShim) -> None:
     assert told["permissionDecision"] == "deny"
     assert told["permissionDecisionReason"].startswith("No rm here")
 
-    assert old.hook("PreToolUse", **bash("ls")) == Answer()
+    assert old.hook("PreToolUse", **bash("ls")) == HookAnswer()
 
     tidied = json.loads(old.hook("PreToolUse", **bash("ls", "tidy")).stdout)["hookSpecificOutput"]
     assert tidied["permissionDecision"] == "allow"
@@ -121,7 +121,7 @@ def test_it_asks_and_prints_the_answer_of_today(old: OldShim) -> None:
 
 
 def test_it_announces(old: OldShim, world: Fleet) -> None:
-    assert old.hook("Notification", session_id="announced", message="hello") == Answer()
+    assert old.hook("Notification", session_id="announced", message="hello") == HookAnswer()
     (seen,) = world.events(session="announced")
     assert (seen.event.type, seen.event.data["message"], seen.event.host) == ("notification", "hello", "old-host")
 
@@ -148,7 +148,7 @@ def test_what_it_spools_arrives_though_it_may_run_no_scripts(old: OldShim, world
     session = "spooled"
     old.install(socket=str(old.house / "nowhere"))
     assert b"nothing blocked" in old.hook("PreToolUse", **bash("rm x", session)).stdout
-    assert old.hook("Notification", session_id=session) == Answer()
+    assert old.hook("Notification", session_id=session) == HookAnswer()
     assert spool_status(old.spool).records == 2
 
     old.install()

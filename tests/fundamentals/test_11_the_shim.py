@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from tests.support.fleet import Fleet
 
 HOOKS = """
@@ -41,12 +41,12 @@ def test_a_hook_call_of_claude_code(fleet: Fleet) -> None:
     assert said["permissionDecision"] == "deny"
     assert said["permissionDecisionReason"].startswith("No rm here (matched: `rm notes.md`). Instead: use trash.")
 
-    assert agent.hook("PreToolUse", calls_bash("ls")) == Answer(0, b"", b""), "no opinion is silence"
+    assert agent.hook("PreToolUse", calls_bash("ls")) == HookAnswer(0, b"", b""), "no opinion is silence"
 
 
 @pytest.mark.req("B-08")
 def test_where_claude_code_would_not_listen_the_shim_does_not_wait(fleet: Fleet) -> None:
     agent = fleet.agent()
-    assert agent.hook("Notification", {"session_id": "notified", "message": "done"}) == Answer(0, b"", b"")
+    assert agent.hook("Notification", {"session_id": "notified", "message": "done"}) == HookAnswer(0, b"", b"")
     (seen,) = fleet.events(session="notified")
     assert (seen.event.type, seen.event.source, seen.verdict) == ("notification", "claude", None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from bus.agents.base import AgentDialect
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 
 PARTS = (
@@ -58,13 +58,13 @@ def pinned(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def as_pinned(answer: Answer) -> dict[str, Any]:
+def as_pinned(answer: HookAnswer) -> dict[str, Any]:
     """An answer as it stands in answers.json."""
     said = {"exit": answer.exit_code, "stdout": answer.stdout.decode("ascii"), "stderr": answer.stderr.decode()}
     return {name: value for name, value in said.items() if value}
 
 
-def well_formed(answer: Answer) -> bool:
+def well_formed(answer: HookAnswer) -> bool:
     """One JSON object and nothing before or after it; exit 2 with its text on stderr and nothing on stdout."""
     if answer.exit_code == 2:
         return not answer.stdout and bool(answer.stderr.strip())

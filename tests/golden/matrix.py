@@ -9,7 +9,7 @@ from typing import Any
 
 from bus.agents.base import AgentDialect
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
 
@@ -94,9 +94,9 @@ def no_block(native: str) -> str:
     return note(f"a hook wanted to block, which {native} cannot: Notes are frozen")
 
 
-def line(said: Mapping[str, Any]) -> Answer:
+def line(said: Mapping[str, Any]) -> HookAnswer:
     """The answer that is this JSON object and nothing else."""
-    return Answer(0, json.dumps(said, separators=(",", ":")).encode("ascii"))
+    return HookAnswer(0, json.dumps(said, separators=(",", ":")).encode("ascii"))
 
 
 def recorded(agent: str) -> list[Path]:
@@ -123,7 +123,7 @@ def check_kept(event: Event, sent: Mapping[str, Any]) -> None:
     unpack(encode_event(event))
 
 
-def same(answer: Answer, expected: Answer) -> None:
+def same(answer: HookAnswer, expected: HookAnswer) -> None:
     """Exit code, stdout and stderr are the same bytes; one JSON object at most, and exit code 2 only with a reason."""
     assert (answer.exit_code, answer.stdout, answer.stderr) == (expected.exit_code, expected.stdout, expected.stderr)
     if answer.exit_code:

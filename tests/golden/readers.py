@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 
 _HALF = re.compile(r"[\ud800-\udfff]")
 
@@ -78,7 +78,7 @@ _CODEX_INNER: dict[str, dict[str, type]] = {
 _CODEX_BY_EXIT = {"PreToolUse", "PermissionRequest", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"}
 
 
-def codex(native: str, answer: Answer) -> Seen:
+def codex(native: str, answer: HookAnswer) -> Seen:
     """Codex CLI 0.169.0: strict, and open wherever an answer is not exactly as it must be."""
     code, out, err = answer.exit_code, answer.stdout, answer.stderr
     if code == 2 and native in _CODEX_BY_EXIT and err.strip():
@@ -140,7 +140,7 @@ _QWEN_BLOCK = {"UserPromptSubmit", "UserPromptExpansion", "PostToolBatch", "Stop
 _QWEN_TODO = {"TodoCreated", "TodoCompleted"}
 
 
-def qwen(native: str, answer: Answer) -> Seen:
+def qwen(native: str, answer: HookAnswer) -> Seen:
     """Qwen Code 0.24.4: lenient about fields, and forgetful of some."""
     code, out, err = answer.exit_code, answer.stdout.strip(), answer.stderr.strip()
     text = err if code == 2 else out or err

@@ -11,7 +11,7 @@ import pytest
 from bus.agents import claude, find, generic
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
 
@@ -125,7 +125,7 @@ def test_the_named_event_outranks_the_payload_and_new_events_pass() -> None:
         "EventOfTomorrow",
         {"brand_new": {"x": 1}},
     )
-    assert DIALECT.render("EventOfTomorrow", VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("EventOfTomorrow", VERDICTS["deny"], later) == HookAnswer()
 
 
 @pytest.mark.req("B-08")
@@ -168,7 +168,7 @@ def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
 @pytest.mark.req("B-08")
 def test_every_event_is_silent_without_an_opinion() -> None:
     for native, can in claude.CAPABILITIES.items():
-        assert DIALECT.render(native, Verdict(parts=PARTS), _event(native)) == Answer()
+        assert DIALECT.render(native, Verdict(parts=PARTS), _event(native)) == HookAnswer()
         loud = DIALECT.render(native, VERDICTS["fallback open"], _event(native))
         assert (b"systemMessage" in loud.stdout) == can.waits
         assert loud.exit_code == 0
@@ -187,7 +187,7 @@ def test_only_gates_fail_closed() -> None:
 def test_a_changed_input_is_always_the_whole_input_or_a_deny() -> None:
     event = _event("PreToolUse")
     same = DIALECT.render("PreToolUse", Verdict(updated_input={"path": event.input["path"]}), event)
-    assert same == Answer()
+    assert same == HookAnswer()
     blind = DIALECT.render("PreToolUse", Verdict(decision="allow", updated_input={"content": "x"}))
     said = json.loads(blind.stdout)["hookSpecificOutput"]
     assert said["permissionDecision"] == "deny"
@@ -248,7 +248,7 @@ def test_canonical_json_goes_in_and_comes_out() -> None:
     assert answer.stdout.endswith(b"}\n")
     assert json.loads(answer.stdout)["decision"] == "ask"
     silent = generic.DIALECT.render("", Verdict(), event)
-    assert silent == Answer(0, b'{"decision":"abstain","reason":"","event":""}\n', b"")
+    assert silent == HookAnswer(0, b'{"decision":"abstain","reason":"","event":""}\n', b"")
     assert find("somebody-else").name == "generic"
     for wrong in (b"[]", b"{}", b'{"type":1}', b'{"type":"x","input":[]}', b'{"type":" "}', b'{"type"'):
         with pytest.raises(DecodeError):

@@ -10,13 +10,13 @@ import pytest
 
 from bus.agents import cline, find
 from bus.errors import DecodeError
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 
 DIALECT = find("cline")
 RECORDED = matrix.recorded("cline")
-SILENT = Answer(0, b'{"cancel":false}')
+SILENT = HookAnswer(0, b'{"cancel":false}')
 
 TYPES = {
     "TaskStart": "session:start",
@@ -71,15 +71,15 @@ OUTPUTS = {
 }
 
 
-def _cancel(reason: str) -> Answer:
+def _cancel(reason: str) -> HookAnswer:
     return matrix.line({"cancel": True, "errorMessage": reason})
 
 
-def _go(**more: object) -> Answer:
+def _go(**more: object) -> HookAnswer:
     return matrix.line({"cancel": False, **more})
 
 
-def _gate(native: str, *, tool: bool, gate: bool = True) -> dict[str, Answer]:
+def _gate(native: str, *, tool: bool, gate: bool = True) -> dict[str, HookAnswer]:
     """What an event before something says: an ask that it cannot ask is denied, before a tool a changed input too."""
     asked = _cancel(matrix.unaskable("Cline", native))
     return {
@@ -94,7 +94,7 @@ def _gate(native: str, *, tool: bool, gate: bool = True) -> dict[str, Answer]:
     }
 
 
-ANSWERS: dict[str, dict[str, Answer]] = {
+ANSWERS: dict[str, dict[str, HookAnswer]] = {
     "PreToolUse": _gate("PreToolUse", tool=True),
     "UserPromptSubmit": _gate("UserPromptSubmit", tool=False),
     "TaskStart": _gate("TaskStart", tool=False, gate=False),

@@ -11,7 +11,7 @@ import pytest
 from bus.agents import codex, find
 from bus.agents.degrade import stderr
 from bus.events import GATES
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_tool, tool_names
 from bus.verdicts import Verdict
 from bus.wire.codec import encode_event, unpack
@@ -161,7 +161,7 @@ def test_inputs_have_their_canonical_fields() -> None:
 @pytest.mark.parametrize("row", OBSERVED)
 def test_the_reader_does_what_codex_was_seen_to_do(row: str) -> None:
     code, out, err, ran = OBSERVED[row]
-    assert reads("PreToolUse", Answer(code, out.encode(), err.encode())).blocked != ran
+    assert reads("PreToolUse", HookAnswer(code, out.encode(), err.encode())).blocked != ran
 
 
 @pytest.mark.req("B-08")
@@ -266,7 +266,7 @@ def test_what_a_hook_command_says_by_its_exit_code() -> None:
     gates = {native for native, can in codex.CAPABILITIES.items() if can.type in GATES}
     assert gates == {"PreToolUse", "PermissionRequest", "UserPromptSubmit"}
     for native in gates:
-        assert reads(native, Answer(2, b"", stderr("fleethook is gone"))).word == "blocks"
+        assert reads(native, HookAnswer(2, b"", stderr("fleethook is gone"))).word == "blocks"
 
 
 @pytest.mark.req("B-08")
@@ -275,6 +275,6 @@ def test_events_and_fields_of_tomorrow_pass() -> None:
     later = DIALECT.read("", payload)
     assert (later.type, later.native, later.session) == ("codex:PreModelRequest", "PreModelRequest", "s")
     assert later.data == {"brand_new": {"x": [1]}}
-    assert DIALECT.render("PreModelRequest", VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("PreModelRequest", VERDICTS["deny"], later) == HookAnswer()
     odd = DIALECT.read("PreToolUse", b'{"tool_name":"js_repl","tool_input":"text","transcript_path":null}')
     assert (odd.tool, odd.input, odd.data) == ("js_repl", {}, {"tool_input": "text", "transcript_path": None})

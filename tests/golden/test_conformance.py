@@ -22,7 +22,7 @@ import pytest
 
 from bus.agents import find
 from bus.installs.command import answer_events
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import AnswerFile, compile_shim, hook_command, server_from_url, write_answer_file
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
 
@@ -118,11 +118,11 @@ class World:
         )
         return lambda native: hook_command(sys.executable, agent.name, native, file)
 
-    def ask(self, agent: Agent, native: str, raw: bytes, *, closed: bool, away: bool = False) -> Answer:
+    def ask(self, agent: Agent, native: str, raw: bytes, *, closed: bool, away: bool = False) -> HookAnswer:
         """One hook command, from its start to its end."""
         command = self.commands[agent.name, closed, away](native)
         done = subprocess.run(command, input=raw, capture_output=True, timeout=30, check=False)
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return HookAnswer(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def answers(world: World) -> dict[str, Answer]:
+def answers(world: World) -> dict[str, HookAnswer]:
     """Every answer: `agent/event/case/open|closed`."""
-    found: dict[str, Answer] = {}
+    found: dict[str, HookAnswer] = {}
 
     def every(
         case: str, raw: Callable[[Agent, str, str], bytes] = payload, *, away: bool = False, pre_only: bool = False
@@ -176,7 +176,7 @@ def answers(world: World) -> dict[str, Answer]:
     return found
 
 
-def plain(answer: Answer) -> list[object]:
+def plain(answer: HookAnswer) -> list[object]:
     """An answer as it stands in the file: ids and times out."""
 
     def text(raw: bytes) -> str:
@@ -186,7 +186,7 @@ def plain(answer: Answer) -> list[object]:
     return [answer.exit_code, text(answer.stdout), text(answer.stderr)]
 
 
-def test_the_answers_are_these_bytes(answers: dict[str, Answer]) -> None:
+def test_the_answers_are_these_bytes(answers: dict[str, HookAnswer]) -> None:
     found = {name: plain(answer) for name, answer in answers.items()}
     if WRITE:
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
@@ -196,7 +196,7 @@ def test_the_answers_are_these_bytes(answers: dict[str, Answer]) -> None:
     assert {name: value for name, value in found.items() if value != golden[name]} == {}
 
 
-def _json(answer: Answer) -> dict[str, Any] | None:
+def _json(answer: HookAnswer) -> dict[str, Any] | None:
     try:
         said = json.loads(answer.stdout)
     except ValueError:
@@ -204,7 +204,7 @@ def _json(answer: Answer) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def _claude_family(answer: Answer, known: frozenset[str] | None, *, silent_exit_2_blocks: bool) -> Does:
+def _claude_family(answer: HookAnswer, known: frozenset[str] | None, *, silent_exit_2_blocks: bool) -> Does:
     """Claude Code, Codex and Qwen Code at a tool call; `known` are the keys beside which Codex takes none."""
     if answer.exit_code == 2:
         return "blocked" if answer.stderr.strip() or silent_exit_2_blocks else "runs"
@@ -245,7 +245,7 @@ _CODEX = frozenset(
 )
 
 
-def pre(agent: str, answer: Answer) -> Does:
+def pre(agent: str, answer: HookAnswer) -> Does:
     """What the agent does with a tool call after this answer."""
     said = _json(answer) or {}
     if agent == "claude":
@@ -288,7 +288,7 @@ def pre(agent: str, answer: Answer) -> Does:
     return "changed" if said.get("args") else "runs"
 
 
-def stop(agent: str, answer: Answer) -> Does:
+def stop(agent: str, answer: HookAnswer) -> Does:
     """What the agent does at its end after this answer."""
     said = _json(answer) or {}
     if answer.exit_code == 2:
@@ -325,7 +325,7 @@ def wanted(agent: str, moment: str, case: str, mode: str) -> set[Does]:
     return {"runs"}
 
 
-def test_each_agent_does_what_the_verdict_says(answers: dict[str, Answer]) -> None:
+def test_each_agent_does_what_the_verdict_says(answers: dict[str, HookAnswer]) -> None:
     wrong = []
     for name, answer in answers.items():
         agent, moment, case, mode = name.split("/")
@@ -335,7 +335,7 @@ def test_each_agent_does_what_the_verdict_says(answers: dict[str, Answer]) -> No
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_every_answer_is_clean(answers: dict[str, Answer]) -> None:
+def test_every_answer_is_clean(answers: dict[str, HookAnswer]) -> None:
     """One JSON object and nothing before it, or nothing; exit 2 always with text on stderr and an empty stdout."""
     for name, answer in answers.items():
         assert answer.exit_code in (0, 2), (name, answer)
@@ -348,7 +348,7 @@ def test_every_answer_is_clean(answers: dict[str, Answer]) -> None:
             assert answer.stdout.isascii(), "safe for any agent's parser"
 
 
-def test_the_reason_reaches_the_model_and_the_loss_is_said(world: World, answers: dict[str, Answer]) -> None:
+def test_the_reason_reaches_the_model_and_the_loss_is_said(world: World, answers: dict[str, HookAnswer]) -> None:
     for agent in AGENTS:
         for case in ("deny", "long"):
             said = answers[f"{agent.name}/pre/{case}/open"]

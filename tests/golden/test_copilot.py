@@ -11,7 +11,7 @@ import pytest
 from bus.agents import copilot, find
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 
@@ -183,7 +183,8 @@ def test_every_event_is_known_in_both_spellings_and_subscribed_in_one() -> None:
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = _answers(native, NATIVES[native]).get(said)
     matrix.same(
-        DIALECT.render(native, matrix.VERDICTS[said], _event(native)), matrix.line(expected) if expected else Answer()
+        DIALECT.render(native, matrix.VERDICTS[said], _event(native)),
+        matrix.line(expected) if expected else HookAnswer(),
     )
 
 
@@ -200,7 +201,7 @@ def test_a_changed_input_is_the_whole_input_or_a_deny() -> None:
         answer = json.loads(DIALECT.render("preToolUse", changed, event).stdout)
         assert answer["permissionDecision"] == "deny"
         assert '{"command":"ls"}' in answer["permissionDecisionReason"]
-    assert DIALECT.render("preToolUse", Verdict(updated_input={"command": "rm -rf dist"}), text) == Answer()
+    assert DIALECT.render("preToolUse", Verdict(updated_input={"command": "rm -rf dist"}), text) == HookAnswer()
 
 
 @pytest.mark.req("B-08")
@@ -236,7 +237,7 @@ def test_long_context_is_cut_to_what_it_keeps() -> None:
 def test_the_unknown_passes_and_the_unreadable_is_refused() -> None:
     later = DIALECT.read("eventOfTomorrow", b'{"sessionId":"s","brand_new":{"x":1}}')
     assert (later.type, later.session, later.data) == ("copilot:eventOfTomorrow", "s", {"brand_new": {"x": 1}})
-    assert DIALECT.render("eventOfTomorrow", matrix.VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("eventOfTomorrow", matrix.VERDICTS["deny"], later) == HookAnswer()
     assert DIALECT.read("", b'{"hook_event_name":"Stop"}').type == "agent:stop"
     surrogate = rb'{"toolName":"bash","toolArgs":"{\"command\":\"echo \\ud83d\"}"}'
     assert DIALECT.read("preToolUse", surrogate).input["command"] == "echo \ud83d"

@@ -12,14 +12,14 @@ from bus.agents import cursor, find
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.requests import call_key
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from bus.wire.keys import Keys
 from tests.golden import matrix
 
 DIALECT = find("cursor-agent")
 RECORDED = matrix.recorded("cursor")
-SILENT = Answer(0, b"{}")
+SILENT = HookAnswer(0, b"{}")
 
 TYPES = {
     "sessionStart": "session:start",

@@ -11,7 +11,7 @@ import pytest
 from bus.agents import find, gemini
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 
@@ -182,7 +182,8 @@ def test_canonical_fields() -> None:
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said)
     matrix.same(
-        DIALECT.render(native, matrix.VERDICTS[said], _event(native)), matrix.line(expected) if expected else Answer()
+        DIALECT.render(native, matrix.VERDICTS[said], _event(native)),
+        matrix.line(expected) if expected else HookAnswer(),
     )
 
 
@@ -226,7 +227,7 @@ def test_odd_and_long_texts(native: str) -> None:
 def test_the_unknown_passes_and_the_unreadable_is_refused() -> None:
     later = DIALECT.read("EventOfTomorrow", b'{"session_id":"s","brand_new":{"x":1}}')
     assert (later.type, later.data) == ("gemini:EventOfTomorrow", {"brand_new": {"x": 1}})
-    assert DIALECT.render("EventOfTomorrow", matrix.VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("EventOfTomorrow", matrix.VERDICTS["deny"], later) == HookAnswer()
     surrogate = rb'{"tool_name":"run_shell_command","tool_input":{"command":"echo \ud83d"}}'
     assert DIALECT.read("BeforeTool", surrogate).input["command"] == "echo \ud83d"
     odd = DIALECT.read("BeforeTool", b'{"tool_name":7,"tool_input":[1],"session_id":null,"mcp_context":3}')

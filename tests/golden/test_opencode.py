@@ -11,7 +11,7 @@ import pytest
 from bus.agents import find, opencode
 from bus.errors import DecodeError
 from bus.events import Event
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
 
@@ -178,8 +178,8 @@ def test_losses_are_named() -> None:
     assert DIALECT.render("tool.execute.before", VERDICTS["ask"], _event("tool.execute.before")).lost == (
         "ask became deny: tool.execute.before cannot ask",
     )
-    assert DIALECT.render("file.edited", VERDICTS["deny"]) == Answer()
-    assert DIALECT.render("event.of.tomorrow", VERDICTS["deny"]) == Answer()
+    assert DIALECT.render("file.edited", VERDICTS["deny"]) == HookAnswer()
+    assert DIALECT.render("event.of.tomorrow", VERDICTS["deny"]) == HookAnswer()
 
 
 @pytest.mark.req("B-08")

@@ -10,7 +10,7 @@ import pytest
 from bus.agents import find, qwen
 from bus.agents.degrade import stderr
 from bus.events import GATES
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.tools import canonical_tool, tool_for
 from bus.verdicts import Verdict
 from bus.wire.codec import encode_event, unpack
@@ -229,7 +229,7 @@ def test_a_call_has_the_id_that_no_other_call_has() -> None:
 @pytest.mark.parametrize("row", OBSERVED)
 def test_the_reader_does_what_qwen_was_seen_to_do(row: str) -> None:
     code, out, err, ran = OBSERVED[row]
-    seen = reads("PreToolUse", Answer(code, out.encode(), err.encode()))
+    seen = reads("PreToolUse", HookAnswer(code, out.encode(), err.encode()))
     assert (seen.blocked or seen.asked) != ran
     assert seen.changed is None
     assert not seen.context
@@ -263,7 +263,7 @@ def test_a_changed_input_is_named_where_it_would_be_dropped() -> None:
         assert told == 'A hook changed the input: call the tool with {"command":"echo better"}. [fleethook trace e1]'
         assert answer.lost == ("a changed input became deny: PreToolUse carries none",)
     same = DIALECT.render("PreToolUse", Verdict(updated_input={"command": "echo"}), one(DIALECT, "PreToolUse", CALL))
-    assert same == Answer()
+    assert same == HookAnswer()
 
 
 @pytest.mark.req("B-08")
@@ -288,9 +288,9 @@ def test_texts_fit_and_say_what_was_cut() -> None:
 @pytest.mark.req("B-08")
 def test_silence_has_no_word_on_stderr() -> None:
     """Qwen Code reads stderr where stdout is empty, and takes any text for an explicit allow."""
-    assert reads("PreToolUse", Answer(0, b"", b"fleethook: all quiet")).allowed
+    assert reads("PreToolUse", HookAnswer(0, b"", b"fleethook: all quiet")).allowed
     for native in qwen.CAPABILITIES:
-        assert DIALECT.render(native, VERDICTS["abstain"], one(DIALECT, native, CALL)) == Answer()
+        assert DIALECT.render(native, VERDICTS["abstain"], one(DIALECT, native, CALL)) == HookAnswer()
 
 
 @pytest.mark.req("B-08")
@@ -299,7 +299,7 @@ def test_what_a_hook_command_says_by_its_exit_code() -> None:
     gates = {native for native, can in qwen.CAPABILITIES.items() if can.type in GATES}
     assert gates == {"PreToolUse", "PermissionRequest", "UserPromptSubmit", "UserPromptExpansion"}
     for native in gates - {"PermissionRequest"}:
-        assert reads(native, Answer(2, b"", stderr("fleethook is gone"))).word.startswith("blocks")
+        assert reads(native, HookAnswer(2, b"", stderr("fleethook is gone"))).word.startswith("blocks")
 
 
 @pytest.mark.req("B-08")
@@ -308,4 +308,4 @@ def test_events_and_fields_of_tomorrow_pass() -> None:
     later = DIALECT.read("", payload)
     assert (later.type, later.native, later.session) == ("qwen:QueryEnd", "QueryEnd", "s")
     assert later.data == {"brand_new": {"x": [1]}}
-    assert DIALECT.render("QueryEnd", VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("QueryEnd", VERDICTS["deny"], later) == HookAnswer()

@@ -18,7 +18,7 @@ from bus.errors import DecodeError
 from bus.events import Event, EventType
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
 
@@ -108,15 +108,17 @@ def test_what_a_hook_of_pigo_has_in_its_environment_is_sent_without_the_rest() -
 @pytest.mark.req("P-04", "P-10")
 def test_pigo_is_told_by_an_exit_code_and_output() -> None:
     event, answer = read("pigo", PIGO), find("pigo").render
-    assert answer("tool_start", DENY, event) == Answer(2, b"", f"{REASON}\n".encode())
-    assert answer("tool_start", Verdict(), event) == answer("tool_start", failed("allow", "away"), event) == Answer()
+    assert answer("tool_start", DENY, event) == HookAnswer(2, b"", f"{REASON}\n".encode())
+    assert (
+        answer("tool_start", Verdict(), event) == answer("tool_start", failed("allow", "away"), event) == HookAnswer()
+    )
     assert answer("tool_start", failed("deny", "away"), event).exit_code == 2
     asked, changed = answer("tool_start", ASK, event), answer("tool_start", REWRITE, event)
     assert (asked.exit_code, asked.lost) == (2, ("ask became deny: tool_start cannot ask",))
     assert (changed.exit_code, changed.lost) == (2, ("a changed input became deny: tool_start carries none",))
     assert b'call the tool with {"command":"ls"}' in changed.stderr
-    assert answer("tool_start", CONTEXT, event) == Answer(lost=("context was dropped: tool_start takes none",))
-    assert all(answer(name, DENY) == Answer() for name in (*pigo.CAPABILITIES, "later") if name != "tool_start")
+    assert answer("tool_start", CONTEXT, event) == HookAnswer(lost=("context was dropped: tool_start takes none",))
+    assert all(answer(name, DENY) == HookAnswer() for name in (*pigo.CAPABILITIES, "later") if name != "tool_start")
 
 
 # --- Forge
@@ -171,10 +173,10 @@ def test_forge_is_told_by_a_hooks_ending() -> None:
     event = read("forge", forge("tool:pre_execute", "Write", tool_args={"file_path": "/a", "content": "x"}))
     assert (event.tool, event.input["path"]) == ("write", "/a")
     answer = find("forge").render
-    assert answer("tool:pre_execute", DENY, event) == Answer(2, b"", f"{REASON}\n".encode())
+    assert answer("tool:pre_execute", DENY, event) == HookAnswer(2, b"", f"{REASON}\n".encode())
     changed = answer("tool:pre_execute", Verdict(updated_input={"path": "/b"}), event)
-    assert changed == Answer(0, b'{"tool_args":{"file_path":"/b","content":"x"}}')
-    assert answer("tool:pre_execute", Verdict(), event) == Answer()
+    assert changed == HookAnswer(0, b'{"tool_args":{"file_path":"/b","content":"x"}}')
+    assert answer("tool:pre_execute", Verdict(), event) == HookAnswer()
     for kind, code in (("llm:pre_request", 2), ("user:prompt_submit", 2), ("tool:post_execute", 0), ("session:end", 0)):
         assert answer(kind, DENY, read("forge", forge(kind))).exit_code == code
     assert answer("tool:pre_execute", ASK, event).lost == ("ask became deny: tool:pre_execute cannot ask",)

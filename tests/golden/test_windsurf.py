@@ -10,7 +10,7 @@ import pytest
 
 from bus.agents import find, windsurf
 from bus.errors import DecodeError
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
 
@@ -49,15 +49,15 @@ TOOLS: dict[str, tuple[str, str, dict[str, Any]]] = {
 GATES = ("pre_read_code", "pre_write_code", "pre_run_command", "pre_mcp_tool_use", "pre_user_prompt")
 
 
-def _block(reason: str) -> Answer:
-    return Answer(2, b"", reason.encode() + b"\n")
+def _block(reason: str) -> HookAnswer:
+    return HookAnswer(2, b"", reason.encode() + b"\n")
 
 
-def _show(message: str) -> Answer:
-    return Answer(0, message.encode() + b"\n")
+def _show(message: str) -> HookAnswer:
+    return HookAnswer(0, message.encode() + b"\n")
 
 
-def _answers(native: str) -> dict[str, Answer]:
+def _answers(native: str) -> dict[str, HookAnswer]:
     """What a gate says: an ask that it cannot ask, and an input that it cannot change, are denied before a tool."""
     asked = _block(matrix.unaskable("Windsurf", native))
     tool = native != "pre_user_prompt"
@@ -65,8 +65,8 @@ def _answers(native: str) -> dict[str, Answer]:
     return {
         "deny": _block(matrix.DENIED),
         "ask": asked,
-        "allow": Answer(),
-        "abstain": Answer(),
+        "allow": HookAnswer(),
+        "abstain": HookAnswer(),
         "context": _show(matrix.no_context(native)),
         "rewrite": _block(matrix.CALL_IT) if tool else dropped,
         "allow+rewrite": _block(matrix.CALL_IT) if tool else dropped,
@@ -110,7 +110,7 @@ def test_every_event_is_known_and_has_a_payload() -> None:
 @pytest.mark.parametrize("native", TYPES)
 @pytest.mark.parametrize("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_as_this_exit_code(native: str, said: str) -> None:
-    expected = _answers(native)[said] if native in GATES else Answer()
+    expected = _answers(native)[said] if native in GATES else HookAnswer()
     answer = DIALECT.render(native, matrix.VERDICTS[said], matrix.sample(DIALECT, "windsurf", native))
     matrix.same(answer, expected)
 
@@ -131,7 +131,7 @@ def test_what_it_cannot_be_told_is_named() -> None:
 @pytest.mark.parametrize("native", GATES)
 def test_odd_and_long_texts(native: str) -> None:
     said = DIALECT.render(native, matrix.ODD)
-    matrix.same(said, Answer(2, b"", b"half \\ud83d end[31m\nnext. [fleethook: odd; fleethook trace e1]\n"))
+    matrix.same(said, HookAnswer(2, b"", b"half \\ud83d end[31m\nnext. [fleethook: odd; fleethook trace e1]\n"))
     long = DIALECT.render(native, matrix.oversized(20_000))
     assert len(long.stderr.decode().encode("utf-16-le")) // 2 <= windsurf.TEXT_LIMIT + 1
     silent = DIALECT.render(native, Verdict(decision="deny"))
@@ -142,7 +142,7 @@ def test_odd_and_long_texts(native: str) -> None:
 def test_the_unknown_passes_and_the_unreadable_is_refused() -> None:
     later = DIALECT.read("pre_tomorrow", b'{"trajectory_id":"s","brand_new":1,"tool_info":{"x":2}}')
     assert (later.type, later.session, later.data) == ("windsurf:pre_tomorrow", "s", {"brand_new": 1, "x": 2})
-    assert DIALECT.render("pre_tomorrow", matrix.VERDICTS["deny"], later) == Answer()
+    assert DIALECT.render("pre_tomorrow", matrix.VERDICTS["deny"], later) == HookAnswer()
     odd = DIALECT.read("pre_mcp_tool_use", b'{"tool_info":{"mcp_tool_name":"t","mcp_tool_arguments":"{\\"a\\":1}"}}')
     assert (odd.tool, odd.input) == ("t", {"a": 1})
     assert DIALECT.read("pre_run_command", b'{"tool_info":7}').input == {}

@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 from bus.http.signing import generate_secret
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Call, call_all
+from bus.wire.streams import ScriptCall, call_all
 from tests.support.delivering import carrying, left, owe, settled, turn_end, watcher_of
 from tests.support.proxy import Proxy
 from tests.support.receivers import Answer, Receiver, receiving
@@ -260,7 +260,7 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(
         async def settle(consumer: str, outcome: str) -> Any:
             row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80", "ok")
             args = ("carriers", consumer, 60_000, keys.prefix, 50, *BreakerLimits().args, *row)
-            (answer,) = await call_all(connections, [Call("settle", (keys("deliveries"),), args)])
+            (answer,) = await call_all(connections, [ScriptCall("settle", (keys("deliveries"),), args)])
             return answer
 
         assert await settle("a", "retry") == [0]

@@ -17,7 +17,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import encode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Call, call_all
+from bus.wire.streams import ScriptCall, call_all
 from tests.support.delivering import (
     Asked,
     carrying,
@@ -230,7 +230,7 @@ async def test_what_the_server_refuses_for_a_while_is_dispatched_afterwards(
     await publish_hooks(connections, keys, HOOKS)
     refused: list[int] = []
 
-    async def refusing(to: Connections, calls: list[Call]) -> list[Any]:
+    async def refusing(to: Connections, calls: list[ScriptCall]) -> list[Any]:
         if any(call.name == "dispatch" for call in calls) and len(refused) < 5:
             refused.append(1)
             from redis.exceptions import OutOfMemoryError

@@ -12,8 +12,7 @@ import pytest
 
 from bus.client import Bus
 from bus.config.settings import Settings
-from bus.shim.answer_file import AnswerFile, EventLine, write_answer_file
-from bus.shim.answer_file import Server as Address
+from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, write_answer_file
 from bus.wire.acl import roles
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections, sync_client
@@ -108,7 +107,7 @@ async def test_whoever_may_send_may_read_the_answer_of_a_full_server(
     for user, decides in (("shim", b'"deny"'), ("older", older)):
         await do(connections, "CONFIG", "SET", "maxmemory", 12 * MIB)
         await do(connections, "SET", world.keys("alive", "evaluator"), "1")
-        world.use(Address(kind="unix", address=str(one.socket), user=user, password="p"))
+        world.use(RedisServer(kind="unix", address=str(one.socket), user=user, password="p"))
         call = asyncio.create_task(asyncio.to_thread(world.hook, json.dumps(RM).encode()))
         await waits(connections)
         asked = asyncio.create_task(bus.request(bash("rm x"), budget=8))
@@ -201,7 +200,7 @@ async def test_a_slow_hook_that_runs_when_the_server_becomes_full_is_waited_for(
         world.file,
         AnswerFile(
             agent="claude",
-            server=Address(kind="unix", address=str(one.socket)),
+            server=RedisServer(kind="unix", address=str(one.socket)),
             prefix=world.keys.prefix,
             host="",
             spool=str(world.spool),

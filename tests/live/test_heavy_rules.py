@@ -13,7 +13,7 @@ from bus.events import Event
 from bus.matching.findings import Findings, ask
 from bus.matching.questions import Question
 from bus.matching.rules import TOO_LARGE
-from bus.system.child import Child
+from bus.system.child import ChildProcess
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, lines, publish_hooks, put, until_true, verdict
@@ -34,7 +34,7 @@ class Gate:
         self.open = threading.Event()
         self.waiting = 0
 
-    def ask(self, child: Child, question: Question, seconds: float) -> Findings:
+    def ask(self, child: ChildProcess, question: Question, seconds: float) -> Findings:
         """As `findings.ask`, when the gate is open."""
         self.waiting += 1
         assert self.open.wait(30)

@@ -15,8 +15,8 @@ import pytest
 
 from bus.agents import opencode
 from bus.events import GATES
-from bus.shim.answer import Answer, pack_answer
-from bus.shim.answer_file import AnswerFile, EventLine, Server, write_answer_file
+from bus.shim.answer import HookAnswer, pack_answer
+from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, write_answer_file
 from bus.verdicts import Policy, Verdict, failed
 from bus.wire.codec import decode_body
 from tests.shim_kit import Fields, World, connect, running_server
@@ -49,11 +49,11 @@ class OpenCode:
         self.plugin.parent.mkdir()
         self.install()
 
-    def install(self, *, closed: bool = False, python: str = sys.executable, server: Server | None = None) -> None:
+    def install(self, *, closed: bool = False, python: str = sys.executable, server: RedisServer | None = None) -> None:
         events = [native for native in opencode.CAPABILITIES if native not in opencode.QUIET]
         answers = AnswerFile(
             agent="opencode",
-            server=server or Server(kind="unix", address=str(self.world.socket)),
+            server=server or RedisServer(kind="unix", address=str(self.world.socket)),
             prefix=self.world.keys.prefix,
             host="host-1",
             spool=str(self.world.spool),
@@ -97,7 +97,7 @@ def _line(native: str, *, closed: bool) -> EventLine:
     """What `install` writes of one event."""
     can = opencode.CAPABILITIES[native]
     policy: Policy = "deny" if closed and can.type in GATES else "allow"
-    fallback = opencode.DIALECT.render(native, failed(policy, "no verdict in time")) if can.waits else Answer()
+    fallback = opencode.DIALECT.render(native, failed(policy, "no verdict in time")) if can.waits else HookAnswer()
     return EventLine(name=native, mode="request" if can.waits else "publish", fallback=fallback, policy=policy)
 
 
@@ -268,7 +268,7 @@ def test_without_an_answer_gates_do_as_they_were_installed(agent: OpenCode, clos
     assert ("no evaluator" in str(threw) or "no verdict" in str(threw)) == closed
     assert [text is not None for text in threw] == [closed, False, closed, False]
 
-    agent.install(closed=closed, server=Server(kind="unix", address="/nowhere/s"))
+    agent.install(closed=closed, server=RedisServer(kind="unix", address="/nowhere/s"))
     assert [one["threw"] is not None for one in agent.play(*steps)["results"]] == [closed, False, closed, False]
 
     agent.world.file.unlink()

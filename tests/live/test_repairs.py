@@ -15,7 +15,7 @@ from bus.requests import defer_call, read_request, sent_by_now
 from bus.wire.connections import Connections, sync_client
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, server_now
+from bus.wire.streams import StreamEntry, server_now
 from tests.support.delivering import Asked, dispatching, publish, settled, turn_end, watcher_of
 from tests.support.fleet import fleet
 from tests.support.running import (
@@ -216,7 +216,7 @@ async def test_an_id_of_the_future_breaks_no_reader_and_makes_no_long_deadline(
     await do(connections, "XADD", keys("events"), f"{LAST}-1", "id", "x")
     (seen,) = await recent(connections, keys, Filter())
     assert moment(seen.ms).startswith("9999-")
-    entry = Entry(keys("requests"), f"{LAST}-1", {b"id": b"x", b"budget": b"2000"})
+    entry = StreamEntry(keys("requests"), f"{LAST}-1", {b"id": b"x", b"budget": b"2000"})
     request = sent_by_now(read_request(entry, keys), 1_000_000)
     assert (request.added, request.deadline) == (1_000_000, 1_002_000)
 

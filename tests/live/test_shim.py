@@ -25,8 +25,8 @@ from redis.retry import Retry
 
 from bus import launcher, shim
 from bus.ids import event_id
-from bus.shim.answer import Answer, pack_answer
-from bus.shim.answer_file import Server, compile_shim, server_from_url
+from bus.shim.answer import HookAnswer, pack_answer
+from bus.shim.answer_file import RedisServer, compile_shim, server_from_url
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
 from tests.shim_kit import (
@@ -72,9 +72,9 @@ def world(house: House, tmp_path: Path) -> World:
 def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World) -> None:
     payload = b'{"tool_name":"Bash","tool_input":{"command":"ls"}}\n'
     before = event_id()
-    with world.evaluator(always(Answer(2, b"out\x00\xff", "blocked: größer\n".encode()))) as seen:
+    with world.evaluator(always(HookAnswer(2, b"out\x00\xff", "blocked: größer\n".encode()))) as seen:
         got = world.hook(payload, env={"FLEETHOOK_PARENT": before})
-    assert got == Answer(2, b"out\x00\xff", "blocked: größer\n".encode())
+    assert got == HookAnswer(2, b"out\x00\xff", "blocked: größer\n".encode())
     (request,) = seen
     assert list(request) == [
         b"id",
@@ -109,7 +109,7 @@ def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: Wo
 
 
 def test_an_event_that_nobody_wants_costs_nothing(world: World) -> None:
-    assert world.hook(b"", "Idle") == Answer()
+    assert world.hook(b"", "Idle") == HookAnswer()
     assert world.client.keys(world.keys.prefix + "*") == []
 
 
@@ -167,14 +167,18 @@ def test_over_tls_the_server_must_be_the_one_that_it_says(world: World, certific
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with Proxy(world.socket, tls=context) as proxy, world.evaluator(always(DENY)) as seen:
-        right = Server(kind="tls", address="127.0.0.1", port=proxy.port, name="redis.test", cafile=str(certificate))
+        right = RedisServer(
+            kind="tls", address="127.0.0.1", port=proxy.port, name="redis.test", cafile=str(certificate)
+        )
         world.use(right)
         assert world.hook(b"x" * 300_000) == DENY
         assert len(decode_body(seen[0][b"body"])) == 300_000  # type: ignore[arg-type]  # bytes, as the length shows
         for wrong in ("other.test", ""):
-            world.use(Server(kind="tls", address="127.0.0.1", port=proxy.port, name=wrong, cafile=str(certificate)))
+            world.use(
+                RedisServer(kind="tls", address="127.0.0.1", port=proxy.port, name=wrong, cafile=str(certificate))
+            )
             assert world.hook() == FALLBACK
-        world.use(Server(kind="tls", address="127.0.0.1", port=proxy.port, name="redis.test"))
+        world.use(RedisServer(kind="tls", address="127.0.0.1", port=proxy.port, name="redis.test"))
         assert world.hook() == FALLBACK
     assert len(seen) == 1
     assert spool_status(world.spool).records == 3
@@ -207,8 +211,8 @@ def test_no_answer_in_time_ends_within_the_deadline_and_is_reported(world: World
 @pytest.mark.req("X-06")
 @pytest.mark.parametrize("away", ["socket", "port"])
 def test_redis_away_means_the_fallback_at_once_and_both_kinds_are_kept(world: World, away: str) -> None:
-    nobody = Server(kind="tcp", address="127.0.0.1", port=free_port())
-    gone = nobody if away == "port" else Server(kind="unix", address="/nowhere/s")
+    nobody = RedisServer(kind="tcp", address="127.0.0.1", port=free_port())
+    gone = nobody if away == "port" else RedisServer(kind="unix", address="/nowhere/s")
     world.use(gone)
     assert world.hook(b"{}", "PreToolUse") == FALLBACK
     assert world.hook(b"{}", "PostToolUse") == QUIET
@@ -231,7 +235,7 @@ def test_a_redis_that_refuses_is_redis_away_and_the_record_names_why(house: Hous
     admin.execute_command("CONFIG", "SET", "maxmemory", "1" if case == "full" else "0")
     admin.execute_command("ACL", "SETUSER", "default", "resetpass")
     password = {"password": "wrong", "nologin": ""}.get(case, "secret")
-    world.use(Server(kind="tcp", address="127.0.0.1", port=port, user=user if password else "", password=password))
+    world.use(RedisServer(kind="tcp", address="127.0.0.1", port=port, user=user if password else "", password=password))
     try:
         assert world.hook() == FALLBACK
     finally:
@@ -279,7 +283,7 @@ def test_a_reply_lost_on_the_wire_is_read_again_and_asks_nothing_twice(world: Wo
         return pack_answer(DENY)
 
     with Proxy(world.socket, swallow=swallow) as proxy, world.evaluator(answer) as seen:
-        world.use(Server(kind="tcp", address="127.0.0.1", port=proxy.port))
+        world.use(RedisServer(kind="tcp", address="127.0.0.1", port=proxy.port))
         start = time.monotonic()
         assert world.hook() == DENY
         assert time.monotonic() - start < 6
@@ -302,7 +306,7 @@ def test_an_answer_in_a_form_that_it_does_not_know_is_no_answer(world: World, ra
 
 
 def test_an_answer_larger_than_every_buffer_arrives_whole(world: World) -> None:
-    big = Answer(0, os.urandom(700_000), os.urandom(100_000))
+    big = HookAnswer(0, os.urandom(700_000), os.urandom(100_000))
     with world.evaluator(always(big)):
         assert world.hook() == big
 
@@ -320,13 +324,13 @@ def test_without_a_usable_answer_file_it_blocks_only_where_the_command_says_so(w
         world.file.unlink(missing_ok=True)
         if content is not None:
             world.file.write_bytes(content)
-        assert world.hook() == Answer()
+        assert world.hook() == HookAnswer()
         blocked = world.hook(closed=True)
         assert (blocked.exit_code, blocked.stdout) == (2, b"")
         assert blocked.stderr.startswith(b"fleethook: this hook fails closed")
         assert b"Traceback" not in blocked.stderr
     world.file.write_bytes(whole)
-    assert world.hook(event="NotInTheFile") == Answer()
+    assert world.hook(event="NotInTheFile") == HookAnswer()
     assert world.hook(event="NotInTheFile", closed=True).exit_code == 2
     assert world.client.keys(world.keys.prefix + "*") == []
 
@@ -372,7 +376,7 @@ def test_the_launcher_runs_the_source_as_it_is_and_survives_its_absence(world: W
 
 @pytest.mark.req("X-06")
 def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: World, tmp_path: Path) -> None:
-    gone = Server(kind="unix", address="/nowhere/s")
+    gone = RedisServer(kind="unix", address="/nowhere/s")
     world.use(gone)
     world.hook(event="PostToolUse")
     hung = threading.Event()
@@ -383,7 +387,7 @@ def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: Wo
         return number == 1
 
     with Proxy(world.socket, swallow=swallow) as proxy:
-        world.use(Server(kind="tcp", address="127.0.0.1", port=proxy.port))
+        world.use(RedisServer(kind="tcp", address="127.0.0.1", port=proxy.port))
         inherited, ours = os.pipe()
         os.set_inheritable(ours, True)
         agent = subprocess.Popen(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.shim.answer_file import Server
+from bus.shim.answer_file import RedisServer
 from bus.shim.spool import spool_status
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server, wait_until
 
@@ -92,7 +92,7 @@ def test_a_server_that_still_reads_its_data_is_asked_again(tmp_path: Path, word:
     refusal = f"-{word}\r\n".encode() * 3
     with running_server(path), connect(path) as client, door(path, 3, refusal) as port:
         world = World(tmp_path, path, client)
-        world.install(Server(kind="tcp", address="127.0.0.1", port=port), deadline_ms=60_000)
+        world.install(RedisServer(kind="tcp", address="127.0.0.1", port=port), deadline_ms=60_000)
         with world.evaluator(always(DENY)) as seen:
             assert world.hook() == DENY
         assert len(seen) == 1
@@ -165,7 +165,7 @@ def test_a_server_that_moved_is_found_by_its_name(tmp_path: Path) -> None:
     with running_server(path), connect(path) as client, door(path, 0, b"") as port:
         world = World(tmp_path, path, client)
         # Nobody listens at the address that it had when it was installed.
-        world.install(Server(kind="tcp", address="127.0.0.2", port=port, name="localhost"), deadline_ms=60_000)
+        world.install(RedisServer(kind="tcp", address="127.0.0.2", port=port, name="localhost"), deadline_ms=60_000)
         with world.evaluator(always(DENY)) as seen:
             assert world.hook() == DENY
         assert len(seen) == 1

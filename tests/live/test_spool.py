@@ -16,7 +16,7 @@ import pytest
 
 from bus import shim
 from bus.ids import event_id
-from bus.shim.answer_file import Server
+from bus.shim.answer_file import RedisServer
 from bus.shim.spool import BATCH_RECORDS, Drained, SpoolStatus, append, drain, main, spool_status
 from tests.shim_kit import Proxy, World, connect, running_server, wait_until
 
@@ -76,7 +76,7 @@ def test_what_a_drainer_killed_in_the_middle_repeats_is_marked_and_in_order(worl
     ids = fill(world, 2 * BATCH_RECORDS + 5)
     with Proxy(world.socket, swallow=lambda _number, _chunk: True) as proxy:
         # The first batch reaches the server, and the drainer never learns it.
-        world.use(Server(kind="tcp", address="127.0.0.1", port=proxy.port))
+        world.use(RedisServer(kind="tcp", address="127.0.0.1", port=proxy.port))
         with drainer(world) as process:
             wait_until(lambda: len(arrived(world)) == BATCH_RECORDS)
             process.kill()
@@ -113,10 +113,10 @@ def test_after_a_drain_that_failed_no_shim_starts_another_for_a_while(
 
     fill(world, 1)
     monkeypatch.setattr("posix.fork", tripwire)
-    plan = shim.Plan(str(world.file))
+    plan = shim.AnswerPlan(str(world.file))
     with pytest.raises(Forked):
         shim.drain_later(plan.spool, plan.path)
-    world.use(Server(kind="unix", address="/nowhere/s"))
+    world.use(RedisServer(kind="unix", address="/nowhere/s"))
     assert main([str(world.file)]) == 3
     shim.drain_later(plan.spool, plan.path)
     lock = world.spool.parent / "waiting.drain.lock"
@@ -222,7 +222,7 @@ def test_a_full_spool_drops_what_is_new_and_counts_it(world: World) -> None:
     os.truncate(world.spool, shim.SPOOL_LIMIT)
     for _ in range(12):
         assert not append(world.spool, "events", ["id", event_id(), "body", b""])
-    world.use(Server(kind="unix", address="/nowhere/s"))
+    world.use(RedisServer(kind="unix", address="/nowhere/s"))
     assert world.hook(event="PostToolUse").exit_code == 0
     assert world.spool.stat().st_size == shim.SPOOL_LIMIT
     assert (world.spool.parent / "waiting.dropped").read_text() == "13\n"

@@ -129,10 +129,10 @@ async def owe(connections: Connections, keys: Keys, event: Event, user_file: Pat
 
 
 def _entry(stream: str, reply: Any) -> Any:
-    from bus.wire.streams import Entry, flat
+    from bus.wire.streams import StreamEntry, flat
 
     ((_, ((name, fields),)),) = reply
-    return Entry(stream, name.decode(), flat(fields))
+    return StreamEntry(stream, name.decode(), flat(fields))
 
 
 async def settled(connections: Connections, keys: Keys, event: str, *states: str) -> list[Delivery]:

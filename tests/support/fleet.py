@@ -24,7 +24,7 @@ from bus.client import Bus
 from bus.config.settings import Settings
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply, current_version
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 from bus.system.directories import Directories, directories
 from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
 from bus.wire.connections import Connections, sync_client
@@ -81,12 +81,12 @@ class Agent:
         streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe, **more}
         return subprocess.Popen(["/bin/sh", "-c", self.commands[native]], env=env, **streams)
 
-    def hook(self, native: str, payload: bytes | Mapping[str, Any], **more: Any) -> Answer:
+    def hook(self, native: str, payload: bytes | Mapping[str, Any], **more: Any) -> HookAnswer:
         """One hook call from its start to its end: what the agent gets back."""
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         with self.start(native, **more) as process:
             out, err = process.communicate(raw, timeout=30)
-        return Answer(process.returncode, out, err)
+        return HookAnswer(process.returncode, out, err)
 
 
 class Fleet:

@@ -10,7 +10,7 @@ from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Call, call_all, checked
+from bus.wire.streams import ScriptCall, call_all, checked
 from tests.support.running import bash, do, put
 
 GROUP = "g"
@@ -40,7 +40,7 @@ class Place:
         )
         return self.members.setdefault(name, made)
 
-    async def read(self, name: str = "one", count: int = 10, *calls: Call) -> list[Request]:
+    async def read(self, name: str = "one", count: int = 10, *calls: ScriptCall) -> list[Request]:
         """What a member gets when it reads."""
         with self.connections.lease() as connection:
             entries = await self.member(name).read(connection, count, 0.01, (), calls)
@@ -56,11 +56,11 @@ class Place:
         """The member's heartbeat ends."""
         await do(self.connections, "DEL", self.keys("beat", name))
 
-    async def run(self, *calls: Call) -> list[Any]:
+    async def run(self, *calls: ScriptCall) -> list[Any]:
         """The results of scripts."""
         return [checked(reply, "a script") for reply in await call_all(self.connections, calls)]
 
-    def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> Call:
+    def answer(self, request: Request, said: bytes = b"said", name: str = "", **verdict: Any) -> ScriptCall:
         """The call that answers a request."""
         owner = self.claimed.get(request.id, "")
         return answer_call(request, self.keys, GROUP, Verdict(event=request.id, **verdict), said, name, owner)

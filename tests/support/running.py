@@ -22,7 +22,7 @@ from bus.wire.codec import decode_verdict, encode_event
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, flat
+from bus.wire.streams import StreamEntry, flat
 from tests.support.waiting import until
 from workers.evaluator import GROUP, Evaluator
 
@@ -149,11 +149,11 @@ async def ask(connections: Connections, keys: Keys, command: str = "ls", **more:
     return await verdict(connections, reply)
 
 
-async def stream(connections: Connections, keys: Keys, name: str = "events") -> list[Entry]:
+async def stream(connections: Connections, keys: Keys, name: str = "events") -> list[StreamEntry]:
     """All entries of a stream, oldest first."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("XRANGE", keys(name), "-", "+")])
-    return [Entry(keys(name), entry.decode(), flat(fields)) for entry, fields in rows]
+    return [StreamEntry(keys(name), entry.decode(), flat(fields)) for entry, fields in rows]
 
 
 async def until_true(holds: Callable[[], object], what: str) -> None:

@@ -19,16 +19,16 @@ from bus.errors import ConfigError
 from bus.events import GATES
 from bus.ids import host_name
 from bus.installs import find as find_program
-from bus.installs.base import NAMES, Call, InstallScope, Scope
+from bus.installs.base import NAMES, InstalledCommand, InstallScope, Scope
 from bus.installs.command import BUDGET_S, Setup, answer_events, deadline_ms
-from bus.installs.manifest import Plan, apply, read, records
+from bus.installs.manifest import InstallPlan, apply, read, records
 from bus.installs.plan import events_for, plan_install
 from bus.installs.plan import installed as installs_of
 from bus.shim import NoAnswer
 from bus.shim.answer_file import (
     AnswerFile,
     EventLine,
-    Server,
+    RedisServer,
     compile_shim,
     program_spool,
     read_answer_file,
@@ -103,7 +103,7 @@ def answers_for(
     return made, tuple(warnings)
 
 
-def known_server(agent: str, settings: Settings, places: Directories) -> Server | None:
+def known_server(agent: str, settings: Settings, places: Directories) -> RedisServer | None:
     """The fleet's server that hook commands here have from an earlier install: this agent's, else another's.
 
     None where this machine has a bus: a server of its own that runs, or one that the settings name.
@@ -153,7 +153,7 @@ def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> s
     return "unchanged" if there == answers else "changed"
 
 
-def url_of(server: Server) -> str:
+def url_of(server: RedisServer) -> str:
     """The URL of an answer file's server; it holds the password and must not be shown."""
     login = f"{quote(server.user, safe='')}:{quote(server.password, safe='')}@" if server.password else ""
     if server.kind == "unix":
@@ -175,7 +175,7 @@ def plan(
     home: Path | None = None,
     project: Path | None = None,
     budget: float = BUDGET_S,
-) -> Plan:
+) -> InstallPlan:
     """What an install would change in the agent's settings; with a `home` of its own nothing in the environment moves it."""
     setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
     return plan_install(agent, scope, where_is(home, project), setup)
@@ -186,7 +186,7 @@ def where_is(home: Path | None = None, project: Path | None = None) -> InstallSc
     return InstallScope(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
 
 
-def losses(change: Plan, answers: AnswerFile, places: Directories) -> dict[str, str]:
+def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dict[str, str]:
     """What an install takes from the guards that are installed: by gate, whether its hook goes or no longer fails closed.
 
     That the hooks would ask another server stands at `server`.
@@ -212,7 +212,7 @@ def losses(change: Plan, answers: AnswerFile, places: Directories) -> dict[str, 
     return found
 
 
-def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[Call]:
+def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[InstalledCommand]:
     return find_program(agent).form.calls(path, raw) if raw is not None else ()
 
 
@@ -222,7 +222,7 @@ def _asks(answers: AnswerFile) -> tuple[str | int, ...]:
     return (server.kind, server.name or server.address, server.port, server.db, answers.prefix)
 
 
-def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
+def connect(change: InstallPlan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
     """Write what the hooks need, then the hooks, so that an agent that starts in between has both or neither.
 
     Returns the backups.
@@ -233,7 +233,7 @@ def connect(change: Plan, answers: AnswerFile, places: Directories) -> tuple[Pat
     return apply(change, places.state)
 
 
-def within_grants(answers: AnswerFile, places: Directories, change: Plan | None = None) -> AnswerFile:
+def within_grants(answers: AnswerFile, places: Directories, change: InstallPlan | None = None) -> AnswerFile:
     """The answers, with no more patience than what every installed entry has the agent grant, once `change` is made.
 
     An entry in another project's settings may be older than these answers, which it reads all the same.

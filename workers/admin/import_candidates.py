@@ -14,7 +14,7 @@ from bus.hookfiles.locations import existing, forge_files, forge_project_root, p
 _GOBBY: Final = ("config.yaml", "config.yml")
 
 
-class Found(NamedTuple):
+class ImportCandidate(NamedTuple):
     """One file or folder with hooks, and the system that it belongs to."""
 
     dialect: str
@@ -23,10 +23,12 @@ class Found(NamedTuple):
     """`file:line` of the import that reads it or a folder above it; empty if there is none."""
 
 
-def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[Found, ...]:
+def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[ImportCandidate, ...]:
     """The hook files in the usual places of this user and of the project around `cwd`; their content is not read."""
     known = {os.path.realpath(one.path): one.origin for one in imports if one.enabled}
-    return tuple(Found(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd)))
+    return tuple(
+        ImportCandidate(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd))
+    )
 
 
 def _places(cwd: Path) -> Iterator[tuple[str, Path]]:

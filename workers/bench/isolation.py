@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from workers.bench.pacing import ENDPOINTS, Paced, delivering, pace
+from workers.bench.pacing import ENDPOINTS, PaceResult, delivering, pace
 from workers.bench.rounds import Figure, Sizes, figure
-from workers.bench.sinks import KINDS, Kind, Sink, open_sink
+from workers.bench.sinks import KINDS, Kind, Sinks, open_sink
 
 ADDED: Final = 25.0
 """Milliseconds that ill receivers may add to the healthy ones' 99th percentile."""
@@ -41,7 +41,7 @@ async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]
     return figures
 
 
-async def _run(url: str, sink: Sink, count: int, ills: tuple[Kind, ...], namespace: str, *, named: bool) -> Paced:
+async def _run(url: str, sink: Sinks, count: int, ills: tuple[Kind, ...], namespace: str, *, named: bool) -> PaceResult:
     """One run on a fleet of its own: nothing that ill receivers left waits in the next one's way.
 
     Where names are looked up, the healthy ones have names too.

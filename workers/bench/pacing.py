@@ -22,7 +22,7 @@ from workers.bench.bare import GROUP, bare_client
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import process
 from workers.bench.rounds import Figure, Sizes, figure
-from workers.bench.sinks import Sink, open_sink
+from workers.bench.sinks import Sinks, open_sink
 
 PER_SECOND: Final = 500
 ENDPOINTS: Final = 10
@@ -40,7 +40,7 @@ Send = Callable[[int, int], Awaitable[object]]
 """Publishes one event: its mark, and the number of its endpoint."""
 
 
-class Paced(NamedTuple):
+class PaceResult(NamedTuple):
     """What one run of one pace came to."""
 
     took: list[float]
@@ -55,8 +55,8 @@ class Paced(NamedTuple):
 
 async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Publish to receiver at a steady pace on one core: ours, whole, beside XADD, XREADGROUP, POST, XACK and nothing else."""
-    ours: list[Paced] = []
-    bare: list[Paced] = []
+    ours: list[PaceResult] = []
+    bare: list[PaceResult] = []
     with on_one_core(await server_pid(url)):
         async with open_sink() as sink, AsyncExitStack() as stack:
             send_ours = await stack.enter_async_context(
@@ -97,7 +97,7 @@ async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     return figures
 
 
-async def pace(sink: Sink, send: Send, count: int, healthy: Sequence[int]) -> Paced:
+async def pace(sink: Sinks, send: Send, count: int, healthy: Sequence[int]) -> PaceResult:
     """Publish `count` events at the pace, to one endpoint each in turn, and wait a little for the last ones."""
     sink.begin()
     start = time.perf_counter()
@@ -114,12 +114,12 @@ async def pace(sink: Sink, send: Send, count: int, healthy: Sequence[int]) -> Pa
         sent.add_done_callback(sending.discard)  # thousands in one `gather` would hold up the receivers for 40 ms
     await asyncio.gather(*sending)
     await sink.all_came(_GRACE)
-    return Paced(sorted(sink.took.values()), len(sink.took) / len(sink.sent))
+    return PaceResult(sorted(sink.took.values()), len(sink.took) / len(sink.sent))
 
 
 @asynccontextmanager
 async def delivering(
-    url: str, sink: Sink, namespace: str, urls: Sequence[str], healthy: Sequence[int]
+    url: str, sink: Sinks, namespace: str, urls: Sequence[str], healthy: Sequence[int]
 ) -> AsyncIterator[Send]:
     """A dispatcher and a carrier with an endpoint at each of `urls`; yields what publishes once the healthy ones answer."""
     keys, connections, secret = Keys(namespace), Connections(url), generate_secret()
@@ -149,7 +149,7 @@ async def delivering(
 
 
 @asynccontextmanager
-async def _bare(url: str, sink: Sink) -> AsyncIterator[Send]:
+async def _bare(url: str, sink: Sinks) -> AsyncIterator[Send]:
     async with process(url, "-m", "workers.bench.pacing", str(sink.port)):
         client, few = bare_client(url), asyncio.Semaphore(_CONNECTIONS)
 
@@ -163,7 +163,7 @@ async def _bare(url: str, sink: Sink) -> AsyncIterator[Send]:
         await client.aclose()
 
 
-async def _warm(sink: Sink, send: Send, healthy: Sequence[int]) -> None:
+async def _warm(sink: Sinks, send: Send, healthy: Sequence[int]) -> None:
     """Return when a delivery to each healthy one has come through, twice: over connections that are there."""
     for _ in range(2):
         sink.begin()

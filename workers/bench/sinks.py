@@ -21,7 +21,7 @@ _PER_CONNECTION: Final = 10
 _MARK: Final = re.compile(rb"mark-(\d+)-")
 
 
-class Sink:
+class Sinks:
     """Receivers behind one port, told apart by path; a port where nobody listens; a name server."""
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Sink:
 
 
 @asynccontextmanager
-async def open_sink() -> AsyncIterator[Sink]:
+async def open_sink() -> AsyncIterator[Sinks]:
     """The receivers on loopback, while the block lasts."""
-    sink, loop = Sink(), asyncio.get_running_loop()
+    sink, loop = Sinks(), asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(sink), "127.0.0.1", 0)
     names, _ = await loop.create_datagram_endpoint(_Names, local_addr=("127.0.0.1", 0))
     with socket.socket() as closed:
@@ -103,7 +103,7 @@ class _Names(asyncio.DatagramProtocol):
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sinks) -> None:
         self._sink, self._buffer, self._answered = sink, b"", 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

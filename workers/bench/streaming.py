@@ -123,7 +123,7 @@ async def _carried(url: str, port: int, most: int) -> float:
     """Fill the stream with deliveries, then let one carrier in a process of its own empty it."""
     from bus.hooksets.in_force import HookSet, Layered
     from bus.requests import read_event, read_request
-    from bus.wire.streams import Entry, call_all
+    from bus.wire.streams import StreamEntry, call_all
     from workers.delivery.deliveries import deliveries_of, dispatch_call, now_ms, pack_fields
 
     namespace = "bench-deliver"
@@ -147,7 +147,7 @@ async def _carried(url: str, port: int, most: int) -> float:
     calls = []
     for entry_id, flat_fields in reply[0][1]:
         pairs = iter(flat_fields)
-        entry = Entry(keys("events"), entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
+        entry = StreamEntry(keys("events"), entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
         told: Event = read_event(read_request(entry, keys))
         calls.append(
             dispatch_call(

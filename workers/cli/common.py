@@ -60,7 +60,7 @@ COMPLETION_VARIABLE: Final = "_FLEETHOOK_COMPLETE"
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Findings(FleethookError):
+class CheckFailed(FleethookError):
     """A check that found something: exit code 1; the text may be empty where everything has been said."""
 
 
@@ -333,7 +333,7 @@ def _report(error: Exception, fleet: Context) -> int:
     from bus.secrets.redaction import redact_text
 
     code = exit_code(error)
-    if isinstance(error, (Findings, PartlyDone)) and not str(error):
+    if isinstance(error, (CheckFailed, PartlyDone)) and not str(error):
         return code
     if fleet.verbose and not isinstance(error, click.ClickException):
         import traceback

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bus.errors import ConfigError, Unreachable
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
     from bus.wire.connections import Connections
@@ -44,7 +44,7 @@ def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
     else:
         show_report(fleet, checks, verbose=verbose or fleet.verbose)
     if wrong:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 def _silence_log(fleet: Context) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
 from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
@@ -112,7 +112,7 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     fleet.json = True  # a verdict is data for a program, with or without the flag
     fleet.data({"decision": verdict.decision, **msgspec.to_builtins(verdict)})
     if exit_code and verdict.blocks:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish`
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import Seen
     from workers.records.trace import Relative, Trace
-    from workers.records.webhook_requests import WebhookRequest
+    from workers.records.webhook_requests import RecordedRequest
 
 SHOWN: Final = 80
 """Characters of an input on one line."""
@@ -188,7 +188,7 @@ def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator
     yield f"  payload: {fleet.style(plain(json.dumps(event, ensure_ascii=False, default=str), 4 * _TEXT), 'bright_black')}"
 
 
-def request_lines(fleet: Context, request: WebhookRequest) -> Iterator[str]:
+def request_lines(fleet: Context, request: RecordedRequest) -> Iterator[str]:
     """A delivery's request: where it goes, its headers, its body as indented JSON where it is JSON."""
     yield f"  request  POST {plain(request.url)}"
     for name, value in request.headers.items():

@@ -14,7 +14,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `install --help` needs none of them
     from bus.installs.base import Scope
-    from bus.installs.manifest import Plan
+    from bus.installs.manifest import InstallPlan
     from bus.shim.answer_file import AnswerFile
 
 AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline")
@@ -28,7 +28,7 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 class _Job(NamedTuple):
     """One agent's install: what would be written, and what is said about it."""
 
-    plan: Plan
+    plan: InstallPlan
     answers: AnswerFile
     report: dict[str, Any]
 

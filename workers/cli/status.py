@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bus.errors import Unreachable
-from workers.cli.common import Context, Findings, common_options, pass_fleet
-from workers.cli.screens.status import GuardPack, Report, show_status
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
+from workers.cli.screens.status import GuardPack, StatusReport, show_status
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
@@ -55,7 +55,7 @@ def status(fleet: Context, wait: float | None, watch: bool) -> None:
     if away is not None:
         raise away
     if not done:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -> tuple[Unreachable | None, bool]:
@@ -81,7 +81,7 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
     if fleet.json:
         fleet.data(_record(fleet, found, here, endpoints, rejected))
     else:
-        show_status(fleet, Report(found, here, tuple(guards), tuple(endpoints), activity, tuple(rejected)))
+        show_status(fleet, StatusReport(found, here, tuple(guards), tuple(endpoints), activity, tuple(rejected)))
     return away, done
 
 

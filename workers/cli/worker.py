@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bus.errors import FleethookError, Unreachable
-from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
 
 if TYPE_CHECKING:  # a worker's own start needs none of them
     from workers.admin.worker_health import WorkerHealth
@@ -36,7 +36,7 @@ class _WorkerGroup(LazyGroup):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             if probe:
-                raise Findings(error.format_message()) from error
+                raise CheckFailed(error.format_message()) from error
             raise
 
 
@@ -61,20 +61,20 @@ def worker(ctx: click.Context, health: str | None, allow_outage: bool) -> None:
 
 
 def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
-    """Print the live workers of a type on this machine; Findings (exit 1) where there is none or it cannot be seen."""
+    """Print the live workers of a type on this machine; CheckFailed (exit 1) if there is none or it cannot be seen."""
     if kind not in {ANY, *KINDS}:
-        raise Findings(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
+        raise CheckFailed(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
     try:
         found = [health for health in _living(fleet) if kind in {ANY, health.kind} and health.alive]
     except (Unreachable, TimeoutError) as error:
         if not allow_outage:
-            raise Findings(f"the server cannot be asked: {str(error) or 'it does not answer'}") from error
+            raise CheckFailed(f"the server cannot be asked: {str(error) or 'it does not answer'}") from error
         fleet.say("the server is away, and workers wait for it")
         return
     except FleethookError as error:
-        raise Findings(str(error)) from error
+        raise CheckFailed(str(error)) from error
     if not found:
-        raise Findings(f"no {kind if kind != ANY else 'worker'} of this machine answers")
+        raise CheckFailed(f"no {kind if kind != ANY else 'worker'} of this machine answers")
     if fleet.json:
         fleet.data({health.kind: list(health.alive) for health in found})
     else:

@@ -27,7 +27,7 @@ from bus.ids import delivery_id
 from bus.pacing import BATCHED
 from bus.secrets.redaction import redact_text, redact_url
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, Entry
+from bus.wire.streams import MOST_DELIVERIES, StreamEntry
 from workers.delivery.batches import batch_body, batch_id
 from workers.delivery.breakers import FailureCounts
 from workers.delivery.command import run_hook
@@ -58,7 +58,7 @@ class BatchMember(NamedTuple):
 class ClaimedDelivery(NamedTuple):
     """A delivery that this carrier may attempt now."""
 
-    entry: Entry
+    entry: StreamEntry
     id: str
     body: bytes
     """Its event as `deliveries.pack_fields` keeps it."""

@@ -11,7 +11,7 @@ import msgspec
 from bus.secrets.redaction import redact_text
 from bus.wire.connections import Connections
 from bus.wire.keys import DEAD_MS, Keys
-from bus.wire.streams import Call, Entry, call_all, checked, flat
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
 from workers.delivery.filters import NO_FILTER, Filter, letter_test
 
 CUT_BYTES: Final = 4096
@@ -41,20 +41,22 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of a poison entry's body, redacted."""
 
 
-def poison_call(keys: Keys, entry: Entry, reason: str, *, acknowledge: str) -> Call:
+def poison_call(keys: Keys, entry: StreamEntry, reason: str, *, acknowledge: str) -> ScriptCall:
     """The script call that makes a poison entry a dead letter, and acknowledges it for the group `acknowledge`, if given."""
     short = entry.stream.rpartition(":")[2]
     name = f"{short}-{entry.id}"
     fields = _letter(entry, short, reason)
     now = int(time.time() * 1000)
-    return Call(
+    return ScriptCall(
         "bury",
         (keys("deadletter", name), keys("dead"), entry.stream),
         (acknowledge, entry.id, now, DEAD_MS, name, *fields),
     )
 
 
-def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str], reason: str, group: str) -> Call:
+def overdue_call(
+    keys: Keys, entry: StreamEntry, event: StreamEntry, about: Mapping[str, str], reason: str, group: str
+) -> ScriptCall:
     """The script call that gives up an event that was kept for a host; `entry` is its entry in that host's stream.
 
     `about` holds further fields of the dead letter.
@@ -62,14 +64,14 @@ def overdue_call(keys: Keys, entry: Entry, event: Entry, about: Mapping[str, str
     name = f"kept-{event.id}"  # no host's name: one with a dot would look like a delivery's
     fields = [*_letter(event, "events", reason), *(part for pair in about.items() for part in pair)]
     now = int(time.time() * 1000)
-    return Call(
+    return ScriptCall(
         "overdue",
         (entry.stream, keys("deadletter", name), keys("dead")),
         (group, entry.id, now, DEAD_MS, name, *fields),
     )
 
 
-def _letter(entry: Entry, stream: str, reason: str) -> list[str | bytes | int]:
+def _letter(entry: StreamEntry, stream: str, reason: str) -> list[str | bytes | int]:
     """The fields of a poison entry's dead letter."""
     body = entry.fields.get(b"body", b"")
     # Redacted before it is kept, since a dead letter outlives the retention of the streams. Twice the length is redacted,
@@ -168,7 +170,8 @@ async def redrive(
     """
     now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
     calls = [
-        Call("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before, keys.prefix)) for name in ids
+        ScriptCall("redrive", (keys("dead"), keys("delivery", name), *more), (name, now, before, keys.prefix))
+        for name in ids
     ]
     return sum(int(checked(reply, "redrive")) for reply in await call_all(connections, calls)) if calls else 0
 
@@ -179,7 +182,7 @@ async def drop(
     """Delete dead letters; returns how many. `before` and `counted_by` as for `redrive`."""
     more = (counted_by,) if counted_by else ()
     calls = [
-        Call(
+        ScriptCall(
             "drop", (keys("dead"), keys("delivery", name), keys("deadletter", name), *more), (name, keys.prefix, before)
         )
         for name in ids

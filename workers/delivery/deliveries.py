@@ -22,7 +22,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import pack, unpack
 from bus.wire.connections import Connections
 from bus.wire.keys import HOST_EVENTS_MS, Keys
-from bus.wire.streams import Call, Entry, call_all, checked, flat
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
 from workers.delivery.filters import NO_FILTER, Filter, delivery_test
 
 State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
@@ -181,7 +181,7 @@ def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:
 
 
 def dispatch_call(
-    entry: Entry,
+    entry: StreamEntry,
     event: Event | None,
     deliveries: list[NewDelivery],
     keys: Keys,
@@ -189,7 +189,7 @@ def dispatch_call(
     body: bytes,
     now: int,
     host: str = "",
-) -> Call:
+) -> ScriptCall:
     """The script call that acknowledges an event and writes its deliveries.
 
     `host` is the stream of the event's own host, which dispatches it to its own hooks; `-` if this is that host.
@@ -213,7 +213,7 @@ def dispatch_call(
             new.pace,
         )
     ]
-    return Call(
+    return ScriptCall(
         "dispatch",
         (entry.stream, keys("body", name), keys("recent"), keys("stats")),
         (
@@ -289,7 +289,7 @@ async def retry(
     """
     more = (counted_by,) if counted_by else ()
     calls = [
-        Call("retry", (keys("due"), keys("delivery", name), keys("dead"), *more), (name, keys.prefix, before))
+        ScriptCall("retry", (keys("due"), keys("delivery", name), keys("dead"), *more), (name, keys.prefix, before))
         for name in ids
     ]
     return sum(int(checked(reply, "retry")) for reply in await call_all(connections, calls)) if calls else 0
@@ -360,7 +360,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def pack_fields(entry: Entry) -> bytes:
+def pack_fields(entry: StreamEntry) -> bytes:
     """The fields of an event's entry, and its id, as they are kept for its deliveries."""
     return pack([part for pair in {**entry.fields, b"entry": entry.id.encode()}.items() for part in pair])
 

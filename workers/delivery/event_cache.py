@@ -13,7 +13,7 @@ from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import StreamEntry
 from workers.delivery.deliveries import unpack_fields
 from workers.delivery.results import Undeliverable
 from workers.delivery.webhook import render_body
@@ -70,7 +70,7 @@ class EventCache:
 def _decode(body: bytes, stream: str, keys: Keys) -> DecodedEvent:
     try:
         fields = unpack_fields(body)
-        event = read_event(read_request(Entry(stream, fields[b"entry"].decode(), fields), keys))
+        event = read_event(read_request(StreamEntry(stream, fields[b"entry"].decode(), fields), keys))
         verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
     except (DecodeError, KeyError, ValueError) as error:
         raise Undeliverable(f"its event cannot be read: {error}") from error

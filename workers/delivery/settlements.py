@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from bus.errors import FleethookError, Unreachable
 from bus.wire.connections import Argument
 from bus.wire.consumer import Consumer
-from bus.wire.streams import Backoff, Call, checked
+from bus.wire.streams import Backoff, ScriptCall, checked
 from workers.delivery.breakers import change_text
 from workers.delivery.deliveries import KEPT_ATTEMPTS
 
@@ -88,7 +88,7 @@ class SettlementWriter:
                 self._added.set()
                 await backoff.wait(error)
 
-    async def flush(self, *calls: Call) -> list[Any]:
+    async def flush(self, *calls: ScriptCall) -> list[Any]:
         """Write all settlements, and make `calls` in the same round trip; returns the replies to `calls`.
 
         Writing a settlement twice is safe: only the first acknowledges the entry. Raises Unreachable.
@@ -146,9 +146,9 @@ class SettlementWriter:
                 written.append(settlement)
         return written
 
-    def _call(self, batch: Sequence[Settlement]) -> Call:
+    def _call(self, batch: Sequence[Settlement]) -> ScriptCall:
         keys, group = self._consumer.keys, self._consumer.group
-        return Call(
+        return ScriptCall(
             "settle",
             (keys("deliveries"),),
             (

@@ -16,7 +16,7 @@ from bus.client import Bus
 from bus.events import Event
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one agent did."""
 
     verdicts: int
@@ -27,7 +27,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds of each request, as the agent saw them."""
 
 
-async def act(name: str, requests: int, events: int) -> Report:
+async def act(name: str, requests: int, events: int) -> AgentReport:
     """The agent's script: a tool call that needs a verdict, then what came of it, over and over."""
     published: list[str] = []
     times: list[float] = []
@@ -51,7 +51,7 @@ async def act(name: str, requests: int, events: int) -> Report:
             if turn < events:
                 event = Event(type="turn:end", source=name, session=name, data={"turn": turn})
                 published.append(await bus.publish(event))
-    return Report(verdicts=requests, fallbacks=fallbacks, published=tuple(published), times=tuple(times))
+    return AgentReport(verdicts=requests, fallbacks=fallbacks, published=tuple(published), times=tuple(times))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url, find_binary
 from bus.wire.keys import Keys
-from workers.demo.agent import Report
-from workers.demo.receiver import Receiver
+from workers.demo.agent import AgentReport
+from workers.demo.receiver import DemoReceiver
 from workers.supervisor import State, running
 
 Say = Callable[[str], None]
@@ -62,10 +62,10 @@ class DemoFailed(FleethookError):
     """The demo saw something that it should not have seen."""
 
 
-class Stage:
+class DemoContext:
     """What the scenes share."""
 
-    def __init__(self, places: Directories, project: Path, receiver: Receiver, say: Say) -> None:
+    def __init__(self, places: Directories, project: Path, receiver: DemoReceiver, say: Say) -> None:
         self.places, self.project, self.receiver, self.say = places, project, receiver, say
         self.settings = Settings()
         self.keys = Keys(self.settings.namespace)
@@ -89,8 +89,8 @@ async def play(say: Say) -> None:
         secret = generate_secret()
         with _own_home(Path(folder)):
             places = directories()
-            async with Receiver(secret, failures=2) as receiver:
-                stage = Stage(places, project, receiver, say)
+            async with DemoReceiver(secret, failures=2) as receiver:
+                stage = DemoContext(places, project, receiver, say)
                 async with _running(stage):
                     await _publish_hooks(stage, secret)
                     await _blocked(stage)
@@ -117,7 +117,7 @@ def _own_home(folder: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _running(stage: Stage) -> AsyncIterator[None]:
+async def _running(stage: DemoContext) -> AsyncIterator[None]:
     """`fleethook up`, as anybody would start it, in a folder of its own."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
@@ -148,7 +148,7 @@ async def _running(stage: Stage) -> AsyncIterator[None]:
         await process.wait()
 
 
-def _ready(stage: Stage, process: asyncio.subprocess.Process) -> State | None:
+def _ready(stage: DemoContext, process: asyncio.subprocess.Process) -> State | None:
     if process.returncode is not None:
         raise DemoFailed(f"`fleethook up` ended with {process.returncode}")
     state = running(stage.places)
@@ -165,7 +165,7 @@ async def _until(holds: Callable[[], T | None], what: str, log: Path | None = No
     return value
 
 
-async def _publish_hooks(stage: Stage, secret: str) -> None:
+async def _publish_hooks(stage: DemoContext, secret: str) -> None:
     file = parse_hook_file(HOOKS.format(port=stage.receiver.port, secret=secret), "fleet", file="demo.yaml")
     connections = Connections(bus_url(stage.settings, "admin", stage.places))
     try:
@@ -178,7 +178,7 @@ async def _publish_hooks(stage: Stage, secret: str) -> None:
     await asyncio.sleep(POLL_SECONDS * 2)  # every worker has it within a second
 
 
-async def _blocked(stage: Stage) -> None:
+async def _blocked(stage: DemoContext) -> None:
     precious = _made(stage.project.parent / "precious", "ten years of work")
     command = "rm -rf ~/precious"
     compile_shim()
@@ -223,7 +223,7 @@ async def _blocked(stage: Stage) -> None:
         stage.say(f"   | {line}")
 
 
-async def _harmless(stage: Stage) -> None:
+async def _harmless(stage: DemoContext) -> None:
     # A carrier is starting for what scene 1 owes, and takes a core for half a second: what is measured is the bus.
     await _until(lambda: stage.receiver.delivered("/chat"), "the webhook has arrived")
     bus_ms, rules_ms = [], []
@@ -249,7 +249,7 @@ async def _harmless(stage: Stage) -> None:
     stage.say(f"   let through; bus time {in_bus:.2f} ms median there and back, and {in_rules:.2f} ms in the rules")
 
 
-async def _background(stage: Stage) -> None:
+async def _background(stage: DemoContext) -> None:
     audit = stage.project / "audit.jsonl"
     async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
         start = time.perf_counter()
@@ -280,7 +280,7 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-async def _webhook(stage: Stage) -> None:
+async def _webhook(stage: DemoContext) -> None:
     def attempts() -> list[int]:
         return [one.status for one in stage.receiver.received if one.path == "/chat"]
 
@@ -293,7 +293,7 @@ async def _webhook(stage: Stage) -> None:
     stage.say("   attempts answered 503, 503, 204: delivered, each signed, with one webhook-id")
 
 
-async def _killed(stage: Stage) -> None:
+async def _killed(stage: DemoContext) -> None:
     stage.say(
         f"\n5. {len(AGENTS)} agents ask {len(AGENTS) * REQUESTS} times and publish {len(AGENTS) * EVENTS} events;"
         " kill -9 in the middle"
@@ -318,7 +318,7 @@ async def _killed(stage: Stage) -> None:
     reports = []
     for agent in agents:
         out, _ = await agent.communicate()
-        reports.append(msgspec.json.decode(out, type=Report))
+        reports.append(msgspec.json.decode(out, type=AgentReport))
     published = [name for report in reports for name in report.published]
     verdicts = sum(report.verdicts for report in reports)
     fallbacks = sum(report.fallbacks for report in reports)
@@ -335,7 +335,7 @@ async def _killed(stage: Stage) -> None:
     )
 
 
-def _kill(stage: Stage, *kinds: str) -> list[str]:
+def _kill(stage: DemoContext, *kinds: str) -> list[str]:
     """kill -9 one process of each kind."""
     state = running(stage.places)
     killed = []

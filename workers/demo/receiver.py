@@ -23,7 +23,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     signed: bool
 
 
-class Receiver:
+class DemoReceiver:
     """Listens on 127.0.0.1; an async context manager."""
 
     def __init__(self, secret: str, *, failures: int) -> None:

@@ -12,7 +12,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import StreamEntry
 from workers.records.events import Seen, events_pages, read_seen
 
 MINUTES: Final = 60
@@ -75,7 +75,7 @@ async def recent_activity(connections: Connections, keys: Keys, now: int | None 
     )
 
 
-def _verdict(entry: Entry) -> Verdict | None:
+def _verdict(entry: StreamEntry) -> Verdict | None:
     try:
         return decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
     except DecodeError:

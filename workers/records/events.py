@@ -24,7 +24,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import MARGIN_SECONDS, Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Backoff, Entry, checked, flat
+from bus.wire.streams import Backoff, StreamEntry, checked, flat
 from workers.delivery.deliveries import unpack_fields
 from workers.delivery.filters import NO_FILTER, Filter, type_index
 from workers.runtime.spooled_once import Repeats
@@ -116,7 +116,7 @@ def _holds(condition: Condition, seen: Seen) -> bool:
 
 async def pages(
     connections: Connections, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
-) -> AsyncIterator[list[Entry]]:
+) -> AsyncIterator[list[StreamEntry]]:
     """The entries of a stream in pages; a page gets smaller where bodies are large."""
     count = 50
     while True:
@@ -124,7 +124,7 @@ async def pages(
         with connections.lease() as connection:
             (reply,) = await connection.exchange([(*command, "COUNT", count)])
         rows = checked(reply, f"reading {stream}")
-        entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
+        entries = [StreamEntry(stream, name.decode(), flat(fields)) for name, fields in rows]
         if entries:
             yield entries
         if len(entries) < count:
@@ -139,7 +139,7 @@ async def pages(
 
 async def events_pages(
     connections: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
-) -> AsyncIterator[list[Entry]]:
+) -> AsyncIterator[list[StreamEntry]]:
     """The event stream in pages, without what came out of a spool twice."""
     shown = Repeats()
     async for entries in pages(connections, keys("events"), start=start, end=end, newest_first=newest_first):
@@ -197,7 +197,7 @@ async def find_event(connections: Connections, keys: Keys, name: str, *, say: Sa
     raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
 
 
-async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Entry | None:
+async def _near_its_time(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
     """The entry of this id where it was recorded about the time that its id holds."""
     match = _ID_TIME.fullmatch(name)
     if match is None:
@@ -211,19 +211,19 @@ async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Ent
     return None
 
 
-async def kept_event(connections: Connections, keys: Keys, name: str) -> Entry | None:
+async def kept_event(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
     """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("HGET", keys("body", name), "data")])
     raw = checked(reply, "reading an event's body")
     try:
         fields = unpack_fields(raw) if raw else {}
-        return Entry(keys("events"), fields[b"entry"].decode(), fields) if fields else None
+        return StreamEntry(keys("events"), fields[b"entry"].decode(), fields) if fields else None
     except (DecodeError, KeyError):
         return None
 
 
-async def find_entry(connections: Connections, keys: Keys, name: str) -> Entry | None:
+async def find_entry(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
     """The event that deliveries carry, from what they keep, else from the stream; None where it is gone."""
     return await kept_event(connections, keys, name) or await _near_its_time(connections, keys, name)
 
@@ -234,7 +234,7 @@ async def payload(connections: Connections, keys: Keys, name: str) -> dict[str, 
     return None if entry is None else record(read_seen(entry, keys))
 
 
-async def follow(connections: Connections, keys: Keys) -> AsyncIterator[Entry]:
+async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEntry]:
     """Every entry that is added to the event stream from now on; waits through an outage of Redis."""
     stream, last, backoff = keys("events"), "", Backoff("tail")
     shown = Repeats()
@@ -252,7 +252,7 @@ async def follow(connections: Connections, keys: Keys) -> AsyncIterator[Entry]:
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
                 (reply,) = await connection.exchange([wait], seconds=BLOCK_SECONDS + MARGIN_SECONDS)
             rows = [row for _, some in checked(reply, "reading events") or () for row in some]
-            entries = [Entry(stream, name.decode(), flat(fields)) for name, fields in rows]
+            entries = [StreamEntry(stream, name.decode(), flat(fields)) for name, fields in rows]
             left = await shown.without_repeats(connections, keys, entries)
             backoff.back()
         except Unreachable as error:
@@ -271,7 +271,7 @@ def _end_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def read_seen(entry: Entry, keys: Keys) -> Seen:
+def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
     """An entry as people see it; never raises: what cannot be read is said in `problem`."""
     request = read_request(entry, keys)
     event = Event(
@@ -352,5 +352,5 @@ def _number(digits: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 16 else 0
 
 
-def _named(entry: Entry, field: bytes) -> str:
+def _named(entry: StreamEntry, field: bytes) -> str:
     return entry.fields.get(field, b"").decode("utf-8", "replace")

@@ -12,7 +12,7 @@ from bus.requests import read_event, read_request
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import StreamEntry
 from workers.delivery.deliveries import deliveries
 from workers.records.events import events_pages
 
@@ -70,7 +70,7 @@ def _parts(raw: bytes | None, ms: int) -> list[tuple[str, HookRun]]:
     return spoke + [(hook, HookRun(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
 
 
-def _folder(entry: Entry, keys: Keys, host: str) -> str:
+def _folder(entry: StreamEntry, keys: Keys, host: str) -> str:
     """The working folder of an event of `host`; empty for an event of another host."""
     request = read_request(entry, keys)
     if request.host != host:

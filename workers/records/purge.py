@@ -9,7 +9,7 @@ from bus.errors import DecodeError, NotFound
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, call, checked, flat, server_now
+from bus.wire.streams import StreamEntry, call, checked, flat, server_now
 from workers.records.events import Say, pages
 
 _NO_LIMIT: Final = 10**15
@@ -78,7 +78,7 @@ async def groups(connections: Connections, keys: Keys) -> list[ReaderGroup]:
 
 
 async def _acknowledged(
-    connections: Connections, keys: Keys, readers: Iterable[ReaderGroup], entries: list[Entry]
+    connections: Connections, keys: Keys, readers: Iterable[ReaderGroup], entries: list[StreamEntry]
 ) -> list[str]:
     """The ids of the entries that every group has acknowledged.
 
@@ -98,7 +98,7 @@ async def _acknowledged(
     return free
 
 
-def _session(entry: Entry, keys: Keys) -> str | None:
+def _session(entry: StreamEntry, keys: Keys) -> str | None:
     if b"of" in entry.fields:
         return None
     try:

@@ -21,7 +21,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, call_all, checked
+from bus.wire.streams import StreamEntry, call_all, checked
 from workers.delivery.deliveries import NewDelivery, deliveries_of, dispatch_call, now_ms, pack_fields
 from workers.records.events import events_pages
 
@@ -47,7 +47,7 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class ReplayedEvent(NamedTuple):
     """A past event and its new deliveries."""
 
-    entry: Entry
+    entry: StreamEntry
     event: Event
     deliveries: list[NewDelivery]
 
@@ -111,10 +111,12 @@ def watched(watcher: Watcher) -> InForce:
     return watcher.for_event
 
 
-def _chooser(past: ReplaySpec, job: str, in_force: InForce, keys: Keys) -> Callable[[Entry], ReplayedEvent | None]:
+def _chooser(
+    past: ReplaySpec, job: str, in_force: InForce, keys: Keys
+) -> Callable[[StreamEntry], ReplayedEvent | None]:
     condition = compile_condition(past.where) if past.where else None
 
-    def choose(entry: Entry) -> ReplayedEvent | None:
+    def choose(entry: StreamEntry) -> ReplayedEvent | None:
         if b"of" in entry.fields or b"same" in entry.fields:
             return None  # reports of fallbacks and repeated calls were never delivered
         try:

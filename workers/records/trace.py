@@ -11,7 +11,7 @@ from bus.errors import NotFound
 from bus.requests import MOST_BUDGET_MS
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry, checked
+from bus.wire.streams import StreamEntry, checked
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, delivery
 from workers.records.events import Say, Seen, events_pages, find_event, moment, read_seen, record
@@ -187,11 +187,11 @@ def _relative(seen: Seen, *, depth: int = 0) -> Relative:
     )
 
 
-def _report(seen: Seen, entry: Entry) -> FallbackReport:
+def _report(seen: Seen, entry: StreamEntry) -> FallbackReport:
     return FallbackReport(id=seen.id, ms=entry.ms, why=seen.fallback, host=seen.event.host)
 
 
-def _text(entry: Entry, field: bytes) -> str:
+def _text(entry: StreamEntry, field: bytes) -> str:
     return entry.fields.get(field, b"").decode("utf-8", "replace")
 
 

@@ -20,7 +20,7 @@ from workers.delivery.webhook import render_body
 from workers.records.events import find_entry
 
 
-class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request; URL, headers and body are redacted."""
 
     url: str
@@ -30,7 +30,7 @@ class WebhookRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 async def webhook_request(
     connections: Connections, keys: Keys, delivery: Delivery, endpoint: Endpoint
-) -> WebhookRequest | None:
+) -> RecordedRequest | None:
     """The request of a delivery to this endpoint; None where its event is not kept any more or has no such body."""
     entry = await find_entry(connections, keys, delivery.event)
     if entry is None:
@@ -48,12 +48,12 @@ async def webhook_request(
     headers["webhook-timestamp"] = str(made)
     if endpoint.secret:
         headers["webhook-signature"] = REDACTED
-    return WebhookRequest(
+    return RecordedRequest(
         url=redact_url(endpoint.url), headers=headers, body=redact_text(body.decode("utf-8", "replace"))
     )
 
 
-def curl(request: WebhookRequest) -> str:
+def curl(request: RecordedRequest) -> str:
     """The request as a command line for a shell, without the headers that are redacted."""
     words = [f"curl -X POST {shlex.quote(request.url)}"]
     words += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in request.headers.items() if value != REDACTED]

@@ -44,7 +44,7 @@ class ProcessSpec:
     count: int = 1
 
 
-class Child(msgspec.Struct, frozen=True):
+class ProcessStatus(msgspec.Struct, frozen=True):
     """One process as `status` shows it; pid 0 while it waits to be started again."""
 
     name: str
@@ -102,9 +102,9 @@ class Supervisor:
         self._lifeline = -1
 
     @property
-    def children(self) -> tuple[Child, ...]:
+    def children(self) -> tuple[ProcessStatus, ...]:
         """Every process as it is now."""
-        return tuple(Child(p.name, p.pid, p.ready, max(0, p.restarts)) for p in self._processes)
+        return tuple(ProcessStatus(p.name, p.pid, p.ready, max(0, p.restarts)) for p in self._processes)
 
     @property
     def waiting(self) -> int:

@@ -13,7 +13,7 @@ from bus.host_requests import GROUP, role
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import DAY, DONE_MS, Keys
-from bus.wire.streams import Call, Entry, call_all, checked, flat
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
 from workers.delivery.dead_letters import overdue_call
 from workers.delivery.deliveries import unpack_fields
 from workers.runtime.wording import counted
@@ -74,7 +74,7 @@ async def give_up_overdue(connections: Connections, keys: Keys, now: int, keep_m
     with connections.lease() as connection:
         (names,) = await connection.exchange([("ZRANGE", keys("kept"), 0, -1)])
     hosts = [name.decode("utf-8", "replace") for name in checked(names, "listing hosts")]
-    calls = [Call("unkeep", (keys("kept"), keys("events", host)), (host,)) for host in hosts]
+    calls = [ScriptCall("unkeep", (keys("kept"), keys("events", host)), (host,)) for host in hosts]
     for reply in await call_all(connections, calls) if calls else ():
         checked(reply, "tidying hosts")
     return given_up
@@ -96,12 +96,12 @@ async def give_up(connections: Connections, keys: Keys, host: str, reason: str, 
     return given_up
 
 
-def _give_up(keys: Keys, stream: str, row: Sequence[Any], reason: str) -> Call:
-    entry = Entry(stream, row[0].decode(), flat(row[1]))
+def _give_up(keys: Keys, stream: str, row: Sequence[Any], reason: str) -> ScriptCall:
+    entry = StreamEntry(stream, row[0].decode(), flat(row[1]))
     event, about = entry, {}
     try:
         fields = unpack_fields(entry.fields[b"data"])
-        event = Entry(keys("events"), fields[b"entry"].decode(), fields)
+        event = StreamEntry(keys("events"), fields[b"entry"].decode(), fields)
         kept = read_event(read_request(event, keys))
         about = {"type": kept.type, "tool": kept.tool, "session": kept.session}
     except (DecodeError, KeyError, ValueError) as error:

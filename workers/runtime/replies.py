@@ -8,7 +8,7 @@ from bus.events import Event
 from bus.requests import Request, answer_call, call_key, event_type, render
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.keys import Keys
-from bus.wire.streams import Call
+from bus.wire.streams import ScriptCall
 from workers.delivery.dead_letters import poison_call
 from workers.runtime.counters import Counters
 
@@ -29,7 +29,7 @@ class Replies:
         """The verdict of the failure policy, with the reason `why`."""
         return failed(bus_policy(self.strictest_policy(request), event_type(request, event)), why, event=request.id)
 
-    def answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> Call:
+    def answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> ScriptCall:
         """The call that answers a request with a verdict, in the agent's own form."""
         if verdict.fallback:
             log.warning(
@@ -40,13 +40,13 @@ class Replies:
         name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is not kept for the same call
         return answer_call(request, self._keys, self._group, verdict, answer, name, owner)
 
-    def bury(self, request: Request, why: str) -> list[Call]:
+    def bury(self, request: Request, why: str) -> list[ScriptCall]:
         """The calls that make a dead letter and give the waiting agent a failure verdict."""
         log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
         letter = poison_call(self._keys, request.entry, why, acknowledge="")
         return [letter, self.answer(request, None, self.failed(request, None, why))]
 
-    def broken(self, request: Request, event: Event, error: Exception) -> list[Call]:
+    def broken(self, request: Request, event: Event, error: Exception) -> list[ScriptCall]:
         """The calls that answer a request on which the evaluator itself failed; logs the error."""
         log.error("request %s", request.id, exc_info=error)
         why = f"the evaluator broke on it: {type(error).__name__}"

@@ -16,7 +16,7 @@ from typing import Final, Self
 from bus.matching.checker import WALL_SECONDS
 from bus.matching.findings import Findings, ask, checker, unanswered
 from bus.matching.questions import Question
-from bus.system.child import Child
+from bus.system.child import ChildProcess
 
 PROCESSES: Final = 2
 _WAITING_EACH: Final = 4
@@ -28,9 +28,9 @@ class RuleChecks:
     """A few processes, started at the first question and ended with the `async with` block."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
-        self._free: list[Child] = [checker() for _ in range(processes)]
+        self._free: list[ChildProcess] = [checker() for _ in range(processes)]
         self._all = tuple(self._free)
-        self._waiting: dict[str, deque[asyncio.Future[Child]]] = {}
+        self._waiting: dict[str, deque[asyncio.Future[ChildProcess]]] = {}
         """By agent; the first agent's first question is next."""
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="rule-checks")
 
@@ -69,14 +69,14 @@ class RuleChecks:
             else:
                 running.add_done_callback(lambda _: self._pass_on(child))
 
-    async def _turn(self, agent: str, seconds: float) -> Child | None:
+    async def _turn(self, agent: str, seconds: float) -> ChildProcess | None:
         """A process for one question; None if too many questions wait, or if none becomes free in time."""
         if self._free:
             return self._free.pop()
         own = self._waiting.get(agent, ())
         if len(own) >= _WAITING_EACH or sum(map(len, self._waiting.values())) >= _WAITING:
             return None
-        turn: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[ChildProcess] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(agent, deque()).append(turn)
         try:
             return await asyncio.wait_for(asyncio.shield(turn), seconds)
@@ -89,7 +89,7 @@ class RuleChecks:
         finally:
             self._forget(agent, turn)
 
-    def _forget(self, agent: str, turn: asyncio.Future[Child]) -> None:
+    def _forget(self, agent: str, turn: asyncio.Future[ChildProcess]) -> None:
         """Remove a turn from the queue."""
         queue = self._waiting.get(agent)
         if queue is not None and turn in queue:
@@ -97,7 +97,7 @@ class RuleChecks:
             if not queue:
                 del self._waiting[agent]
 
-    def _pass_on(self, child: Child) -> None:
+    def _pass_on(self, child: ChildProcess) -> None:
         """Give a process to the agent whose turn it is, or keep it as free."""
         while self._waiting:
             agent = next(iter(self._waiting))

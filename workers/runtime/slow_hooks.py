@@ -20,7 +20,7 @@ from bus.hooks import Hook
 from bus.requests import Request
 from bus.wire.connections import Connections
 from bus.wire.keys import NOTE_MS, note_key
-from bus.wire.streams import Call, checked
+from bus.wire.streams import ScriptCall, checked
 
 log = logging.getLogger("fleethook.patience")
 
@@ -118,7 +118,7 @@ class Slots:
         while True:
             try:
                 with connections.lease() as connection:
-                    await connection.exchange([Call("note", keys, (NOTE_MS,)).whole_command()])
+                    await connection.exchange([ScriptCall("note", keys, (NOTE_MS,)).whole_command()])
             except FleethookError as error:
                 log.warning(
                     "a hook runs for longer than its agent's deadline, and the note cannot be written: %s", error

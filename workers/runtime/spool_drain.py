@@ -14,7 +14,7 @@ from typing import Final
 
 from bus.errors import FleethookError
 from bus.hooksets.in_force import Watcher
-from bus.shim.answer_file import Server, program_spool, read_answer_file, server_from_url
+from bus.shim.answer_file import RedisServer, program_spool, read_answer_file, server_from_url
 from bus.shim.spool import Draining, add_commands, spools
 from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
@@ -92,7 +92,7 @@ def _is_there(path: Path, end: str) -> bool:
     return path.with_name(path.name + end).exists()
 
 
-def _is_ours(path: Path, places: Directories, server: Server, keys: Keys) -> bool:
+def _is_ours(path: Path, places: Directories, server: RedisServer, keys: Keys) -> bool:
     try:
         answers = read_answer_file(places.answer_file(path.name))
     except FleethookError:

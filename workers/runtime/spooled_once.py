@@ -11,7 +11,7 @@ from bus.ids import event_id
 from bus.requests import read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import KEPT_MS, SENT_MS, Keys
-from bus.wire.streams import Call, Entry, call_all, checked
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked
 
 GROUP: Final = "dispatchers"
 _SEARCH_MS: Final = 60_000
@@ -20,7 +20,7 @@ _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
 
 
-async def counts(connections: Connections, keys: Keys, entry: Entry) -> bool:
+async def counts(connections: Connections, keys: Keys, entry: StreamEntry) -> bool:
     """Whether a spooled entry is the one of its id that counts; if not, it is removed before it is dispatched.
 
     If an evaluator had answered the request after all, the record's fallback stays as its agent's report.
@@ -35,7 +35,9 @@ class Repeats:
     def __init__(self) -> None:
         self._ids: OrderedDict[str, str] = OrderedDict()
 
-    async def without_repeats(self, connections: Connections, keys: Keys, entries: Sequence[Entry]) -> list[Entry]:
+    async def without_repeats(
+        self, connections: Connections, keys: Keys, entries: Sequence[StreamEntry]
+    ) -> list[StreamEntry]:
         """The entries of the event stream without spooled ones that do not count; changes nothing in Redis."""
         asked = [entry for entry in entries if b"spooled" in entry.fields and b"id" in entry.fields]
         if not asked:
@@ -50,7 +52,7 @@ class Repeats:
         return [entry for entry in entries if entry.id not in gone]
 
 
-def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:
+def _call(keys: Keys, entry: StreamEntry, *, look: bool) -> ScriptCall:
     name = read_request(entry, keys).id
     # A report is only ever sent marked, and of a young request the verdict tells whether it was answered: neither is
     # looked for among the events around it, which takes long where these are many.
@@ -70,8 +72,8 @@ def _call(keys: Keys, entry: Entry, *, look: bool) -> Call:
         args += ["id", event_id(), "of", name, "fallback", entry.fields[b"fallback"]]
         for field in (b"source", b"event", b"host"):
             args += [field, entry.fields.get(field, b"")]
-    return Call("once", (keys("events"), keys("first", name), keys("verdict", name)), args)
+    return ScriptCall("once", (keys("events"), keys("first", name), keys("verdict", name)), args)
 
 
-def _text(entry: Entry, field: bytes) -> str:
+def _text(entry: StreamEntry, field: bytes) -> str:
     return entry.fields.get(field, b"").decode("utf-8", "replace")

@@ -22,7 +22,7 @@ _UNKNOWN: Final = "$…"  # what bus.shell shows for what only the shell knows
 _MORE: Final = frozenset("*")
 
 
-class Rule(NamedTuple):
+class PermissionRule(NamedTuple):
     """A parsed rule: a tool's name (`mcp__db__*` is a pattern), and what stands in brackets (empty: anything)."""
 
     tool: str
@@ -30,7 +30,7 @@ class Rule(NamedTuple):
 
 
 @lru_cache(1024)
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> PermissionRule:
     """One permission rule; PatternError where it is none, or its pattern cannot be one."""
     found = _RULE.fullmatch(text.strip())
     if found is None:
@@ -38,7 +38,7 @@ def parse_rule(text: str) -> Rule:
             f"{text[:80]!r} is not a permission rule",
             hint="write one tool, with a pattern in brackets where it matters: Bash(git *), Edit(src/**)",
         )
-    rule = Rule(found[1], (found[2] or "").strip())
+    rule = PermissionRule(found[1], (found[2] or "").strip())
     if rule.tool in _FILES and rule.content:
         compile_path_glob(_glob(rule.content))
     return rule

@@ -65,7 +65,7 @@ class HookSource(NamedTuple):
     at: PathParts
 
 
-class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+class ClaudePlugin(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin's folder, read (I-05)."""
 
     name: str
@@ -120,7 +120,7 @@ def is_single_skill(path: Path) -> bool:
     return path.suffix == ".md" and path.stem.upper() not in {"SKILL", "README", "CHANGELOG", "LICENSE"}
 
 
-def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool = False) -> Plugin:
+def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool = False) -> ClaudePlugin:
     """What a plugin's folder holds, hooks included; what is wrong stands in `problems`. ConfigError: no such folder.
 
     `hooks_only` reads no file that has nothing to do with hooks. `single_files` lists what ion has beside Claude Code's
@@ -131,7 +131,7 @@ def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool 
         raise ConfigError(
             "this is no folder", file=str(path), hint="name the folder that holds .claude-plugin or hooks"
         )
-    return _Reader(root, single_files=single_files).read(hooks_only=hooks_only)
+    return _PluginReader(root, single_files=single_files).read(hooks_only=hooks_only)
 
 
 def inside(root: str, given: str) -> str:
@@ -150,7 +150,7 @@ def inside(root: str, given: str) -> str:
     return found
 
 
-class _Reader:
+class _PluginReader:
     """Reads one plugin's folder, and collects what is wrong with it."""
 
     def __init__(self, root: Path, *, single_files: bool) -> None:
@@ -158,7 +158,7 @@ class _Reader:
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
 
-    def read(self, *, hooks_only: bool) -> Plugin:
+    def read(self, *, hooks_only: bool) -> ClaudePlugin:
         manifest = self.document(MANIFEST)
         value: Mapping[str, Plain] = {}
         if manifest is not None:
@@ -179,7 +179,7 @@ class _Reader:
         if not hooks_only:
             commands, agents = tuple(self.files(manifest, "commands")), tuple(self.files(manifest, "agents"))
             skills, servers = tuple(self.skills(manifest)), tuple(self.servers(manifest, known))
-        return Plugin(
+        return ClaudePlugin(
             name=known,
             root=str(self.root),
             version=self.text(manifest, "version"),

@@ -1,88 +1,58 @@
-"""Hooks of Claude Code and ion read from their files: every entry that cannot be used is named with place and mend (I-09)."""
+"""Reads the hooks of Claude Code and ion from files, plugins and folders (I-09)."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
-from bus.agents.claude import CAPABILITIES, NEVER
-from bus.config.documents import Document, PathParts, Plain, load
+from bus.config.documents import load
 from bus.config.hook_file_value import HookFile
-from bus.config.validation import is_extra, nearest
-from bus.errors import ConfigError, TargetRefused
-from bus.hookfiles.claude.format import TIMEOUTS, Group, Handler
-from bus.hookfiles.claude.matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
-from bus.hookfiles.claude.own_sessions import read_by_claude
-from bus.hookfiles.claude.permission_rules import parse_rule
-from bus.hookfiles.claude.plugins import HOOKS, MANIFEST, Plugin, is_plugin, leads_out, plugin_contents, plugins_in
-from bus.hookfiles.claude.scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
-from bus.hookfiles.common import Reading, foreign_variables
-from bus.hooks import Hook, HttpCall, Layer
-from bus.http.address_policy import parse_target
-from bus.secrets.redaction import is_secret_name, redact_text
-from bus.verdicts import Policy
-
-ION: Final = "ion"
-
-_DEFAULT: Final = 600.0
-_ION_DEFAULT: Final = 5000.0  # milliseconds (I-04)
-_NO_HTTP: Final = frozenset({"SessionStart", "Setup"})
-_LATER: Final[Mapping[str, str]] = {
-    "mcp_tool": "a call of an MCP tool",
-    "prompt": "a question to a model",
-    "agent": "a subagent that checks",
-}
-_SHELLS: Final[Mapping[str | None, str]] = {None: "", "bash": "bash", "powershell": "pwsh"}
-_POLICIES: Final[Mapping[str | None, Policy | None]] = {None: None, "continue": "allow", "block": "deny"}
-_ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-_LOOKS_MS: Final = 1000
-_LOOKS_S: Final = 100
-
-
-@dataclass(slots=True)
-class _Entry:
-    """A handler with its place and all matchers under which it stands: Claude Code runs identical ones once."""
-
-    handler: Handler
-    at: PathParts
-    description: str
-    matchers: list[str] = field(default_factory=list)
+from bus.errors import ConfigError
+from bus.hookfiles.claude.event_reader import ION, EventReader
+from bus.hookfiles.claude.plugins import (
+    HOOKS,
+    MANIFEST,
+    is_plugin,
+    leads_out,
+    plugin_contents,
+    plugins_in,
+)
+from bus.hooks import Layer
 
 
 def read(path: Path, layer: Layer, dialect: str) -> HookFile:
     """The hooks in a file or folder; ConfigError only where nothing can be read."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
-    found = HookFile()
-    for one in _parts(path, layer, dialect):
-        found = HookFile(
-            (*found.hooks, *one.hooks),
-            problems=(*found.problems, *one.problems),
-            warnings=(*found.warnings, *one.warnings),
-        )
-    return _numbered(found).sealed()
+    return _numbered(_joined(_parts(path, layer, dialect))).sealed()
+
+
+def _joined(parts: Iterable[HookFile]) -> HookFile:
+    """One value with the hooks, problems and warnings of all parts."""
+    files = list(parts)
+    return HookFile(
+        tuple(hook for file in files for hook in file.hooks),
+        problems=tuple(problem for file in files for problem in file.problems),
+        warnings=tuple(text for file in files for text in file.warnings),
+    )
 
 
 def _numbered(found: HookFile) -> HookFile:
-    """The hooks with their places in the whole, and no id twice."""
+    """The hooks with their positions in the joined file, each with an id of its own."""
     taken: set[str] = set()
     hooks = []
     for position, hook in enumerate(found.hooks):
         tries = (hook.id if count == 1 else f"{hook.id}-{count}" for count in range(1, len(taken) + 2))
-        name = next(one for one in tries if one not in taken)
+        name = next(candidate for candidate in tries if candidate not in taken)
         taken.add(name)
         hooks.append(msgspec.structs.replace(hook, id=name, position=position))
     return HookFile(tuple(hooks), problems=found.problems, warnings=tuple(dict.fromkeys(found.warnings)))
 
 
 def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
-    """Each file that a path stands for, read."""
+    """The contents of each hook file that a path leads to."""
     if not path.is_dir():
         yield _file(path, layer, dialect)
     elif is_plugin(path):
@@ -94,14 +64,14 @@ def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
                 yield from _parts(path / name, layer, dialect)
                 return
         if below:
-            for one in below:
-                yield _file(one, layer, dialect)
+            for settings in below:
+                yield _file(settings, layer, dialect)
         else:
             yield from _plugins(path, layer, dialect)
 
 
 def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
-    """A folder of plugins, by name; whatever in it is none is left alone."""
+    """The hooks of a folder's plugins, by name; skips what is no plugin."""
     found = plugins_in(path)
     if not found:
         raise ConfigError(
@@ -109,287 +79,33 @@ def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
             file=str(path),
             hint=f"a plugin has {MANIFEST} or {HOOKS}",
         )
-    for one in found:
-        if layer == "project" and leads_out(one, path):
+    for folder in found:
+        if layer == "project" and leads_out(folder, path):
             problem = ConfigError(
                 "is a link that leads out of the project's plugins",
-                file=str(one),
+                file=str(folder),
                 hint="copy the plugin into the folder",
             )
             yield HookFile(problems=(problem,))
         else:
-            yield from _plugin(one, layer, dialect)
+            yield from _plugin(folder, layer, dialect)
 
 
 def _plugin(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
     plugin = plugin_contents(path, hooks_only=True)
     yield HookFile(problems=plugin.problems, warnings=plugin.warnings)
     for source in plugin.hooks:
-        yield _Reader(source.document, layer, dialect, plugin).read(source.at)
+        yield EventReader(source.document, layer, dialect, plugin).read(source.at)
 
 
 def _file(path: Path, layer: Layer, dialect: str) -> HookFile:
-    """One file: a manifest stands for its plugin, a plugin's hooks.json for itself, anything else is a settings file."""
+    """The hooks of one file: a plugin's manifest, a plugin's hooks.json, or else a settings file.
+
+    A manifest gives all hooks of its plugin.
+    """
     if path.parent.name == MANIFEST.parent.name and path.name == MANIFEST.name:
-        parts = list(_plugin(path.parent.parent, layer, dialect))
-        return HookFile(
-            tuple(hook for one in parts for hook in one.hooks),
-            problems=tuple(problem for one in parts for problem in one.problems),
-            warnings=tuple(text for one in parts for text in one.warnings),
-        )
+        return _joined(_plugin(path.parent.parent, layer, dialect))
     plugin = None
     if path.parent.name == HOOKS.parent.name and path.name == HOOKS.name:
         plugin = plugin_contents(path.parent.parent, hooks_only=True)
-    return _Reader(load(path), layer, dialect, plugin).read(())
-
-
-class _Reader(Reading):
-    """Reads the events of one document."""
-
-    def __init__(self, document: Document, layer: Layer, dialect: str, plugin: Plugin | None) -> None:
-        super().__init__(document, layer)
-        self.dialect, self.plugin = dialect, plugin
-        self.roots = Roots.of(
-            Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
-        )
-        self.itself = read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
-        self.settings: Mapping[str, Plain] = {}
-        self.env: dict[str, str] = {}
-        self.unseen: list[str] = []
-
-    def read(self, at: PathParts) -> HookFile:
-        """The hooks below `at`, which holds events, or a `hooks` that does."""
-        value = self.document.value
-        for part in at:
-            value = value[part]
-        if value is None and not at:
-            return self.done()
-        if not isinstance(value, dict):
-            self.report(at, "hooks are an object of events", hint='write {"hooks": {"PreToolUse": [ … ]}}')
-            return self.done()
-        if "hooks" in value:
-            self.settings, at, value = (value if not at else {}), (*at, "hooks"), value["hooks"]
-            if value is not None and not isinstance(value, dict):
-                self.report(at, "hooks has to be an object of events", hint='write {"PreToolUse": [ … ]}')
-                return self.done()
-        elif not at and not self.plugin and not any(name in CAPABILITIES for name in value):
-            return self.done()  # settings without hooks
-        if self.settings.get("disableAllHooks") is True:
-            self.warn(("disableAllHooks",), "disableAllHooks is set: none of this file's hooks is in force")
-            return self.done()
-        self.env = self.settings_env(self.settings.get("env"))
-        for name, groups in (value or {}).items():
-            if name != "description" and not is_extra(name):
-                self.event((*at, name), name, groups)
-        if self.unseen:
-            names = ", ".join(f"${name}" for name in dict.fromkeys(self.unseen))
-            hint = 'name what a hook needs beside its command: "env_pass": ["NAME"]'
-            self.warn(
-                at, f"a hook sees PATH, HOME and the like here, not all of the environment: {names} is empty", hint=hint
-            )
-        return self.done()
-
-    def settings_env(self, given: Plain) -> dict[str, str]:
-        """What the settings' `env` gives the hooks; what looks like a secret stays out of the hook set."""
-        if given is not None and not isinstance(given, dict):
-            self.report(("env",), "env has to be an object of texts")
-        found = {}
-        for name, value in given.items() if isinstance(given, dict) else ():
-            text = value if isinstance(value, str) else json.dumps(value)
-            if is_secret_name(name) or redact_text(text) != text:
-                self.warn(
-                    ("env", name), f"{name} looks like a secret and is not given to the hooks", hint="use env_pass"
-                )
-            elif _ENV.match(name) and "\x00" not in text and not name.startswith("FLEETHOOK_"):
-                found[name] = text
-        return found
-
-    def event(self, at: PathParts, name: str, groups: Plain) -> None:
-        if name not in CAPABILITIES:
-            near = nearest(name, CAPABILITIES)
-            if near or not name.isidentifier() or len(name) > 64:
-                hint = f'did you mean "{near}"?' if near else "events are written like PreToolUse"
-                self.report(at, f"Claude Code has no event {name[:64]!r}", hint=hint, key=True)
-                return
-            self.warn(
-                at, f"no event {name!r} is known here; its hooks run where an agent sends one by that name", key=True
-            )
-        if name in NEVER:
-            self.warn(
-                at, f"{name} is not run here: its hook has to make a worktree, which the bus cannot answer", key=True
-            )
-            return
-        if not isinstance(groups, list):
-            self.report(at, f"{name} has to be a list", hint='write [{"matcher": "…", "hooks": [ … ]}]')
-            return
-        entries: dict[str, _Entry] = {}
-        for number, raw in enumerate(groups):
-            self.group((*at, number), name, raw, entries)
-        for entry in entries.values():
-            hook = self.hook(name, entry)
-            if hook is not None:
-                self.hooks.append(hook)
-
-    def group(self, at: PathParts, name: str, raw: Plain, entries: dict[str, _Entry]) -> None:
-        if isinstance(raw, dict) and "hooks" not in raw and "type" in raw:
-            self.report(at, "a handler stands where a group is meant", hint='write {"hooks": [{"type": "command", …}]}')
-            return
-        group = self.entry(at, raw, Group)
-        if group is None:
-            return
-        matcher = group.matcher.strip()
-        if matcher not in ("", "*") and name not in TOOL_EVENTS and name not in SUBJECTS:
-            self.warn((*at, "matcher"), f"{name} has no matcher: its hooks run every time")
-            matcher = ""
-        try:
-            compile_matcher(matcher, exact=name in EXACT_ONLY)
-        except ConfigError as error:
-            self.report((*at, "matcher"), error.message, hint=error.hint)
-            return
-        for number, one in enumerate(group.hooks):
-            place = (*at, "hooks", number)
-            handler = self.entry(place, one, Handler)
-            if handler is not None:
-                alike = json.dumps(one, sort_keys=True, default=str)
-                entry = entries.setdefault(alike, _Entry(handler, place, str(group.description or "")))
-                if matcher not in entry.matchers:
-                    entry.matchers.append(matcher)
-
-    def hook(self, name: str, entry: _Entry) -> Hook | None:
-        """The hook of a handler; None where it cannot be used or is not run here, which is then said."""
-        handler, at = entry.handler, entry.at
-        before = len(self.problems)
-        if handler.type in _LATER:
-            self.warn(
-                (*at, "type"), f"{handler.type} ({_LATER[handler.type]}) is not run here yet: this handler does nothing"
-            )
-            return None
-        if handler.rule is not None and not self.rule(name, handler.rule, at):
-            return None
-        if handler.once:
-            self.warn((*at, "once"), "once means something in a skill's own hooks only; here it runs every time")
-        http = self.http(name, handler, at) if handler.type == "http" else None
-        command = self.command(handler, at) if handler.type == "command" else ("", ())
-        if (
-            len(self.problems) > before
-            or (http is None and command is None)
-            or (handler.type == "http" and http is None)
-        ):
-            return None
-        matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
-        own: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
-        own |= {"if": handler.rule} if handler.rule is not None else {}
-        own |= {"wakes": True} if handler.wakes else {}
-        own |= self.roots.own() | ({"itself": self.itself} if self.itself else {})
-        text, args = command or ("", ())
-        return Hook(
-            id=self.id(self.plugin.slug if self.plugin else self.dialect, name),
-            on=patterns(name),
-            tool=index_tool(matchers) if name in TOOL_EVENTS else "",
-            command=text,
-            args=args,
-            http=http,
-            shell=_SHELLS[handler.shell],
-            blocking=not (handler.async_ or handler.wakes),
-            timeout=self.timeout(name, handler, at),
-            on_failure=_POLICIES[handler.on_failure],
-            description=(handler.description or entry.description)[:10_000],
-            env=self.env if handler.type == "command" else {},
-            env_pass=tuple(handler.env_pass),
-            dialect=self.dialect,
-            plugin=self.plugin.name if self.plugin else "",
-            own=own,
-            layer=self.layer,
-            origin=self.origin(at),
-        )
-
-    def rule(self, name: str, text: str, at: PathParts) -> bool:
-        if name not in TOOL_EVENTS:
-            self.warn((*at, "if"), f"{name} has no tool: a hook with `if` never runs there, so it is left out")
-            return False
-        try:
-            parse_rule(text)
-        except ConfigError as error:
-            self.report((*at, "if"), error.message, hint=error.hint)
-            return False
-        return True
-
-    def timeout(self, name: str, handler: Handler, at: PathParts) -> float:
-        """Seconds: ion writes milliseconds, Claude Code seconds (I-04)."""
-        given, place = handler.timeout, (*at, "timeout")
-        if self.dialect == ION:
-            if given is not None and given < _LOOKS_S:
-                self.warn(
-                    place, f"timeout is {given:g} ms; ion counts milliseconds", hint=f"{given:g} s are {given * 1000:g}"
-                )
-            return (given or _ION_DEFAULT) / 1000
-        if given is not None and given >= _LOOKS_MS:
-            self.warn(
-                place, f"timeout is {given:g} s; Claude Code counts seconds", hint=f"{given:g} ms are {given / 1000:g}"
-            )
-        return given or TIMEOUTS.get(name, _DEFAULT)
-
-    def command(self, handler: Handler, at: PathParts) -> tuple[str, tuple[str, ...]] | None:
-        """The command and its arguments, with the plugin's folder filled in."""
-        if handler.command is None:
-            self.report(at, '"command" is missing', hint='write {"type": "command", "command": "…"}')
-            return None
-        texts = [((*at, "command"), handler.command)]
-        texts += [((*at, "args", number), text) for number, text in enumerate(handler.args or ())]
-        for number, (place, text) in enumerate(texts):
-            if "\x00" in text or (not number and not text.strip()):
-                self.report(place, "holds a NUL" if "\x00" in text else "command must not be empty")
-                return None
-        if handler.wakes:
-            self.warn(
-                (*at, "asyncRewake"),
-                "it runs in the background and cannot wake the agent here (asyncRewake): what it says with exit 2 goes "
-                "with the session's next event that can carry it",
-            )
-        said = len(self.warnings), len(self.problems)
-        for place, text in texts:
-            for problem, message, hint in told(text, self.roots):
-                (self.report if problem else self.warn)(place, message, hint=hint)
-            unset = unset_variables(text)
-            for name in unset:
-                self.warn(place, f"{name} is not set here; a command that needs it does without")
-            known = {*unset, *handler.env_pass, *self.env, *SET_HERE}
-            self.unseen += (name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known)
-        text, args = filled(handler.command, handler.args, self.roots)
-        if not args and (len(self.warnings), len(self.problems)) == said:
-            self.script((*at, "command"), text, self.roots.project)
-        return text, args
-
-    def http(self, name: str, handler: Handler, at: PathParts) -> HttpCall | None:
-        """Where an http handler posts; None where it cannot be used."""
-        if handler.url is None:
-            self.report(at, '"url" is missing', hint='write {"type": "http", "url": "https://…"}')
-            return None
-        if name in _NO_HTTP:
-            self.warn(at, f"Claude Code has no http hooks at {name}: this handler does nothing", hint="use a command")
-            return None
-        try:
-            parse_target(handler.url)
-        except TargetRefused as error:
-            self.report((*at, "url"), error.reason)
-            return None
-        allowed = self.settings.get("allowedHttpHookUrls")
-        if isinstance(allowed, list) and not any(url_fits(pattern, handler.url) for pattern in allowed):
-            self.warn((*at, "url"), "allowedHttpHookUrls does not list it: this handler does nothing")
-            return None
-        narrowed = self.settings.get("httpHookAllowedEnvVars")
-        names = handler.allowed
-        if names is not None and isinstance(narrowed, list):
-            names = [one for one in names if one in narrowed]
-        headers = {}
-        for key, value in handler.headers.items():
-            if names is None and "${" in value:
-                self.report(
-                    (*at, "headers", key), "it holds ${…}, and no variable is allowed", hint="name it in allowedEnvVars"
-                )
-                return None
-            if "\r" in value or "\n" in value or not key or any(sign in key for sign in " :\r\n"):
-                self.report((*at, "headers", key), f"the header {key[:64]!r} holds characters that HTTP does not allow")
-                return None
-            headers[key] = interpolated(value, names)
-        return HttpCall(url=handler.url, headers=headers)
+    return EventReader(load(path), layer, dialect, plugin).read(())

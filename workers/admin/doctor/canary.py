@@ -38,7 +38,7 @@ SECONDS: Final = 30.0
 _GUARD: Final = "switch a guard on: `guards: {destructive-commands: true}` in fleethook.yaml"
 
 
-class Answer(NamedTuple):
+class CanaryResult(NamedTuple):
     """What the installed command did, and what the agent makes of it."""
 
     ran: CommandRun
@@ -77,7 +77,7 @@ def guard_check(verdict: Verdict | None) -> Check:
     return Check(id="guards", status="warn", what=f"no rule in force minds `{COMMAND}`", fix=_GUARD)
 
 
-def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
+def send(one: Installed, canary: Canary, cwd: Path) -> CanaryResult:
     """Run the installed command as the agent does: in the project, without any variable of ours."""
     program = find(one.agent)
     env = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
@@ -97,7 +97,7 @@ def send(one: Installed, canary: Canary, cwd: Path) -> Answer:
         ran = CommandRun(done.returncode, done.stdout, done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
         ran = CommandRun(-1, "", f"{type(error).__name__}: {error}")
-    return Answer(ran, (time.monotonic() - began) * 1000, program.understood(ran))
+    return CanaryResult(ran, (time.monotonic() - began) * 1000, program.understood(ran))
 
 
 def live_checks(
@@ -121,7 +121,7 @@ def live_checks(
         yield judge(one, answer, verdict, fallback=fallback)
 
 
-def _judge_unseen(one: Installed, answer: Answer) -> Check:
+def _judge_unseen(one: Installed, answer: CanaryResult) -> Check:
     """What an answer to the canary proves where the rules in force cannot be seen."""
     name, text = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
     came = answer.understood.decision
@@ -133,7 +133,7 @@ def _judge_unseen(one: Installed, answer: Answer) -> Check:
     return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)
 
 
-def judge(one: Installed, answer: Answer, verdict: Verdict | None, *, fallback: bool = False) -> Check:
+def judge(one: Installed, answer: CanaryResult, verdict: Verdict | None, *, fallback: bool = False) -> Check:
     """What an answer to the canary proves, where the rules in force here say `verdict`."""
     name, said = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
     wanted, came = verdict.decision if verdict is not None else "", answer.understood.decision
@@ -172,7 +172,7 @@ def _can_ask(agent: str) -> bool:
     return can.ask or can.ask_else != "deny"
 
 
-def _is_fallback(one: Installed, canary: Canary, answer: Answer, places: Directories) -> bool:
+def _is_fallback(one: Installed, canary: Canary, answer: CanaryResult, places: Directories) -> bool:
     """Whether these are the words that the hook command has ready for when nobody answers."""
     try:
         lines = read_answer_file(places.answer_file(one.agent)).events

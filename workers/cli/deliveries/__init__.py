@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.filters import Filter
-    from workers.records.webhook_requests import WebhookRequest
+    from workers.records.webhook_requests import RecordedRequest
 
 _RETRIED: Final = ("due", "parked", "dead")
 _RETRY: Final = BulkAction("retry", "tried now", "due, parked or dead")
@@ -89,7 +89,7 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
 
 async def _whole_delivery(
     fleet: Context, connections: Connections, name: str
-) -> tuple[Delivery, dict[str, Any] | None, WebhookRequest | None]:
+) -> tuple[Delivery, dict[str, Any] | None, RecordedRequest | None]:
     """A delivery with the event that it carries, and the request that it makes; None for what is not known any more."""
     from pathlib import Path
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from workers.cli.common import Context, Findings, PartlyDone
+from workers.cli.common import CheckFailed, Context, PartlyDone
 from workers.cli.formatting import short
 from workers.runtime.wording import counted
 
@@ -111,13 +111,13 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
 
 
 def report_done(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
-    """Print for how many it was done; Findings if for none, PartlyDone if not for all: the others are not in `state`."""
+    """Print for how many it was done; CheckFailed if for none, PartlyDone if not for all: the others are not in `state`."""
     if fleet.json:
         fleet.data({"matching": asked, "done": done})
     else:
         fleet.data(f"{done} {what}")
     if not done:
-        raise Findings(f"none of {asked} could be {what}: not {state}")
+        raise CheckFailed(f"none of {asked} could be {what}: not {state}")
     if done < asked:
         raise PartlyDone(f"{asked - done} of {asked} could not be {what}: not {state} (any more)")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from workers.cli.common import Context, Findings, LazyGroup, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
 from workers.cli.deliveries.bulk import BulkAction, Sort, confirm_bulk, do_bulk
 from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
@@ -124,7 +124,7 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
     bulk = _with_whole_ids(fleet, bulk)
     ids = bulk.filter.ids
     if ids and not any(map(_is_delivery, ids)):
-        raise Findings("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
+        raise CheckFailed("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
     letters = [letter for letter in _meant(fleet, bulk) if _is_delivery(letter[0])]
     question = f"Try {counted(len(letters), 'delivery', 'deliveries')} again?"
     do_bulk(fleet, _REDRIVE, bulk, letters, question, yes=bulk.yes or bool(ids))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.common import Context, Findings, LazyGroup, PartlyDone, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
 from workers.cli.deliveries.bulk import as_job, follow_job, watcher_here
 from workers.cli.deliveries.options import MOMENT, RATE
 from workers.cli.formatting import short, when
@@ -152,7 +152,7 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
     else:
         fleet.data(f"{len(stopped)} stopped")
     if len(stopped) < len(meant):
-        raise Findings("was over already: " + ", ".join(sorted(meant - {*stopped})))
+        raise CheckFailed("was over already: " + ", ".join(sorted(meant - {*stopped})))
 
 
 async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -110,7 +110,7 @@ def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
                 fleet.data(fleet.style(text, "red"))
             fleet.data(f"{name}: {tests[name] - len(failures[name])} of {tests[name]} tests pass")
     if found:
-        raise Findings(f"{found} of the packs' own tests fail")
+        raise CheckFailed(f"{found} of the packs' own tests fail")
 
 
 def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[CorpusLine], list[ConfigError]]:
@@ -226,4 +226,4 @@ def _hold_limits(found: Figures, min_recall: float | None, max_false_alarms: flo
         measured = "unknown: no line is harmless" if false_alarms is None else f"{false_alarms:.2f} %"
         said.append(f"the rate of false alarms is {measured}, the most is {max_false_alarms:g} %")
     if said:
-        raise Findings("; ".join(said))
+        raise CheckFailed("; ".join(said))

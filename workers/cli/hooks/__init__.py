@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from workers.cli.common import Context, Findings, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import DURATION, about, plain, verdict_lines
 from workers.cli.hooks.listing import record, short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, holds, in_force, load, sound
@@ -209,7 +209,7 @@ def test(
         lines += [f"afterwards  {name}: {', '.join(ids)}" for name, ids in background.items() if ids]
         fleet.data("\n".join(lines))
     if exit_code and verdict.blocks:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path) -> Event:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from workers.cli.common import Context, Findings, PartlyDone, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, PartlyDone, common_options, pass_fleet
 from workers.cli.hooks.listing import import_row, record
 from workers.cli.hooks.sets import shown_diff
 
@@ -104,7 +104,7 @@ def import_hooks(
         fleet.data(f"{into} imports them {when}; `fleethook hooks list` shows what is in force")
         _ask_for_trust(fleet, into, asked=not yes)
     if read.problems:
-        raise (PartlyDone if written else Findings)(f"{len(read.problems)} of its entries left out")
+        raise (PartlyDone if written else CheckFailed)(f"{len(read.problems)} of its entries left out")
 
 
 def _show(fleet: Context, read: HookFile, said: Imported) -> None:

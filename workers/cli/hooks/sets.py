@@ -17,7 +17,7 @@ from workers.cli.guard_reports import report_set_change
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.hookfile import HookFile
     from bus.hooksets.in_force import HookSet
-    from bus.hooksets.published import Change
+    from bus.hooksets.published import SetChange
     from bus.wire.connections import Connections
 
 _REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
@@ -126,7 +126,7 @@ def history(fleet: Context, limit: int) -> None:
 
     from bus.hooksets.published import history as log
 
-    async def work(connections: Connections) -> list[Change]:
+    async def work(connections: Connections) -> list[SetChange]:
         return await log(connections, fleet.keys(), limit)
 
     changes = fleet.run(work)

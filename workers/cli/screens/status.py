@@ -32,7 +32,7 @@ class GuardPack(NamedTuple):
     rules: int
 
 
-class Report(NamedTuple):
+class StatusReport(NamedTuple):
     """Everything that `status` shows."""
 
     found: Status | None
@@ -45,7 +45,7 @@ class Report(NamedTuple):
     rejected: Sequence[Rejection]
 
 
-def show_status(fleet: Context, report: Report) -> None:
+def show_status(fleet: Context, report: StatusReport) -> None:
     """Write it on stdout; on a terminal, long facts go on below their own beginning."""
     for name, text, colour in _facts(fleet, report):
         fleet.data(_fact(fleet, name, text, colour))
@@ -62,7 +62,7 @@ def _fact(fleet: Context, name: str, text: str, colour: Colour | None) -> str:
     return f"{name:<{_INDENT - 1}} " + "\n".join(lines)
 
 
-def _facts(fleet: Context, report: Report) -> Iterator[Fact]:
+def _facts(fleet: Context, report: StatusReport) -> Iterator[Fact]:
     found, here = report.found, report.here
     if found is not None:
         yield from _running(found)
@@ -131,7 +131,7 @@ def _waiting(found: Status) -> Iterator[Fact]:
         yield "in all", ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())), "bright_black"
 
 
-def _wrong(fleet: Context, report: Report) -> Iterator[Fact]:
+def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
     from workers.records.status import read_spools
 
     found = report.found

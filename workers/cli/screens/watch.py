@@ -50,7 +50,7 @@ _TRACE_KEYS: Final = "j k scroll · q back"
 
 
 @dataclass
-class Session:
+class WatchedSession:
     """What one session has done since the view began."""
 
     agent: str
@@ -68,7 +68,7 @@ class View:
     namespace: str = "default"
     events: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
     """Oldest first."""
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, WatchedSession] = field(default_factory=dict)
     endpoints: Sequence[EndpointHealth] = ()
     dead: Sequence[DeadLetter] = ()
     panel: Panel = "events"
@@ -90,7 +90,7 @@ class View:
         name = seen.event.session
         if not name:
             return
-        session = self.sessions.pop(name, None) or Session(seen.event.source)
+        session = self.sessions.pop(name, None) or WatchedSession(seen.event.source)
         session.events += 1
         session.denied += seen.decision == "deny"
         session.last, session.what, session.event = seen.ms, event_cells(seen)[4].text, seen.id

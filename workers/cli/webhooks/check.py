@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.hooks.sets import in_force
 
 _MOST: Final = 4 * 1024 * 1024
@@ -51,7 +51,7 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
         fleet.data(f"{word}  {plain(redact_url(url))}  {plain(', '.join(looked.addresses))}".rstrip())
         fleet.data(f"  {plain(looked.reason, 500)}")
     if not looked.allowed:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 @click.command()
@@ -115,7 +115,7 @@ def verify(
     else:
         fleet.data(fleet.style(reason, "red") if reason else fleet.style("the signature holds", "green"))
     if reason:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:

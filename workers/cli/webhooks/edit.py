@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.edits import publish_change, published_set, user_file, write_change
 from workers.cli.guard_reports import report_losses
 from workers.cli.hooks.sets import in_force
@@ -381,7 +381,7 @@ def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
 
 
 def _opened(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
-    """The entry that the allow list needs; Findings where the target is refused and not to be opened."""
+    """The entry that the allow list needs; CheckFailed if the target is refused and not to be opened."""
     from bus.http.address_policy import policy
 
     if looked.allowed:
@@ -391,8 +391,8 @@ def _opened(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
         return ""
     if not open_it:
         listed = f'; --allow puts "{looked.place}" into network.allow' if "allow list" in looked.reason else ""
-        raise Findings(f"the address policy refuses it: {looked.reason}{listed}")
+        raise CheckFailed(f"the address policy refuses it: {looked.reason}{listed}")
     if not looked.place:
-        raise Findings(f"it cannot be allowed: {looked.reason}")
+        raise CheckFailed(f"it cannot be allowed: {looked.reason}")
     policy([looked.place])  # raises for what can never be allowed
     return looked.place

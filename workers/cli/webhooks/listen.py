@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
     from workers.admin.webhook_listener import ReceivedWebhook, Wanted
@@ -80,7 +80,7 @@ def listen(
     if not fleet.json:
         fleet.say(f"{arrived} came{f' of {count}' if count else ''}, {failed} with a signature that does not hold")
     if not ok:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: float | None) -> tuple[int, int, bool]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from workers.cli.common import Context, Findings, common_options, pass_fleet
+from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.formatting import plain, short
 from workers.cli.hooks.sets import in_force
 from workers.cli.webhooks import find_endpoint
@@ -52,9 +52,9 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
         if ended is not None:
             _tell(fleet, endpoint, *ended, "and is resolved")
     if ended is not None and ended[1]:
-        raise Findings(f"the test's incident is still open at PagerDuty: resolve it there ({ended[1]})")
+        raise CheckFailed(f"the test's incident is still open at PagerDuty: resolve it there ({ended[1]})")
     if wrong:
-        raise Findings("")
+        raise CheckFailed("")
 
 
 async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, str]]:

@@ -15,7 +15,7 @@ from bus.errors import ConfigError
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hookfiles.locations import pigo_file
-from bus.hookfiles.pigo import BACKGROUND, Plugin, plugins
+from bus.hookfiles.pigo import BACKGROUND, PigoPlugin, plugins
 from bus.hooks import Hook
 from bus.hooksets.hookfile import load_hook_file
 from bus.hooksets.in_force import HookSet, Layered
@@ -89,7 +89,7 @@ def test_the_plugins_with_the_number_of_their_hooks(tmp_path: Path) -> None:
     ]}""",
     )
     path = tmp_path / "config.json"
-    assert plugins(path) == (Plugin("two", True, 2, f"{path}:2"), Plugin("off", False, 0, f"{path}:3"))
+    assert plugins(path) == (PigoPlugin("two", True, 2, f"{path}:2"), PigoPlugin("off", False, 0, f"{path}:3"))
 
 
 @pytest.mark.req("P-02", "P-11")

@@ -29,7 +29,7 @@ from bus.installs.command import (
     timeout_of,
 )
 from bus.installs.plan import events_for
-from bus.shim.answer import Answer
+from bus.shim.answer import HookAnswer
 
 SILENCE = {"cursor": "{}", "cline": '{"cancel":false}'}
 """What agents want to hear of a hook that has no opinion; the others nothing."""
@@ -66,7 +66,7 @@ def test_agents_that_want_an_object_get_one_for_what_is_only_told(agent: str) ->
     dialect = find(agent)
     lines = answer_events(dialect, dialect.capabilities, fail_closed=True)
     said = {line.fallback for line in lines if line.mode == "publish"}
-    assert said == {Answer(0, SILENCE.get(agent, "").encode())}
+    assert said == {HookAnswer(0, SILENCE.get(agent, "").encode())}
 
 
 @pytest.mark.req("B-08")

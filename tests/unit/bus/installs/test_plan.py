@@ -13,7 +13,7 @@ import pytest
 from bus.errors import ConfigError
 from bus.installs.base import InstallScope, Scope
 from bus.installs.command import Setup, hook_command
-from bus.installs.manifest import MANIFEST, Change, Plan, apply, undo
+from bus.installs.manifest import MANIFEST, FileChange, InstallPlan, apply, undo
 from bus.installs.plan import diff, events_for, plan_install, plan_uninstall
 
 NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
@@ -46,7 +46,7 @@ class Place:
 
     def plan(
         self, events: Iterable[str] | None = None, *, python: str = "/usr/bin/py 3", scope: Scope = "user"
-    ) -> Plan:
+    ) -> InstallPlan:
         return plan_install("claude", scope, self.where, _setup(events_for("claude", events), python))
 
     def settings(self) -> Any:
@@ -69,7 +69,7 @@ def _install(place: Place, events: Iterable[str] | None = None, **more: Any) -> 
     return apply(place.plan(events, **more), place.state, now=NOW)
 
 
-def _uninstall(place: Place) -> Plan:
+def _uninstall(place: Place) -> InstallPlan:
     plan = plan_uninstall("claude", place.state, where=place.where)
     undo(plan, place.state)
     return plan
@@ -238,8 +238,8 @@ def test_unknown_agents_and_events_are_refused(place: Place) -> None:
         place.plan(events=["Nope"])
     with pytest.raises(ConfigError, match="does not know the agent"):
         plan_install("vim", "user", place.where, _setup())
-    assert diff(Plan("claude", ())) == ""
-    assert "/dev/null" in diff(Plan("claude", (Change(place.file, b"{}\n", None),)))
+    assert diff(InstallPlan("claude", ())) == ""
+    assert "/dev/null" in diff(InstallPlan("claude", (FileChange(place.file, b"{}\n", None),)))
 
 
 @pytest.mark.req("B-08", "I-01")

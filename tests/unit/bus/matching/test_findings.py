@@ -16,7 +16,7 @@ from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, ask, checker, holds, unanswered
 from bus.matching.questions import Answer, Question, encode_question
 from bus.matching.rules import TOO_LARGE, CommandMatch, Rule, judge
-from bus.system.child import Child
+from bus.system.child import ChildProcess
 from workers.runtime.rule_checks import RuleChecks
 
 RM = Rule(commands=(CommandMatch(program=("rm",)),))
@@ -134,7 +134,7 @@ while head := sys.stdin.buffer.read(4):
 
 @pytest.mark.req("X-09")
 def test_a_child_is_killed_when_it_takes_too_long_and_starts_again() -> None:
-    child = Child((sys.executable, "-c", ECHO), {})
+    child = ChildProcess((sys.executable, "-c", ECHO), {})
 
     def say(text: bytes, seconds: float = 60) -> list[bytes]:
         messages = child.ask(text, seconds)
@@ -161,7 +161,7 @@ async def test_agents_take_turns_however_much_one_of_them_asks(monkeypatch: pyte
     order: list[str] = []
     go = threading.Event()
 
-    def take(_child: Child, question: Question, _seconds: float) -> Findings:
+    def take(_child: ChildProcess, question: Question, _seconds: float) -> Findings:
         assert go.wait(30)
         order.append(question.event.session)
         return Findings()

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from bus import launcher, shim
 from bus.errors import ConfigError, Unreachable
 from bus.shim import main
-from bus.shim.answer import Answer, pack_answer
+from bus.shim.answer import HookAnswer, pack_answer
 from bus.shim.answer_file import (
     AnswerFile,
     EventLine,
-    Server,
+    RedisServer,
     compile_shim,
     format_answers,
     hook_command,
@@ -29,12 +29,16 @@ from bus.shim.answer_file import (
 
 FILE = AnswerFile(
     agent="claude",
-    server=Server(kind="unix", address="/run/user/1000/fleethook/redis.sock", user="hook", password="tab\there", db=2),
+    server=RedisServer(
+        kind="unix", address="/run/user/1000/fleethook/redis.sock", user="hook", password="tab\there", db=2
+    ),
     prefix="fh:default:{0}:",
     host="laptop",
     spool="/home/ü \udcff/spool",
     events=(
-        EventLine(name="PreToolUse", fallback=Answer(2, b"\x00\xff\n", b"why\tso\n"), deadline_ms=9_500, policy="deny"),
+        EventLine(
+            name="PreToolUse", fallback=HookAnswer(2, b"\x00\xff\n", b"why\tso\n"), deadline_ms=9_500, policy="deny"
+        ),
         EventLine(name="Stop", mode="publish"),
         EventLine(name="*", mode="skip"),
     ),
@@ -45,12 +49,12 @@ FILE = AnswerFile(
     "server",
     [
         FILE.server,
-        Server(kind="tcp", address="::1", port=6379, password="no user"),
-        Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example", cafile="/etc/ca file.pem"),
-        Server(kind="tls", address="10.0.0.1", port=6380, name="redis.example"),
+        RedisServer(kind="tcp", address="::1", port=6379, password="no user"),
+        RedisServer(kind="tls", address="10.0.0.1", port=6380, name="redis.example", cafile="/etc/ca file.pem"),
+        RedisServer(kind="tls", address="10.0.0.1", port=6380, name="redis.example"),
     ],
 )
-def test_what_was_written_is_read_back(tmp_path: Path, server: Server) -> None:
+def test_what_was_written_is_read_back(tmp_path: Path, server: RedisServer) -> None:
     answers = msgspec.structs.replace(FILE, server=server)
     write_answer_file(tmp_path / "a", answers)
     assert read_answer_file(tmp_path / "a") == answers
@@ -82,7 +86,7 @@ def test_its_lines_are_as_documented() -> None:
         msgspec.structs.replace(FILE, host="a\tb"),
         msgspec.structs.replace(FILE, spool="/a\nauth\t\t"),
         msgspec.structs.replace(FILE, events=(EventLine(name="x", deadline_ms=0),)),
-        msgspec.structs.replace(FILE, events=(EventLine(name="x", fallback=Answer(256)),)),
+        msgspec.structs.replace(FILE, events=(EventLine(name="x", fallback=HookAnswer(256)),)),
         msgspec.structs.replace(FILE, events=(EventLine(name="x\ty"),)),
     ],
 )
@@ -133,23 +137,29 @@ def test_unknown_lines_are_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "server"),
     [
-        ("redis://127.0.0.1", Server(kind="tcp", address="127.0.0.1", port=6379)),
-        ("redis://:p%40ss@127.0.0.1:7000/3", Server(kind="tcp", address="127.0.0.1", port=7000, password="p@ss", db=3)),
-        ("redis://me:pw@[::1]:7000?db=4", Server(kind="tcp", address="::1", port=7000, user="me", password="pw", db=4)),
+        ("redis://127.0.0.1", RedisServer(kind="tcp", address="127.0.0.1", port=6379)),
+        (
+            "redis://:p%40ss@127.0.0.1:7000/3",
+            RedisServer(kind="tcp", address="127.0.0.1", port=7000, password="p@ss", db=3),
+        ),
+        (
+            "redis://me:pw@[::1]:7000?db=4",
+            RedisServer(kind="tcp", address="::1", port=7000, user="me", password="pw", db=4),
+        ),
         (
             "rediss://127.0.0.1?ssl_ca_certs=/ca.pem",
-            Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", cafile="/ca.pem"),
+            RedisServer(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", cafile="/ca.pem"),
         ),
         (
             "rediss://u:p@127.0.0.1/?ssl_cert_reqs=required",
-            Server(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", user="u", password="p"),
+            RedisServer(kind="tls", address="127.0.0.1", port=6379, name="127.0.0.1", user="u", password="p"),
         ),
-        ("unix:///run/my%20redis.sock?db=5", Server(kind="unix", address="/run/my redis.sock", db=5)),
-        ("unix://u:p@/run/r.sock", Server(kind="unix", address="/run/r.sock", user="u", password="p")),
-        ("unix:///r.sock?username=u&password=p", Server(kind="unix", address="/r.sock", user="u", password="p")),
+        ("unix:///run/my%20redis.sock?db=5", RedisServer(kind="unix", address="/run/my redis.sock", db=5)),
+        ("unix://u:p@/run/r.sock", RedisServer(kind="unix", address="/run/r.sock", user="u", password="p")),
+        ("unix:///r.sock?username=u&password=p", RedisServer(kind="unix", address="/r.sock", user="u", password="p")),
     ],
 )
-def test_a_url_becomes_a_server(url: str, server: Server) -> None:
+def test_a_url_becomes_a_server(url: str, server: RedisServer) -> None:
     assert server_from_url(url) == server
 
 
@@ -203,4 +213,4 @@ def test_the_launcher_finds_what_install_compiled() -> None:
 
 @given(code=st.integers(0, 255), out=st.binary(max_size=300), err=st.binary(max_size=300))
 def test_the_shim_takes_every_answer_apart_as_it_was_packed(code: int, out: bytes, err: bytes) -> None:
-    assert shim.unpack_answer(pack_answer(Answer(code, out, err))) == (code, out, err)
+    assert shim.unpack_answer(pack_answer(HookAnswer(code, out, err))) == (code, out, err)

@@ -21,8 +21,8 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.matching.rules import judge
 from workers.cli import COMMANDS, root
 from workers.cli.common import (
+    CheckFailed,
     Context,
-    Findings,
     LazyGroup,
     PartlyDone,
     common_options,
@@ -114,7 +114,7 @@ def test_an_unknown_command_is_a_usage_error_that_guesses(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Findings("x"), 1),
+        (CheckFailed("x"), 1),
         (errors.NotFound("x"), 1),
         (OSError("x"), 1),
         (RuntimeError("x"), 1),
@@ -172,7 +172,7 @@ def test_an_error_says_what_and_no_secret(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_findings_that_said_everything_say_no_more(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(raising(Findings("")), ["do"]) == 1
+    assert run_command(raising(CheckFailed("")), ["do"]) == 1
     assert capsys.readouterr().err == ""
 
 

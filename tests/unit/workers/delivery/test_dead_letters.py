@@ -6,7 +6,7 @@ from typing import Any
 
 from bus.wire.codec import pack
 from bus.wire.keys import DEAD_MS, Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import StreamEntry
 from workers.delivery.dead_letters import CUT_BYTES, poison_call
 
 KEYS = Keys("t")
@@ -15,7 +15,7 @@ KEYS = Keys("t")
 def buried(body: bytes, **more: Any) -> dict[bytes | str, Any]:
     """The fields that a poison entry leaves behind."""
     fields = {b"id": b"e1", b"source": b"claude", b"body": body}
-    call = poison_call(KEYS, Entry(KEYS("requests"), "17-3", fields), "why", acknowledge=more.get("group", ""))
+    call = poison_call(KEYS, StreamEntry(KEYS("requests"), "17-3", fields), "why", acknowledge=more.get("group", ""))
     assert call.name == "bury"
     assert call.keys == (KEYS("deadletter", "requests-17-3"), KEYS("dead"), KEYS("requests"))
     assert call.args[0] == more.get("group", "")

@@ -10,7 +10,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.verdicts import Verdict
 from bus.wire.keys import Keys
-from bus.wire.streams import Entry
+from bus.wire.streams import StreamEntry
 from workers.delivery.deliveries import (
     COMMAND_CAP,
     Attempt,
@@ -70,7 +70,7 @@ def test_after_a_verdict_only_the_background_hooks_are_left() -> None:
 
 
 def test_a_kept_event_is_read_as_it_was_kept() -> None:
-    entry = Entry("s", "5-1", {b"id": b"e1", b"body": b"\x00\xff" * 100})
+    entry = StreamEntry("s", "5-1", {b"id": b"e1", b"body": b"\x00\xff" * 100})
     assert unpack_fields(pack_fields(entry)) == {**entry.fields, b"entry": b"5-1"}
     with pytest.raises(DecodeError):
         unpack_fields(b"\x01")
@@ -80,7 +80,7 @@ def test_a_kept_event_is_read_as_it_was_kept() -> None:
 
 def test_a_dispatch_never_holds_a_command() -> None:
     call = dispatch_call(
-        Entry("s", "5-1", {}), event(), deliveries_of(event(), None, in_force(), KEYS), KEYS, "g", b"", 1
+        StreamEntry("s", "5-1", {}), event(), deliveries_of(event(), None, in_force(), KEYS), KEYS, "g", b"", 1
     )
     assert not {"cat", "true"} & {str(arg) for arg in call.args}
 

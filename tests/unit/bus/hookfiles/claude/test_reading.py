@@ -144,7 +144,7 @@ def test_a_bad_handler_is_named_and_the_rest_loads(tmp_path: Path, handler: obje
         ({"PreTolUse": []}, "Claude Code has no event 'PreTolUse'; did you mean \"PreToolUse\"?"),
         ({"Pre Tool!": []}, "Claude Code has no event 'Pre Tool!'"),
         ({"Stop": {}}, 'Stop has to be a list; write [{"matcher": "…", "hooks": [ … ]}]'),
-        ({"Stop": [command()]}, "a handler stands where a group is meant"),
+        ({"Stop": [command()]}, "a group of handlers belongs here, and not a handler"),
         ({"Stop": [{"matcher": "x"}]}, '"hooks" is missing'),
         ({"PreToolUse": [{"matcher": "Bash(", "hooks": [command()]}]}, "bad regular expression"),
         ({"PreToolUse": [{"matcher": ["Bash"], "hooks": [command()]}]}, "matcher has to be text, not a list"),

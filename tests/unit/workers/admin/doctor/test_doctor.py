@@ -19,7 +19,7 @@ from bus.verdicts import Verdict
 from workers.admin.agent_setup import Installed, answers_for, connect, empty_spool, installed, plan, state_of, url_of
 from workers.admin.doctor import Check
 from workers.admin.doctor.agents import agent_checks, agents_here
-from workers.admin.doctor.canary import Answer, judge
+from workers.admin.doctor.canary import CanaryResult, judge
 from workers.admin.doctor.machine import file_checks, package_checks
 from workers.admin.doctor.mending import mend
 from workers.cli import install
@@ -33,10 +33,10 @@ def said(decision: str) -> str:
     return json.dumps({"hookSpecificOutput": specific})
 
 
-def answer(code: int, stdout: str, stderr: str = "") -> Answer:
+def answer(code: int, stdout: str, stderr: str = "") -> CanaryResult:
     """What the installed command did, as Claude Code understands it."""
     ran = CommandRun(code, stdout, stderr)
-    return Answer(ran, 9, find("claude").understood(ran))
+    return CanaryResult(ran, 9, find("claude").understood(ran))
 
 
 DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verdict(decision="ask")
@@ -69,7 +69,7 @@ DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verd
         (answer(0, ""), None, False, "unknown"),
     ],
 )
-def test_what_a_canary_proves(came: Answer, verdict: Verdict | None, fallback: bool, status: str) -> None:
+def test_what_a_canary_proves(came: CanaryResult, verdict: Verdict | None, fallback: bool, status: str) -> None:
     """Only the denial that the rules ask for proves anything; a fallback proves that nobody was there."""
     check = judge(ONE, came, verdict, fallback=fallback)
     assert (check.status, check.agent) == (status, "claude")
