@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -17,15 +15,12 @@ from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
 from bus.event_folder import event_folder, folder_fields
 from bus.events import Event
 from bus.ids import event_id, host_name, reply_token
-from bus.sdk.facade import AgentFace, SyncAgentFace
+from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict, encode_event
 from bus.wire.connections import CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, is_full
-
-DEFAULT_BUDGET: Final = 10.0
-"""Seconds within which a verdict must come, from call to return."""
 
 WAIT_SLICE: Final = 1.0
 """Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
@@ -33,15 +28,13 @@ WAIT_SLICE: Final = 1.0
 _WIRE_SECONDS: Final = 0.25
 _MOST_FAILURES: Final = 3
 
-_T = TypeVar("_T")
 
-
-class Bus(AgentFace):
+class Bus(AgentFacade):
     """A program's client of the bus.
 
-    `url` is the server's (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet's.
-    `on_failure` answers if no hook can. `spool`, a file, keeps events that are published while Redis is away; the next call
-    that reaches Redis sends them. Without a `url`, the default is a spool that this machine's workers drain too.
+    `url` names the Redis server (default: `FLEETHOOK_REDIS_URL`, else this machine's own server), `namespace` the fleet.
+    `on_failure` is the decision if no verdict comes. `spool` is a file that keeps events published while Redis is away;
+    the next call that reaches Redis sends them. Without a `url`, it is a spool that this machine's workers drain too.
     Use it as an asynchronous context manager, or through `sync()`.
     """
 
@@ -73,14 +66,6 @@ class Bus(AgentFace):
         """Whether the spool may have entries."""
         self._host = host_name()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Close every connection."""
         await self.connections.close()
@@ -93,7 +78,7 @@ class Bus(AgentFace):
         """Publish `event` and return its id, in one round trip; no hook is waited for.
 
         If the reply is lost, the event is added again with a mark, and the dispatcher keeps one of the two. While Redis is
-        away the event goes to the spool; without a spool it raises Unreachable.
+        away, the event goes to the spool. Without a spool, raises Unreachable.
         """
         (published,) = await self.publish_many([event])
         return published
@@ -293,41 +278,5 @@ def _check_evaluator(reply: Any) -> None:
         raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
 
 
-class SyncBus(SyncAgentFace):
-    """A Bus for synchronous programs: the same calls, on an event loop of its own in the calling thread."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._loop = asyncio.new_event_loop()
-
-    @property
-    def _face(self) -> Bus:
-        return self._bus
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every connection and the loop."""
-        self._run(self._bus.close())
-        self._loop.close()
-
-    def publish(self, event: Event) -> str:
-        """As Bus.publish."""
-        return self._run(self._bus.publish(event))
-
-    def publish_many(self, events: Sequence[Event]) -> list[str]:
-        """As Bus.publish_many."""
-        return self._run(self._bus.publish_many(events))
-
-    def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
-        """As Bus.request."""
-        return self._run(self._bus.request(event, budget=budget))
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return self._loop.run_until_complete(work)
+class SyncBus(SyncAgentFacade[Bus]):
+    """A Bus for synchronous programs."""

@@ -15,7 +15,7 @@
     ├── SignatureError         a webhook whose id, time or signature does not hold
     ├── NotFound               an id, a version, a hook or an endpoint that does not exist
     ├── AmbiguousId            the beginning of more than one id
-    └── Denied                 what a hook blocked (raised by the Python agents' own face)
+    └── Denied                 what a hook blocked (raised by the scopes of Python agents)
 
 Data stands in attributes, the text is for people: what, where, and what to do.
 """

@@ -1,4 +1,4 @@
-"""Any Python value as one that the wire takes: what a program calls its tools with need not be JSON."""
+"""Turns any Python value into one that the wire takes: a tool's arguments need not be JSON."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, Final
 import msgspec
 
 DEEPEST: Final = 24
-"""Containers in containers; the wire takes 32, and an event puts its own around."""
+"""How deep containers may be nested. The wire takes 32, and an event adds levels of its own."""
 
 LONGEST: Final = 1_000_000
-"""Characters of one text, and bytes of one byte string; the rest is cut, and that said."""
+"""Characters of one text, and bytes of one byte string. The rest is cut off, with a note."""
 
 _WIDE: Final = 10_000
-"""Members of one container that are kept; it is said how many are not."""
+"""Members of one container that are kept; a note counts the others."""
 
 
 def plain(value: object, depth: int = DEEPEST) -> Any:
-    """The value itself where the wire takes it, else what says most of it; never raises for what a value does.
+    """The value if the wire takes it, else the nearest value that it takes. Never raises for what a value's own code does.
 
-    Structs and dataclasses become maps, sets and tuples lists, anything else its `str()`; NaN and infinity are text.
+    Structs and dataclasses become maps; sets and tuples become lists; NaN and infinity become text; any other value
+    becomes its `str()`.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -45,7 +46,7 @@ def plain(value: object, depth: int = DEEPEST) -> Any:
         return items if len(value) <= _WIDE else [*items, _left_out(value)]
     try:
         known = msgspec.to_builtins(value, enc_hook=_worded)
-    except Exception:  # noqa: BLE001 - a value's own code may raise anything, and is no reason to stop an agent
+    except Exception:  # noqa: BLE001 - a value's own code may raise anything, which must not stop an agent
         return _worded(value)
     return plain(known, depth) if known is not value else _worded(value)
 

@@ -1,7 +1,7 @@
-"""An agent written in Python: its sessions, prompts, turns, model calls and tool calls, each asked for and recorded.
+"""The scopes of an agent written in Python: sessions, prompts, turns, model calls and tool calls.
 
-Each is a scope: entering it asks the bus (a deny raises `Denied`), leaving it records how it ended. The scopes that a
-program is in go along by themselves (a context variable), so a tool call knows its session and turn.
+Entering a scope asks the bus, and a deny raises `Denied`. Leaving the scope records how it ended. A context variable
+holds the scopes that the program is in, so a tool call knows its session and turn.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bus.verdicts import Verdict
 
 log = logging.getLogger("fleethook.agent")
 
-MOST_GOES: Final = 8
-"""How often in a row hooks may make an agent that wants to stop go on."""
+MOST_REFUSED_STOPS: Final = 8
+"""How often in a row hooks may keep an agent from stopping."""
 
 _LIMIT: Final = 30_000
 """Characters of a reason or a context; a program's own model may take more."""
@@ -42,14 +42,14 @@ _CAN: Final = {
     for kind in EventType
     if kind not in OWN
 }
-"""A program can be told everything; nobody is asked whether it may stop."""
+"""A program can take everything that a verdict says, except a question to a person about a stop."""
 
 Ask = Callable[["Scope"], "bool | Awaitable[bool]"]
-"""Asks a person about a scope whose hooks want one: its `verdict.reason` says why. True lets it go on."""
+"""Asks a person to approve a scope; the scope's `verdict.reason` says why. True approves it."""
 
 
 class Sender(ABC):
-    """What sends events; a Bus."""
+    """Sends events; a Bus is one."""
 
     @abstractmethod
     async def publish(self, event: Event) -> str:
@@ -62,43 +62,43 @@ class Sender(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EventDefaults:
-    """Where a program is: what its events say without being told."""
+    """The fields that each event gets from the scopes around it, and the settings of their requests."""
 
     source: str = "generic"
     session: str = ""
     cwd: str = ""
     parent: str = ""
-    """The id of the event whose hook this program runs for, where it is not in the environment already."""
+    """The id of the event whose hook runs this program. Default: `FLEETHOOK_PARENT` of the environment."""
     ask: Ask | None = None
     budget: float | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What every event says beside its own: the model, the turn's number, the session that this one is in."""
+    """Added to the data of each event: the model, the turn's number, the session around this one."""
     turns: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    goes: list[int] = field(default_factory=lambda: [0])
-    """How often in a row a stop has been refused."""
+    refusals: list[int] = field(default_factory=lambda: [0])
+    """How often in a row hooks refused a stop."""
 
 
-_HERE: Final[ContextVar[EventDefaults | None]] = ContextVar("fleethook_place", default=None)
+_CURRENT: Final[ContextVar[EventDefaults | None]] = ContextVar("fleethook_place", default=None)
 
 
-def here() -> EventDefaults:
-    """Where the program is now; nowhere in particular outside of every session."""
-    return _HERE.get() or EventDefaults()
+def current_defaults() -> EventDefaults:
+    """The defaults of the scope that the program is in; empty ones outside of every scope."""
+    return _CURRENT.get() or EventDefaults()
 
 
 class Scope:
-    """Something that an agent does, from its start to its end; `async with` it, or `with` on the synchronous face."""
+    """Something that an agent does, from its start to its end. Use `async with`, or `with` on a synchronous bus."""
 
     starts: EventType
     ends: EventType
 
-    def __init__(self, bus: Sender, place: EventDefaults, **data: object) -> None:
-        self._bus, self._outer = bus, place
-        self._inner = place
+    def __init__(self, bus: Sender, outer: EventDefaults, **data: object) -> None:
+        self._bus, self._outer = bus, outer
+        self._inner = outer
         self._data = data
         self._began = 0.0
         self.verdict = Verdict()
-        """What the hooks said at its start."""
+        """The verdict of the hooks at its start."""
         self.context = ""
         """What the hooks want the model to know."""
         self.event = ""
@@ -106,20 +106,20 @@ class Scope:
 
     async def begin(self) -> None:
         """Ask whether it may start; raises Denied."""
-        await self._asked(self._event(self.starts))
+        await self._request(self._event(self.starts))
 
     async def end(self, error: BaseException | None) -> None:
-        """Record how it ended; never raises for a bus that is away: what has happened has happened."""
+        """Record how it ended. Never raises if the bus is away, since the work is done."""
         await self._announce(self._event(self.ends, **_outcome(error)))
 
     def enter(self) -> None:
-        """From here on the program is inside."""
+        """Make this the scope that the program is in."""
         self._began = time.monotonic()
-        _HERE.set(self._inner)
+        _CURRENT.set(self._inner)
 
     def leave(self) -> None:
-        """The program is where it was before."""
-        _HERE.set(self._outer)
+        """Make the scope around this one current again."""
+        _CURRENT.set(self._outer)
 
     async def __aenter__(self) -> Self:
         await self.begin()
@@ -133,35 +133,38 @@ class Scope:
         await self.end(error)
 
     def _event(self, kind: EventType, **more: object) -> Event:
-        place = self._inner
-        data = {**place.data, **self._data, **more}
+        defaults = self._inner
+        data = {**defaults.data, **self._data, **more}
         return Event(
             type=kind.value,
-            source=place.source,
-            session=place.session,
-            cwd=place.cwd,
-            parent=place.parent,
+            source=defaults.source,
+            session=defaults.session,
+            cwd=defaults.cwd,
+            parent=defaults.parent,
             data=plain(data),
         )
 
-    async def _asked(self, event: Event) -> CarriedVerdict:
-        """The verdict on `event`, settled: a person asked where hooks want one, and what may not be raised as Denied."""
+    async def _request(self, event: Event) -> CarriedVerdict:
+        """The verdict on `event` as a program can carry it out, after a person approved it if hooks ask for one.
+
+        Raises Denied.
+        """
         budget = self._inner.budget
-        said = await (self._bus.request(event) if budget is None else self._bus.request(event, budget=budget))
+        verdict = await (self._bus.request(event) if budget is None else self._bus.request(event, budget=budget))
         known = msgspec.structs.replace(event, native_tool=event.native_tool or event.tool)
         agent = Agent(event.source, "this program", _LIMIT)
-        case = degrade(agent, event.type, _CAN[EventType(event.type)], said, known, event.input)
-        self.verdict, self.event = said, self.event or said.event
+        case = degrade(agent, event.type, _CAN[EventType(event.type)], verdict, known, event.input)
+        self.verdict, self.event = verdict, self.event or verdict.event
         self.context = "\n\n".join(text for text in (self.context, case.context) if text)
         if case.notes:
-            log.warning("%s: %s (fleethook trace %s)", event.type, "; ".join(case.notes), said.event)
+            log.warning("%s: %s (fleethook trace %s)", event.type, "; ".join(case.notes), verdict.event)
         if case.decision == "ask":
-            await self._ask_a_person(event, case)
+            await self._ask_person(event, case)
         elif case.decision == "deny":
-            raise Denied(case.reason, said)
+            raise Denied(case.reason, verdict)
         return case
 
-    async def _ask_a_person(self, event: Event, case: CarriedVerdict) -> None:
+    async def _ask_person(self, event: Event, case: CarriedVerdict) -> None:
         ask = self._inner.ask
         answer: bool | Awaitable[bool] = ask(self) if ask is not None else False
         granted = await answer if inspect.isawaitable(answer) else answer
@@ -170,10 +173,9 @@ class Scope:
             msgspec.structs.replace(event, type=kind.value, data={**event.data, "reason": case.reason})
         )
         if granted is not True:
-            who = (
-                "a person refused it" if ask is not None else "a person has to approve it, and this program asks nobody"
-            )
-            raise Denied(f"{case.reason} ({who})", self.verdict)
+            missing = "a person has to approve it, and this program has no way to ask one (`ask=`)"
+            why = "a person refused it" if ask is not None else missing
+            raise Denied(f"{case.reason} ({why})", self.verdict)
 
     async def _announce(self, event: Event) -> None:
         try:
@@ -183,7 +185,7 @@ class Scope:
 
 
 class Session(Scope):
-    """One session of an agent; `id` goes with everything inside. A session inside another one names it in its data."""
+    """One session of an agent; all events inside carry its `id`. A session inside another names the outer one in its data."""
 
     starts, ends = EventType.SESSION_START, EventType.SESSION_END
 
@@ -199,7 +201,7 @@ class Session(Scope):
         ask: Ask | None = None,
         budget: float | None = None,
     ) -> None:
-        outer = here()
+        outer = current_defaults()
         super().__init__(bus, outer)
         self.id = id or f"s{os.urandom(10).hex()}"
         data = {**({"model": model} if model else {}), **({"parent_session": outer.session} if outer.session else {})}
@@ -215,51 +217,51 @@ class Session(Scope):
 
 
 class Prompt(Scope):
-    """What a user asks for, until the agent is done with it; `context` is for the model, beside `text`."""
+    """A user's prompt, until the agent has finished with it. Give the model `context` beside `text`."""
 
     starts, ends = EventType.USER_PROMPT_SUBMIT, EventType.AGENT_END
 
     def __init__(self, bus: Sender, text: str) -> None:
-        super().__init__(bus, here(), prompt=text)
+        super().__init__(bus, current_defaults(), prompt=text)
         self.text = text
-        self._inner = replace(self._outer, goes=[0])
+        self._inner = replace(self._outer, refusals=[0])
 
     async def begin(self) -> None:
-        """Ask whether the prompt may be taken on, then say that the agent starts; raises Denied."""
+        """Ask whether the prompt may go to the model, then announce that the agent starts; raises Denied."""
         await super().begin()
         await self._announce(self._event(EventType.AGENT_START))
 
 
 class Turn(Scope):
-    """One round of an agent's loop: a model call and the tool calls that it wants; numbered from 1 in its session."""
+    """One round of an agent's loop: a model call and its tool calls. Turns are numbered from 1 in a session."""
 
     starts, ends = EventType.TURN_START, EventType.TURN_END
 
     def __init__(self, bus: Sender) -> None:
-        super().__init__(bus, here())
+        super().__init__(bus, current_defaults())
         self.number = next(self._outer.turns)
         self._inner = replace(self._outer, data={**self._outer.data, "turn_number": self.number})
 
 
 class LlmCall(Scope):
-    """One call of a model; what stands in `response` and `tokens` at its end is recorded."""
+    """One call of a model. Set `response` and `tokens`: they are recorded at its end."""
 
     starts, ends = EventType.LLM_PRE_REQUEST, EventType.LLM_POST_RESPONSE
 
     def __init__(self, bus: Sender, model: str, **data: object) -> None:
-        super().__init__(bus, here(), **({"model": model} if model else {}), **data)
+        super().__init__(bus, current_defaults(), **({"model": model} if model else {}), **data)
         self.response: Any = None
         self.tokens: int | None = None
 
     async def end(self, error: BaseException | None) -> None:
-        """Record the response, or why there is none."""
-        said = {"response": self.response, "tokens": self.tokens}
-        more = {name: value for name, value in said.items() if value is not None}
+        """Record the response, or the error that ended the call."""
+        results = {"response": self.response, "tokens": self.tokens}
+        more = {name: value for name, value in results.items() if value is not None}
         await self._announce(self._event(self.ends, **more, **_outcome(error), **_duration(self._began)))
 
 
 class ToolCall(Scope):
-    """One call of a tool; `input` is what to run it with, and what stands in `result` at its end is recorded."""
+    """One call of a tool. Run the tool with `input`, and set `result`, which is recorded at its end."""
 
     starts, ends = EventType.TOOL_PRE_EXECUTE, EventType.TOOL_POST_EXECUTE
 
@@ -267,31 +269,31 @@ class ToolCall(Scope):
         self,
         bus: Sender,
         name: str,
-        given: Mapping[str, Any] | None = None,
+        original: Mapping[str, Any] | None = None,
         *,
         call: str = "",
         ask: Ask | None = None,
         budget: float | None = None,
     ) -> None:
-        super().__init__(bus, here())
+        super().__init__(bus, current_defaults())
         self.name = name
         self.id = call or f"c{os.urandom(10).hex()}"
-        self.given: dict[str, Any] = dict(given or {})
+        self.original: dict[str, Any] = dict(original or {})
         """The input as the model wrote it."""
-        self.input = self.given
-        """The input as hooks want it: the one to use."""
+        self.input = self.original
+        """The input with the changes of hooks: run the tool with it."""
         self.result: Any = None
         self._inner = replace(
             self._outer, ask=ask or self._outer.ask, budget=budget if budget is not None else self._outer.budget
         )
 
     async def begin(self) -> None:
-        """Ask whether the tool may run, and take over the changed input; raises Denied."""
-        case = await self._asked(self._event(self.starts))
+        """Ask whether the tool may run, and apply the hooks' changes to its input; raises Denied."""
+        case = await self._request(self._event(self.starts))
         if case.rewrite is not None:
-            before: dict[str, Any] = plain(self.given)
+            before: dict[str, Any] = plain(self.original)
             changed = {name: value for name, value in case.rewrite.items() if before.get(name, self) != value}
-            self.input = {**self.given, **changed}  # what nobody changed stays the very object that it was
+            self.input = {**self.original, **changed}  # values that no hook changed stay the same objects
 
     async def end(self, error: BaseException | None) -> None:
         """Record the result, or the error that ended it."""
@@ -305,26 +307,26 @@ class ToolCall(Scope):
 
 
 class Stop(Scope):
-    """The moment at which an agent would stop; `more` says what hooks want done before, and is empty where it may."""
+    """The moment at which an agent wants to stop. `more` says what hooks want it to do first; empty if it may stop."""
 
     starts = ends = EventType.AGENT_STOP
 
     def __init__(self, bus: Sender, message: str) -> None:
-        super().__init__(bus, here(), last_assistant_message=message)
+        super().__init__(bus, current_defaults(), last_assistant_message=message)
         self.more = ""
 
     async def begin(self) -> None:
-        """Ask; a deny is no error here, but what to go on with."""
-        goes = self._outer.goes
+        """Ask whether the agent may stop. A deny raises no error: its reason says what to go on with."""
+        refusals = self._outer.refusals
         try:
-            await self._asked(self._event(self.starts, stop_hook_active=goes[0] > 0))
+            await self._request(self._event(self.starts, stop_hook_active=refusals[0] > 0))
             self.more = self.context
         except Denied as denied:
             self.more = denied.reason
-        goes[0] = goes[0] + 1 if self.more else 0
-        if goes[0] > MOST_GOES:
-            log.warning("hooks made the agent go on %d times in a row: it stops now", MOST_GOES)
-            self.more, goes[0] = "", 0
+        refusals[0] = refusals[0] + 1 if self.more else 0
+        if refusals[0] > MOST_REFUSED_STOPS:
+            log.warning("hooks made the agent go on %d times in a row: it stops now", MOST_REFUSED_STOPS)
+            self.more, refusals[0] = "", 0
 
 
 S = TypeVar("S", bound=Scope)
@@ -332,7 +334,7 @@ T = TypeVar("T")
 
 
 class Blocking(Generic[S]):
-    """A scope for `with`: the same object, entered and left on the event loop of the synchronous face."""
+    """A scope for `with`: the same object, entered and left on the event loop of a synchronous bus."""
 
     def __init__(self, scope: S, run: Callable[[Any], Any]) -> None:
         self._scope, self._run = scope, run
@@ -350,7 +352,7 @@ class Blocking(Generic[S]):
 
 
 def _outcome(error: BaseException | None) -> dict[str, str]:
-    """The error in words, as agents write it."""
+    """The error's text, as agents write it."""
     if error is None:
         return {}
     text = str(error)

@@ -1,17 +1,15 @@
-"""A bus in this process: the hooks of files you name, the real engine and runners, and no server.
+"""A bus in the test's process: it reads the hook files that you name and needs no server.
 
-What it does as the real bus: files are read and checked, hooks are matched, rules, commands and http hooks give their
-verdict in order, and a failure is answered by its policy. What it does not: background hooks and webhooks are recorded
-in `told` and not run.
+It does as the real bus does: it checks the files, matches hooks, runs rules, commands and http hooks in order, and lets
+the failure policy answer for a hook that fails. It does not run background hooks and webhooks: `recipients` names them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,30 +29,25 @@ from bus.outcomes import Outcome
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import rule_outcome
-from bus.sdk.facade import AgentFace, SyncAgentFace
+from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.verdicts import Policy, Verdict
-
-T = TypeVar("T")
-
-DEFAULT_BUDGET: Final = 10.0
-"""Seconds that the hooks of one event may take together, as for the real bus."""
 
 
 class Handled(NamedTuple):
-    """One event that the bus was told of or asked about."""
+    """One event that was published or requested."""
 
     event: Event
     verdict: Verdict | None
     """None for an event that was only published."""
-    told: tuple[str, ...]
-    """The ids of the background hooks that would run, and of the endpoints that would get it, in that order."""
+    recipients: tuple[str, ...]
+    """The ids of the background hooks that would run, then of the endpoints that would get the event."""
 
 
-class MemoryBus(AgentFace):
+class MemoryBus(AgentFacade):
     """A bus for tests, with the calls of `bus.Bus`: publish, request, and the scopes of agents written in Python."""
 
     def __init__(self, *files: Path | str, text: str = "", on_failure: Policy = "allow") -> None:
-        """Hooks from `fleethook.yaml` files, or from the `text` of one. Raises ConfigError with every place that is wrong."""
+        """Read hooks from `fleethook.yaml` files, or from the `text` of one. Raises ConfigError with every mistake."""
         self.on_failure: Policy = on_failure
         self.handled: list[Handled] = []
         """Everything that was published or requested, in order."""
@@ -67,16 +60,8 @@ class MemoryBus(AgentFace):
         self._clients = ClientPool()
         self._commands = CommandRunner()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
-        """End what was started: the process that checks heavy rules, connections of http hooks, hooks in the background."""
+        """End the process that checks heavy rules, the connections of http hooks, and background processes of hooks."""
         self._checker.close()
         await self._commands.end_background()
         await self._clients.__aexit__(None, None, None)
@@ -141,54 +126,17 @@ class MemoryBus(AgentFace):
         self.handled.append(Handled(event, verdict, (*background, *endpoints)))
 
 
-class SyncMemoryBus(SyncAgentFace):
-    """The synchronous face of a MemoryBus."""
-
-    def __init__(self, bus: MemoryBus) -> None:
-        self._bus = bus
-        self._loop = asyncio.new_event_loop()
-
-    @property
-    def _face(self) -> AgentFace:
-        return self._bus
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """As MemoryBus.close; the event loop ends too."""
-        if not self._loop.is_closed():
-            self._run(self._bus.close())
-            self._loop.close()
+class SyncMemoryBus(SyncAgentFacade[MemoryBus]):
+    """A MemoryBus for synchronous tests."""
 
     @property
     def handled(self) -> list[Handled]:
         """As MemoryBus.handled."""
         return self._bus.handled
 
-    def publish(self, event: Event) -> str:
-        """As MemoryBus.publish."""
-        return self._run(self._bus.publish(event))
-
-    def publish_many(self, events: Sequence[Event]) -> list[str]:
-        """As MemoryBus.publish_many."""
-        return self._run(self._bus.publish_many(events))
-
-    def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
-        """As MemoryBus.request."""
-        return self._run(self._bus.request(event, budget=budget))
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
-
 
 def _checked(file: HookFile) -> HookFile:
-    """The file; ConfigError that names every problem, since a test should not pass beside a hook that was left out."""
+    """The file. Raises ConfigError with every problem: a test must not pass because a hook was left out."""
     if file.problems:
         raise ConfigError("\n".join(str(problem) for problem in file.problems))
     return file

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:  # pytest loads plugins before anything is measured or needed
+if TYPE_CHECKING:  # pytest loads plugins early, so the import of the bus waits for the first test that needs it
     from bus.testing.memory_bus import SyncMemoryBus
 
 
@@ -23,5 +23,5 @@ def memory_bus() -> Iterator[Callable[..., SyncMemoryBus]]:
         return opened[-1]
 
     yield open_bus
-    for one in opened:
-        one.close()
+    for bus in opened:
+        bus.close()

@@ -24,6 +24,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture
 def bus(fleet: Fleet) -> Iterator[SyncBus]:
-    """The bus as a program uses it, in its synchronous face."""
+    """The bus as a program uses it, with synchronous calls."""
     with fleet.bus().sync() as one:
         yield one

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bus import Bus, Denied, Event
-from bus.sdk.scopes import MOST_GOES, Scope, here
+from bus.sdk.scopes import MOST_REFUSED_STOPS, Scope, current_defaults
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body, decode_verdict
 from bus.wire.connections import Connections
@@ -68,7 +68,7 @@ async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, conne
     options = object()  # nothing that the wire takes
     async with bus.tool("bash", {"command": "make", "options": options}) as call:
         assert call.input == {"command": "make -j2", "options": options}
-        assert (call.given["command"], call.context, call.verdict.decision) == ("make", "two cores", "allow")
+        assert (call.original["command"], call.context, call.verdict.decision) == ("make", "two cores", "allow")
         call.result = {"stdout": "ok", "at": Path("/x")}
     assert call.event == call.verdict.event
     with pytest.raises(ZeroDivisionError):
@@ -91,7 +91,7 @@ async def test_a_tool_call_is_asked_for_and_recorded(bus: Bus, keys: Keys, conne
 
 @pytest.mark.req("B-02", "B-08")
 async def test_what_hooks_want_a_person_to_say(bus: Bus, keys: Keys, connections: Connections) -> None:
-    with pytest.raises(Denied, match="this program asks nobody"):
+    with pytest.raises(Denied, match="this program has no way to ask one"):
         async with bus.tool("deploy"):
             raise AssertionError("it must not run")
 
@@ -132,8 +132,8 @@ async def test_scopes_know_where_they_are(bus: Bus, keys: Keys, connections: Con
                 async with bus.llm("big"):
                     raise AssertionError("it must not be called")
         async with bus.session("inner"):
-            assert here().cwd == "/w"
-    assert here().session == ""
+            assert current_defaults().cwd == "/w"
+    assert current_defaults().session == ""
 
     events = await recorded(connections, keys)
     kinds = [one.type for one in events if one.type not in {"tool:pre_execute", "tool:post_execute"}]
@@ -177,7 +177,7 @@ async def _bash(bus: Bus, command: str) -> None:
 async def test_a_stop_may_be_refused_but_not_for_ever(bus: Bus, keys: Keys, connections: Connections) -> None:
     async with bus.session(), bus.prompt("go"):
         assert await bus.stop("not yet") == ""
-        for _ in range(MOST_GOES):
+        for _ in range(MOST_REFUSED_STOPS):
             assert (await bus.stop("done")).startswith("run the tests")
         assert await bus.stop("done") == "", "eight times in a row"
         assert (await bus.stop("done")).startswith("run the tests")
@@ -201,7 +201,7 @@ async def test_functions_as_tools(bus: Bus, keys: Keys, connections: Connections
     assert await Shell().run("make", "a", A="1") == "make -j2 ('a',) 5.0 {'A': '1'}"
     with pytest.raises(Denied, match="no rm"):
         await Shell().run("rm x")
-    with pytest.raises(Denied, match="asks nobody"):
+    with pytest.raises(Denied, match="no way to ask one"):
         await deploy("here")
     with pytest.raises(TypeError, match="missing"):
         await deploy()  # type: ignore[call-arg]  # on purpose
@@ -260,13 +260,13 @@ def test_the_same_without_an_event_loop(server: Server, keys: Keys, caplog: pyte
             return a + b
 
         with bus.session("s1", source="acme") as session, bus.prompt("add"), bus.turn() as turn:
-            assert (session.id, turn.number, here().session) == ("s1", 1, "s1")
+            assert (session.id, turn.number, current_defaults().session) == ("s1", 1, "s1")
             with bus.llm("m") as llm:
                 llm.response = "add"
             assert add(1) == 3
             with pytest.raises(KeyError), bus.tool("get", {"key": "x"}):
                 raise KeyError("x")
             assert bus.stop("3") == ""
-        assert here().session == ""
+        assert current_defaults().session == ""
         with pytest.raises(TypeError, match="is async"):
             bus.tool_call(_bash)

@@ -56,9 +56,9 @@ def test_what_would_be_told_is_kept_and_not_sent() -> None:
         name = bus.publish(Event(type="tool:post_execute", tool="bash"))
         bus.request(call("git push --force"))
         first, second = bus.handled
-        assert (first.event.id, first.verdict, first.told) == (name, None, ("late", "audit"))
+        assert (first.event.id, first.verdict, first.recipients) == (name, None, ("late", "audit"))
         assert second.verdict is not None
-        assert second.told == ("audit",)
+        assert second.recipients == ("audit",)
 
 
 def test_a_line_too_large_to_be_read_at_once_is_checked_in_a_process_of_its_own() -> None:
