@@ -28,7 +28,7 @@ def test_settings_are_shown_without_passwords(monkeypatch: pytest.MonkeyPatch) -
     shown = fleethook("config", "show")
     assert shown.code == 0
     rows = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
-    assert (rows["setting"], rows["redis_url"], rows["budget"]) == ("value", "rediss://[redacted]@h:6379/2", "2.5")
+    assert (rows["SETTING"], rows["redis_url"], rows["budget"]) == ("VALUE", "rediss://[redacted]@h:6379/2", "2.5")
     assert (rows["url"], rows["namespace"]) == ("-", "default")
     origins = fleethook("config", "show", "--origin", "-n", "mine")
     (line,) = [line for line in origins.out.splitlines() if line.startswith("namespace ")]

@@ -238,7 +238,7 @@ async def test_the_last_run_is_what_the_record_says(
     assert (runs["idle"], runs["off"]) == (None, None)
     assert {one["id"]: one["enabled"] for one in hooks}["off"] is False
     shown = await asyncio.to_thread(fleethook, "hooks", "list")
-    assert next(line for line in shown.out.splitlines() if line.startswith("off ")).split()[4] == "off"
+    assert next(line for line in shown.out.splitlines() if line.startswith("off ")).split()[2] == "off"
     assert next(line for line in shown.out.splitlines() if line.startswith("ran ")).split()[-2] == "ask"
 
 

@@ -37,7 +37,6 @@ from workers.cli.output import (
     to_json,
     write,
     write_json,
-    write_table,
 )
 
 if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none of them
@@ -50,6 +49,7 @@ if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none 
     from bus.wire.acl import Role
     from bus.wire.connections import Connections
     from bus.wire.keys import Keys
+    from workers.cli.screens.columns import Column
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -229,9 +229,27 @@ class Context:
         """One record of many on stdout, as a line of JSON."""
         write_json(value)
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows on stdout, aligned."""
-        write_table(headers, rows, colour=colours(sys.stdout, self.colour))
+    def table(
+        self,
+        columns: Sequence[Column | str],
+        rows: Iterable[Sequence[object]],
+        *,
+        whole: bool = False,
+        head: bool = True,
+    ) -> None:
+        """Rows on stdout, one line each, as wide as the terminal; uncut where it is none, or where `whole` is true.
+
+        A cell is a `Cell`, or a value without a colour. Of columns that are names only, the first is never cut, and the last
+        is dropped first. The names stand above the rows where `head` is true.
+        """
+        from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width, wrap
+
+        width = terminal_width()
+        cells = [as_cells(row) for row in rows]
+        lines = [*list_lines(as_columns(columns), cells, self.plain_style, ENDLESS if whole else width)]
+        shown = lines[0 if head else 1 :]
+        if shown:
+            self.data("\n".join(shown if whole or width == ENDLESS else (wrap(line, width) for line in shown)))
 
     def confirm(self, text: str, yes: bool = False) -> bool:
         """Whether to go on; a usage error where nobody can be asked and `--yes` was not given."""

@@ -9,6 +9,7 @@ import click
 
 from bus.errors import ConfigError, NotFound
 from workers.cli.common import Context, LazyGroup, common_options, error_report, pass_fleet
+from workers.cli.screens.columns import Column
 
 if TYPE_CHECKING:  # `config --help` does not need it
     from bus.hooks import Layer
@@ -45,11 +46,13 @@ def show(fleet: Context, origin: bool) -> None:
         fleet.data(rows if origin else values)
     elif origin:
         fleet.table(
-            ("setting", "value", "origin", "meaning"),
+            (Column("SETTING", 8), Column("VALUE", 8), Column("ORIGIN", 8, rank=1), Column("MEANING", 16, rank=2)),
             [(name, _text(value), loaded.origins[name], meanings[name]) for name, value in values.items()],
         )
     else:
-        fleet.table(("setting", "value"), [(name, _text(value)) for name, value in values.items()])
+        fleet.table(
+            (Column("SETTING", 8), Column("VALUE", 8)), [(name, _text(value)) for name, value in values.items()]
+        )
 
 
 @config.command()

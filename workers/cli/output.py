@@ -6,9 +6,8 @@ import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import IO, Any, Final, Literal
 
 import click
@@ -96,67 +95,6 @@ def to_json(value: object, *, indent: bool = False) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=_plain)
-
-
-def write_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, colour: bool = False) -> None:
-    """Rows on stdout, aligned; a terminal gets them fitted to its width."""
-    cells = [[printable(_cell(cell)) for cell in row] for row in rows]
-    terminal = sys.stdout.isatty()
-    if colour and terminal and len(cells) <= _MOST_FOLDED:
-        _rich_table(headers, cells)
-        return
-    lines = [list(headers), *cells] if headers else cells
-    widths = [max((len(line[place]) for line in lines), default=0) for place in range(max(map(len, lines), default=0))]
-    if terminal:
-        widths = _fitting(widths, shutil.get_terminal_size().columns)
-    written = []
-    for line in lines:
-        cut = [_cut(cell, width) for cell, width in zip(line, widths, strict=False)]
-        written.append("  ".join(cell.ljust(width) for cell, width in zip(cut, widths, strict=False)).rstrip())
-    if written:
-        _echo("\n".join(written))
-
-
-def _fitting(widths: Sequence[int], terminal: int) -> list[int]:
-    """The widths, the widest made narrower until a line fits; a terminal that is too narrow for that folds lines itself."""
-    fitted = list(widths)
-    while sum(fitted) + 2 * (len(fitted) - 1) > terminal:
-        widest = max(range(len(fitted)), key=lambda place: fitted[place])
-        if fitted[widest] <= _LEAST_COLUMN:
-            break
-        fitted[widest] -= 1
-    return fitted
-
-
-def _cut(cell: str, width: int) -> str:
-    """A cell that is too wide without its middle: of a place, the file's name and line stay."""
-    if len(cell) <= width:
-        return cell
-    tail = (width - 1) * 2 // 3
-    return f"{cell[: width - 1 - tail]}…{cell[-tail:]}"
-
-
-_MOST_FOLDED: Final = 100
-"""Rows that are folded to a terminal's width; more are cut, since folding a row costs a millisecond."""
-
-_LEAST_COLUMN: Final = 8
-
-
-def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, show_header=bool(headers), header_style="bold")
-    for name in headers or [""] * max(map(len, rows), default=0):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: data is never markup
-    Console(highlight=False).print(table)
-
-
-def _cell(value: object) -> str:
-    return " ".join(str(value).split("\n")) if value is not None else "-"
 
 
 def _echo(text: str) -> None:

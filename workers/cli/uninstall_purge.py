@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context, PartlyDone
+from workers.cli.screens.columns import Column
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
     from bus.system.directories import Directories
@@ -148,7 +149,7 @@ def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], g
         if str(file.path) not in report["services"]
     ]
     if rows:
-        fleet.table(("GOES", "WHERE", "BYTES"), rows)
+        fleet.table((Column("GOES", 8), Column("WHERE", 8), Column("BYTES", 5, rank=1)), rows)
     for path in report["stays"]:
         fleet.say(f"stays: {path}")
     if fleet.settings().redis_url:

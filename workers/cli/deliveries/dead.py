@@ -13,6 +13,7 @@ from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, 
 from workers.cli.deliveries.bulk import BulkAction, Sort, confirm_bulk, do_bulk
 from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
+from workers.cli.screens.columns import Column
 from workers.cli.screens.rows import no_trunc_option, show_dead_letters
 from workers.runtime.wording import counted
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 
 _REDRIVE: Final = BulkAction("redrive", "tried again", "a dead letter")
 _DROP: Final = BulkAction("drop", "dropped", "a dead letter")
+
+
+_GROUP_COLUMNS: Final = (
+    Column("COUNT", 5),
+    Column("OLDEST", 19, rank=4),
+    Column("NEWEST", 19, rank=3),
+    Column("TARGETS", 16, rank=2),
+    Column("REASON", 16, rank=1),
+)
 
 
 @click.group(cls=LazyGroup)
@@ -57,7 +67,7 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
             fleet.data(groups)
         elif groups:
             fleet.table(
-                ("COUNT", "OLDEST", "NEWEST", "TARGETS", "REASON"),
+                _GROUP_COLUMNS,
                 [
                     (
                         one["count"],

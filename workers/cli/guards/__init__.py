@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
+from workers.cli.formatting import COLOURS
 from workers.cli.hooks.sets import in_force
+from workers.cli.screens.columns import Cell, Column, sign
+from workers.cli.screens.rows import no_trunc_option
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -24,6 +28,20 @@ COMMANDS: Final = {
     "test": Lazy("workers.cli.guards.trial:test", "Run the packs' own tests, or judge a corpus of lines."),
 }
 
+RULE_COLUMNS: Final = (
+    Column("RULE", 16),
+    Column("DECISION", 8, rank=1),
+    Column("STATE", 5, rank=2),
+    Column("WHAT", 24, rank=3),
+    Column("PACK", 20, rank=4),
+    Column("LAYER", 7, rank=5),
+    Column("PREVENTS", 20, rank=6),
+)
+"""A narrow terminal loses the incident first, then the layer and the pack."""
+
+_PACK_COLUMNS: Final = tuple(Column(name, 0) for name in ("RULE", "DECISION", "STATE", "LAYER", "WHAT"))
+"""One pack is shown whole: long lines are wrapped."""
+
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def guards() -> None:
@@ -32,9 +50,10 @@ def guards() -> None:
 
 @click.command("list")
 @click.argument("pack", required=False, default="")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_guards(fleet: Context, pack: str) -> None:
+def list_guards(fleet: Context, pack: str, whole: bool) -> None:
     """List the guard packs and their rules: what each decides, whether it is on, and in which layers."""
     from bus.hooksets.guards import load_pack, packs
 
@@ -45,11 +64,20 @@ def list_guards(fleet: Context, pack: str) -> None:
         for one in records:
             fleet.stream(one)
         return
+    times = Counter(one["rule"] for one in records)
     rows = [
-        (one["id"], one["decision"], _state(fleet, one), _layers(one), one["incident"] or "-", one["description"])
+        (
+            one["rule"] if times[one["rule"]] == 1 else one["id"],
+            _decision(one),
+            _state(one),
+            one["description"],
+            one["pack"],
+            _layers(one),
+            one["incident"] or "-",
+        )
         for one in records
     ]
-    fleet.table(("RULE", "DECISION", "STATE", "LAYER", "PREVENTS", "WHAT"), rows)
+    fleet.table(RULE_COLUMNS, rows, whole=whole)
     on = sum(one["on"] for one in records)
     fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` says more of one")
 
@@ -72,11 +100,9 @@ def show_guard(fleet: Context, name: str) -> None:
             return
         fleet.data(f"{pack.name}: {pack.description}")
         fleet.table(
-            (),
-            [
-                (f"  {one['rule']}", one["decision"], _state(fleet, one), _layers(one), one["description"])
-                for one in records
-            ],
+            _PACK_COLUMNS,
+            [(f"  {one['rule']}", _decision(one), _state(one), _layers(one), one["description"]) for one in records],
+            head=False,
         )
         fleet.data(f"{counted(len(records), 'rule')}, {counted(len(pack.tests), 'test')}")
         return
@@ -85,7 +111,10 @@ def show_guard(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data({**record, "tests": [_case(case) for case in cases]})
         return
-    fleet.data(f"{record['id']}  {record['decision']}  {_state(fleet, record)}  {_layers(record)}")
+    state = _state(record)
+    fleet.data(
+        f"{record['id']}  {record['decision']}  {fleet.style(state.text, state.colour or 'green')}  {_layers(record)}"
+    )
     for key in ("description", "reason", "instead", "incident", "event", "tool", "when", "origin"):
         if record[key]:
             fleet.data(f"  {key:<12} {record[key]}")
@@ -127,10 +156,14 @@ def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
     }
 
 
-def _state(fleet: Context, record: dict[str, Any]) -> str:
+def _decision(record: dict[str, Any]) -> Cell:
+    return Cell(sign(record["decision"]), COLOURS.get(record["decision"]))
+
+
+def _state(record: dict[str, Any]) -> Cell:
     if record["observe"]:
-        return "observe"
-    return fleet.style("on", "green") if record["on"] else fleet.style("off", "red")
+        return Cell("observe", "yellow")
+    return Cell("on", "green") if record["on"] else Cell("off", "red")
 
 
 def _layers(record: dict[str, Any]) -> str:

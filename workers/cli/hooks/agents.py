@@ -5,14 +5,16 @@ from __future__ import annotations
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.screens.rows import no_trunc_option
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[AGENT]...")
 @click.option("--markdown", is_flag=True, help="The whole page, as it stands in docs/agents.md.")
+@no_trunc_option
 @common_options
 @pass_fleet
-def agents(fleet: Context, names: tuple[str, ...], markdown: bool) -> None:
+def agents(fleet: Context, names: tuple[str, ...], markdown: bool, whole: bool) -> None:
     """Show what each agent can be told: where a deny blocks, who can ask, and what is lost on the way.
 
     Events that are announced only, since no answer would change anything, stand in --json and --markdown.
@@ -31,4 +33,4 @@ def agents(fleet: Context, names: tuple[str, ...], markdown: bool) -> None:
     else:
         for number, name in enumerate(chosen):
             fleet.data(("\n" if number else "") + fleet.style(about(name), "cyan"))
-            fleet.table(HEAD, rows(name))
+            fleet.table(HEAD, rows(name), whole=whole)

@@ -13,10 +13,21 @@ import click
 from workers.cli.common import CheckFailed, Context, PartlyDone, common_options, pass_fleet
 from workers.cli.hooks.listing import import_row, record
 from workers.cli.hooks.sets import shown_diff
+from workers.cli.screens.columns import Column
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.config.hook_file_value import Imported
     from bus.hooksets.hookfile import HookFile
+
+_UNDERSTOOD_COLUMNS: Final = (
+    Column("ID", 8),
+    Column("ON", 16, rank=1),
+    Column("KIND", 8, rank=4),
+    Column("WAITS", 10, rank=2),
+    Column("TIMEOUT", 7, rank=5),
+    Column("ON FAILURE", 10, rank=6),
+    Column("FROM", 16, rank=3, keep_end=True),
+)
 
 _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
 
@@ -114,7 +125,7 @@ def _show(fleet: Context, read: HookFile, said: Imported) -> None:
     rows = [import_row(hook) for hook in read.hooks]
     rows += [import_row(endpoint) for endpoint in read.endpoints]
     if rows:
-        fleet.table(("ID", "ON", "KIND", "WAITS", "TIMEOUT", "ON FAILURE", "FROM"), rows)
+        fleet.table(_UNDERSTOOD_COLUMNS, rows)
     else:
         fleet.say("no hook of it would run")
     for sections in read.sections.values():

@@ -13,6 +13,8 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import plain, when
+from workers.cli.screens.columns import Cell, Column
+from workers.cli.screens.rows import no_trunc_option
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -21,19 +23,32 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.admin.hook_timeouts import Granted
     from workers.records.last_runs import HookRun, RunHistory
 
+HOOK_COLUMNS: Final = (
+    Column("HOOK", 8),
+    Column("LAYER", 7, rank=3),
+    Column("WAITS", 10, rank=1),
+    Column("ON", 16, rank=2),
+    Column("KIND", 7, rank=5),
+    Column("TIMEOUT", 7, rank=6),
+    Column("LAST RUN", 16, rank=4),
+    Column("FROM", 16, rank=7, keep_end=True),
+)
+"""A narrow terminal loses the file first, then the timeout, the kind and the last run."""
+
 _MOST_ON: Final = 40
 """Characters of event patterns on a line; `--json` has all of them."""
 
 
 @click.command("list")
 @click.option("--event", "kind", default="", metavar="TYPE", help="Those of one event type, e.g. tool:pre_execute.")
-@click.option("--all", "whole", is_flag=True, help="Every rule of the guard packs too.")
+@click.option("--all", "every_rule", is_flag=True, help="Every rule of the guard packs too.")
 @click.option(
     "--untrusted", is_flag=True, help="Projects whose hooks do not run, since you do not trust them as they are."
 )
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
+def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, whole: bool) -> None:
     """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder.
 
     TIMEOUT is what a hook gets at most, and after it what it gets of agents installed here that wait less.
@@ -58,15 +73,15 @@ def list_hooks(fleet: Context, kind: str, whole: bool, untrusted: bool) -> None:
         ]
         fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
         return
-    packs = {} if whole else _packs()
+    packs = {} if every_rule else _packs()
     rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)
     rows += [
-        (f"guard {pack}", layer, counted(count, "rule"), "rule", "blocking", "-", "-", "--all lists them")
+        (f"guard {pack}", layer, "blocking", counted(count, "rule"), "rule", "-", "-", "--all lists them")
         for (pack, layer), count in folded.items()
     ]
     if rows:
-        fleet.table(("HOOK", "LAYER", "ON", "KIND", "WAITS", "TIMEOUT", "LAST RUN", "FROM"), rows)
+        fleet.table(HOOK_COLUMNS, rows, whole=whole)
     else:
         fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
     fleet.say(f"in force: {here.version}")
@@ -142,12 +157,12 @@ def _row(hook: Hook, runs: Mapping[str, HookRun], granted: Granted) -> tuple[obj
     return (
         hook.id,
         _layer(hook),
+        Cell(_waits(hook), None if hook.enabled else "bright_black"),
         _on(hook),
         _kind(hook),
-        _waits(hook),
         _timeout(hook, granted),
         last,
-        short_origin(hook.origin),
+        Cell(short_origin(hook.origin), "bright_black"),
     )
 
 

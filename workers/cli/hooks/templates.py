@@ -10,6 +10,7 @@ import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooks.sets import shown_diff
+from workers.cli.screens.columns import Column
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.hooks.templates:list_templates", "List the templates."),
@@ -38,7 +39,7 @@ def list_templates(fleet: Context) -> None:
         )
     else:
         rows = [(one.name, "installed" if one.hook["id"] in have else "-", one.description) for one in found]
-        fleet.table(("TEMPLATE", "IN YOUR FILE", "WHAT IT DOES"), rows)
+        fleet.table((Column("TEMPLATE", 8), Column("IN YOUR FILE", 9), Column("WHAT IT DOES", 16)), rows)
 
 
 @click.command()

@@ -18,6 +18,7 @@ ID_CHARACTERS: Final = 10
 
 ENDLESS: Final = 10_000
 GAP: Final = 2
+_LEAST: Final = 8
 
 SIGNS: Final[Mapping[str, str]] = {
     "deny": "✗",
@@ -33,6 +34,10 @@ SIGNS: Final[Mapping[str, str]] = {
     "parked": "…",
     "ready": "…",
     "running": "→",
+    "active": "✓",
+    "disabled": "✗",
+    "paused": "…",
+    "open": "!",
 }
 """A word is told apart by its sign, too: without colours, and by people who do not see them."""
 
@@ -60,6 +65,8 @@ class Column(NamedTuple):
     """Its widest width in cells."""
     rank: int = 0
     """The highest rank is dropped first and gets spare room last; 0 is never dropped and never cut."""
+    keep_end: bool = False
+    """A cell that is too wide loses its beginning: of a place in a file, the name and the line stay."""
 
 
 class Cell(NamedTuple):
@@ -76,10 +83,12 @@ Layout = tuple[tuple[int, int], ...]
 def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout:
     """The columns and their widths that fit into `width` cells; `natural` are the widths of their widest cells.
 
+    In an endless width every column is as wide as its widest cell.
+
     Columns of rank 0 stay whole: only they can make a line longer than `width`.
     """
     wanted = [
-        max(size, column.least) if column.rank == 0 else min(size, column.most)
+        max(size, column.least) if column.rank == 0 else min(size, column.most if width < ENDLESS else size)
         for column, size in zip(columns, natural, strict=True)
     ]
     least = [
@@ -101,13 +110,14 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout
     return tuple((index, least[index]) for index in kept)
 
 
-def line(cells: Sequence[Cell], layout: Layout, style: Styler) -> str:
-    """One row as one line, in colours where `style` gives them."""
+def line(cells: Sequence[Cell], layout: Layout, style: Styler, columns: Sequence[Column] = ()) -> str:
+    """One row as one line, in colours where `style` gives them; `columns` say which cells keep their end."""
     from rich.cells import cell_len
 
     parts, open_cells = [], 0
     for index, width in layout:
-        text = cut(one_line(cells[index].text), width)
+        text = one_line(cells[index].text)
+        text = cut_beginning(text, width) if columns and columns[index].keep_end else cut(text, width)
         colour = cells[index].colour
         parts.append(" " * open_cells + (style(text, colour) if colour and text else text))
         open_cells = width - cell_len(text) + GAP
@@ -130,6 +140,32 @@ def cut(text: str, width: int) -> str:
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
+def cut_beginning(text: str, width: int) -> str:
+    """The end of a text in `width` cells of a terminal."""
+    from rich.cells import cell_len
+
+    size, start = cell_len(text), 0
+    if size <= width:
+        return text
+    while size > width - 1:
+        size -= cell_len(text[start])
+        start += 1
+    return "…" + text[start:] if width > 0 else ""
+
+
+def as_columns(columns: Sequence[Column | str]) -> list[Column]:
+    """Columns; of names alone the first column is never cut, and the last is dropped first."""
+    return [
+        Column(one, max(len(one), _LEAST) if place else 0, rank=place) if isinstance(one, str) else one
+        for place, one in enumerate(columns)
+    ]
+
+
+def as_cells(row: Sequence[object]) -> list[Cell]:
+    """Cells; a dash stands for no value."""
+    return [value if isinstance(value, Cell) else Cell("-" if value is None else str(value)) for value in row]
+
+
 def measure(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[int]:
     """The width of the widest cell of each column, its name included."""
     from rich.cells import cell_len
@@ -145,7 +181,7 @@ def list_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style:
     """A list with the names of its columns, one line a row; columns that are empty in every row are left out."""
     layout = fit(columns, measure(columns, rows), width)
     yield line([Cell(column.name, "bright_black") for column in columns], layout, style)
-    yield from (line(row, layout, style) for row in rows)
+    yield from (line(row, layout, style, columns) for row in rows)
 
 
 def terminal_width() -> int:

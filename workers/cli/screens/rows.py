@@ -18,7 +18,6 @@ from workers.cli.screens.columns import (
     fit,
     id_length,
     line,
-    list_lines,
     session_colour,
     sign,
     terminal_width,
@@ -73,12 +72,7 @@ DEAD_COLUMNS: Final = (
 
 def no_trunc_option(function: F) -> F:
     """`--no-trunc` for a list."""
-    return click.option("--no-trunc", "whole", is_flag=True, help="Show whole ids.")(function)
-
-
-def show_list(fleet: Context, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-    """A list on stdout, as wide as its terminal."""
-    fleet.data("\n".join(list_lines(columns, rows, fleet.plain_style, terminal_width())))
+    return click.option("--no-trunc", "whole", is_flag=True, help="Show every column and every id whole.")(function)
 
 
 def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
@@ -89,7 +83,7 @@ def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
         [Cell(time, "bright_black"), *event_cells(seen), Cell(name, "bright_black")]
         for time, seen, name in zip(times, found, ids, strict=True)
     ]
-    show_list(fleet, EVENT_COLUMNS, rows)
+    fleet.table(EVENT_COLUMNS, rows, whole=whole)
 
 
 def event_cells(seen: Seen) -> list[Cell]:
@@ -158,7 +152,7 @@ def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -
         ]
         for time, one, name in zip(list_times([one.created for one in found]), found, ids, strict=True)
     ]
-    show_list(fleet, DELIVERY_COLUMNS, rows)
+    fleet.table(DELIVERY_COLUMNS, rows, whole=whole)
 
 
 def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: bool) -> None:
@@ -168,7 +162,7 @@ def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: boo
         dead_letter_cells(one, time, name)
         for time, one, name in zip(list_times([one.ms for one in found]), found, ids, strict=True)
     ]
-    show_list(fleet, DEAD_COLUMNS, rows)
+    fleet.table(DEAD_COLUMNS, rows, whole=whole)
 
 
 def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,6 +11,9 @@ import click
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import plain, standing_text
 from workers.cli.hooks.sets import in_force
+from workers.cli.output import Colour
+from workers.cli.screens.columns import Cell, Column, sign
+from workers.cli.screens.rows import no_trunc_option
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooks import Endpoint
@@ -41,6 +44,22 @@ COMMANDS: Final = {
     "verify": Lazy("workers.cli.webhooks.check:verify", "Check the signature of a webhook that came."),
 }
 
+ENDPOINT_COLUMNS: Final = (
+    Column("ENDPOINT", 8),
+    Column("STATE", 8),
+    Column("URL", 20, rank=2),
+    Column("DELIVERED", 9, rank=4),
+    Column("OPEN", 4, rank=3),
+    Column("DEAD", 4, rank=1),
+    Column("EVENTS", 16, rank=5),
+    Column("FORMAT", 6, rank=6),
+    Column("SECRET", 8, rank=7),
+    Column("FROM", 16, rank=8, keep_end=True),
+)
+"""A narrow terminal loses the file first, then the secret, the format and the events."""
+
+STANDING_COLOURS: Final[Mapping[str, Colour]] = {"active": "green", "disabled": "red"}
+
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def webhooks() -> None:
@@ -48,9 +67,10 @@ def webhooks() -> None:
 
 
 @click.command("list")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_webhooks(fleet: Context) -> None:
+def list_webhooks(fleet: Context, whole: bool) -> None:
     """List the endpoints in force here, and how their recent deliveries went."""
     from bus.ids import host_name
     from workers.delivery.deliveries import deliveries as listed
@@ -71,7 +91,8 @@ def list_webhooks(fleet: Context) -> None:
         for one in known:
             fleet.stream(endpoint_record(one, states[one.id], health[targets[one.id]]))
     elif known:
-        show_table(fleet, [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in known])
+        records = [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in known]
+        show_endpoints(fleet, records, whole=whole)
     else:
         fleet.say("no endpoints are in force here")
 
@@ -137,25 +158,24 @@ def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth)
     }
 
 
-def show_table(fleet: Context, records: Sequence[dict[str, Any]]) -> None:
+def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: bool = False) -> None:
     """Endpoints as a person reads them in the list."""
     rows = [
         (
             one["id"],
+            Cell(sign(one["standing"]), STANDING_COLOURS.get(one["standing"], "yellow")),
             one["url"],
-            one["format"] + (" thin" if one["payload"] == "thin" else ""),
-            ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
-            "signed" if one["secret"] else "unsigned",
-            one["standing"],
             one["delivered"],
             one["open"],
-            one["dead"],
+            Cell(str(one["dead"]), "red" if one["dead"] else None),
+            ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
+            one["format"] + (" thin" if one["payload"] == "thin" else ""),
+            "signed" if one["secret"] else "unsigned",
             one["origin"],
         )
         for one in records
     ]
-    headers = ("ENDPOINT", "URL", "FORMAT", "EVENTS", "SECRET", "STATE", "DELIVERED", "OPEN", "DEAD", "FROM")
-    fleet.table(headers, rows)
+    fleet.table(ENDPOINT_COLUMNS, rows, whole=whole)
 
 
 def format_of(one: Endpoint) -> str:

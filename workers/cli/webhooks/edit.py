@@ -14,7 +14,7 @@ from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.edits import publish_change, published_set, user_file, write_change
 from workers.cli.guard_reports import report_losses
 from workers.cli.hooks.sets import in_force
-from workers.cli.webhooks import endpoint_record, show_table
+from workers.cli.webhooks import endpoint_record, show_endpoints
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -142,7 +142,7 @@ def add(
         result["endpoint"] = record
     _tell(fleet, name, result, made, "is added")
     if result["written"] and not fleet.json:
-        show_table(fleet, [record])
+        show_endpoints(fleet, [record])
     if result["written"] and not (fleet.json or record["secret"]) and record["format"] in _CHECKED:
         fleet.say(
             f"it is unsigned: receivers cannot tell who sent it (`fleethook webhooks rotate {name}` makes a secret)"

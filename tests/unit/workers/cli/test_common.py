@@ -30,7 +30,7 @@ from workers.cli.common import (
     pass_fleet,
     run_command,
 )
-from workers.cli.output import colours, printable, styler, to_json, write_table
+from workers.cli.output import colours, printable, styler, to_json
 from workers.cli.up import STARTER
 
 REPOSITORY = Path(__file__).parents[4]
@@ -209,7 +209,7 @@ def test_nobody_is_asked_where_nobody_sits(capsys: pytest.CaptureFixture[str]) -
 def test_data_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """An event's text is shown, never obeyed; the same in a table, where a line break would break the row."""
     assert printable("a\x1b]0;title\x07b\tc\nü") == "a\\x1b]0;title\\x07b\tc\nü"
-    write_table(("id", "what"), [("e1", "two\nlines \x1b[31mred"), ("e22", None)])
+    Context().table(("id", "what"), [("e1", "two\nlines \x1b[31mred"), ("e22", None)])
     assert capsys.readouterr().out == "id   what\ne1   two lines \\x1b[31mred\ne22  -\n"
     run_command(a_root(lambda fleet: fleet.data("x\x1b[2J")), ["do"])
     assert capsys.readouterr().out == "x\\x1b[2J\n"
