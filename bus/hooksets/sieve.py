@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
@@ -163,28 +164,32 @@ class _Needs:
 
 
 class Sieve:
-    """Leaves out the rules that cannot fit a command line; what it lets through is judged as ever."""
+    """Leaves out the rules that cannot fit a command line; what it lets through is judged as ever.
+
+    What the rules about a program need is found out when a line runs it first, or by `prepare`: of all it takes 0.2 s.
+    """
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         marked = [name for name, rule in rules.items() if marks(rule)]
-        texts = {name: needles for name, rule in rules.items() if (needles := needles_of(rule.command))}
         unmarked = frozenset(rules).difference(marked)
+        texts = {name: needles for name in sorted(unmarked) if (needles := _own_texts(rules[name].command))}
         self._always = unmarked.difference(texts)
-        self._unmarked = _Needs([_text_need(name, texts[name]) for name in sorted(unmarked.intersection(texts))])
+        self._unmarked = _Needs([_text_need(name, needles) for name, needles in texts.items()])
         """Those of the rules that ask for no mark, but for texts."""
-        needs: dict[str, list[_Need]] = {}
+        self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
+        """By mark the conditions that ask for it, each with its rule."""
+        self._by_mark: dict[str, _Needs] = {}
         changed_paths: dict[str, None] = {}
         given_paths: dict[str, None] = {}
         for name in marked:
             for condition in rules[name].commands:
-                need = _need(name, condition, texts.get(name))
-                if _CHANGED in need.marks:
+                more = _further_marks(condition)
+                if _CHANGED in more:
                     changed_paths.update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
-                if _GIVEN in need.marks:
+                if _GIVEN in more:
                     given_paths.update(dict.fromkeys(condition.paths))
                 for mark in marks_of(condition):
-                    needs.setdefault(mark, []).append(need)
-        self._by_mark = {mark: _Needs(some) for mark, some in needs.items()}
+                    self._conditions.setdefault(mark, []).append((name, rules[name], condition))
         self._paths = {
             _CHANGED: (changed, compile_path_globs(changed_paths)),
             _GIVEN: (operands, compile_path_globs(given_paths)),
@@ -192,13 +197,26 @@ class Sieve:
         self._asks_for_null = any(matches(_NULL, place_of("/", here=False)) for _, matches in self._paths.values())
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
+    def prepare(self) -> None:
+        """Find out now what rules need of lines of every program."""
+        for mark in self._conditions:
+            self._needs(mark)
+
+    def _needs(self, mark: str) -> _Needs | None:
+        """What rules that ask for this mark ask for besides; None where no rule asks for it."""
+        known = self._by_mark.get(mark)
+        if known is None and (conditions := self._conditions.get(mark)):
+            known = _Needs([_need(name, match, rule.command) for name, rule, match in conditions])
+            self._by_mark[mark] = known
+        return known
+
     def passing(self, line: Commands, text: str, where: Where | None = None) -> set[str]:
         """The rules that may fit `text`, which was read as `line` as a whole; `where` says where it runs."""
         found = set(self._always)
         seen = _Seen(line, text, lambda mark, line: self._has(mark, line, where))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:
-            needs = self._by_mark.get(mark)
+            needs = self._needs(mark)
             if needs is not None:
                 needs.add_met(seen, found)
         return found
@@ -240,8 +258,8 @@ def _text_need(rule: str, texts: Needles) -> _Need:
     return _Need(rule, (), frozenset(), frozenset(), (), (texts,))
 
 
-def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
-    """What `match` asks for; `own_texts` is what its rule looks for in the whole text."""
+def _further_marks(match: CommandMatch) -> tuple[str, ...]:
+    """The marks that a line has to have for `match` besides one of `marks_of`."""
     own_input = match.touches == OWN_INPUT_ALONE
     changes = (*match.changes, *match.redirects_to)
     more = {
@@ -250,6 +268,18 @@ def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
         _CHANGED: bool(changes) and not own_input and not any(map(_WIDE.fullmatch, changes)),
         _GIVEN: bool(match.paths) and not own_input and not any(map(_WIDE.fullmatch, match.paths)),
     }
+    return tuple(mark for mark, asked in more.items() if asked)
+
+
+@lru_cache(maxsize=1024)
+def _own_texts(patterns: tuple[str, ...]) -> Needles:
+    """What is in the whole text where a rule with these patterns fits."""
+    return needles_of(patterns)
+
+
+@lru_cache(maxsize=4096)
+def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
+    """What `match` asks for, of a rule that looks for the patterns `command` in the whole text."""
     exact, args = _args(match.args)
     known = frozenset(match.program) | first_words(match.subcommand)
     texts = (
@@ -258,11 +288,11 @@ def _need(rule: str, match: CommandMatch, own_texts: Needles | None) -> _Need:
         needles_of(match.text),
         needles_in_literals(WORTH) if match.destroys else NOTHING,
         args,
-        own_texts,
+        _own_texts(command),
     )
     return _Need(
         rule,
-        tuple(mark for mark, asked in more.items() if asked),
+        _further_marks(match),
         first_words(match.subcommand),
         exact,
         flag_names(programs_of(match) or frozenset(), match.flags_any, match.flags_all),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from bus.errors import ConfigError
 from bus.events import Event
+from bus.hooksets import guards
 from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import rollback
 from bus.hooksets.trust import trust, untrust
@@ -41,6 +43,31 @@ async def test_no_event_chooses_how_much_is_remembered_of_its_folder(
     assert watcher._projects == {}
     watcher.for_event(Event(type="turn:end", host="here", cwd=str(tmp_path)))
     assert list(watcher._projects) == [str(tmp_path)]
+
+
+@pytest.mark.req("X-09")
+async def test_the_guards_of_the_users_file_are_compiled_at_the_start_and_on_a_thread(
+    connections: Connections, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both packs take 0.4 s of a core; neither the loop's heartbeat nor the first request waits for them."""
+    read_on: list[threading.Thread] = []
+
+    def read_pack(path: Path) -> guards.Pack:
+        read_on.append(threading.current_thread())
+        return read(path)
+
+    read = guards.read_pack
+    monkeypatch.setattr(guards, "read_pack", read_pack)
+    guards.load_pack.cache_clear()
+    file = tmp_path / "fleethook.yaml"
+    file.write_text("guards: {destructive-commands: true, fleethook-itself: true}\n")
+    watcher = Watcher(connections, keys, host="here", user_file=file, trust_file=tmp_path / "trust")
+    await watcher.refresh(force=True)
+    assert len(read_on) == len(guards.DEFAULT_PACKS)
+    assert threading.main_thread() not in read_on
+    event = Event(type="tool:pre_execute", host="here", tool="bash", cwd="/home/dev/app", input={"command": "rm -rf /"})
+    assert "destructive-commands_recursive-delete" in {hook.id for hook in watcher.for_event(event).blocking(event)}
+    assert len(read_on) == len(guards.DEFAULT_PACKS)
 
 
 @pytest.mark.req("B-04", "X-08")

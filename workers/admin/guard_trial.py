@@ -15,7 +15,6 @@ from bus.hooksets.guards.corpus import CorpusLine, Judged
 from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.disk import full_disk
 from bus.matching.questions import answer_rule
-from bus.matching.rules import check_rule
 from bus.outcomes import Outcome
 from bus.runners.rule import rule_outcome
 
@@ -26,10 +25,7 @@ _BUDGET_SECONDS = 10.0
 def judge_lines(lines: Sequence[CorpusLine], packs: Sequence[str]) -> list[Judged]:
     """The judgement of each line by all rules of these packs, as if they were published."""
     guards = {name: GuardSettings() for name in packs}
-    hooks = HookSet([Layered("fleet", "1", HookFile(guards=guards))])
-    for hook in hooks.hooks.values():
-        if hook.rule is not None:
-            check_rule(hook.rule)  # compiles it now; an evaluator has compiled its rules after the first minute
+    hooks = HookSet([Layered("fleet", "1", HookFile(guards=guards))]).prepare()  # as an evaluator has it
     return asyncio.run(_judge(lines, hooks))
 
 
