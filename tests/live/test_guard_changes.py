@@ -250,7 +250,7 @@ def test_each_verb_that_weakens_refuses_below_an_agent(
     before = files()
     refused = fleethook(*words.split())
     assert refused.code == 1, (refused.out, refused.err)
-    assert "can weaken what guards this machine, and an agent runs it (claude: CLAUDECODE is set)" in refused.err
+    assert "can weaken this machine's guards, and an agent runs it (claude: CLAUDECODE is set)" in refused.err
     assert files() == before
     assert run(server.url, lambda connections: events(connections, keys)) == []
 
