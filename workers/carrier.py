@@ -216,7 +216,7 @@ class Carrier:
             self._held.discard(claimed.key)
             self._consumer.must_recheck_pending = True
             return
-        except Exception as error:  # an error of ours or a library's must not keep the delivery pending for ever
+        except Exception as error:  # a bug, here or in a library, must not keep the delivery pending for ever
             log.exception("delivery %s", claimed.id)
             result = AttemptResult("dead", f"the attempt broke off: {type(error).__name__}: {error}")
         self.carried += 1
@@ -225,7 +225,7 @@ class Carrier:
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
         """Raise Overtaken if our heartbeat had stopped and another carrier has claimed the delivery.
 
-        Writes the heartbeat first, so that nobody claims anything of ours from here on. `missed_heartbeats` is the count
+        Writes the heartbeat first, so that no other carrier claims our deliveries from now on. `missed_heartbeats` is the count
         at the time of the claim.
         """
         if self._consumer.fresh and self._consumer.missed_heartbeats == missed_heartbeats:

@@ -127,12 +127,12 @@ class AllowedJob(Job):
 
 
 def _needs_no_trace(error: object) -> bool:
-    """Whether the text of an error is enough without a stack trace: errors of ours, of RQ and of its client."""
+    """Whether the text of an error is enough without a stack trace: errors of Fleethook, of RQ and of its client."""
     return isinstance(error, FleethookError) or type(error).__module__.partition(".")[0] in {"redis", "rq"}
 
 
 class _NoTraces(logging.Filter):
-    """RQ's log without the stack traces that nobody needs."""
+    """RQ's log without the stack traces of expected errors."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

@@ -366,8 +366,8 @@ def test_pagerduty_needs_no_url_and_every_other_does(mine: Path) -> None:
     assert fleethook("webhooks", "set", "first", "timeout=5", "--yes").err == "", "said once"
     first = fleethook("webhooks", "rotate", "first", "--yes").out
     assert "first is signed from now on" in first
-    assert "; the old one signs as well for 24h" in fleethook("webhooks", "rotate", "first", "--yes").out
-    assert "; the old one signs no more" in fleethook("webhooks", "rotate", "first", "--overlap", "0", "--yes").out
+    assert "; the old one also signs for 24h" in fleethook("webhooks", "rotate", "first", "--yes").out
+    assert "; the old one no longer signs" in fleethook("webhooks", "rotate", "first", "--overlap", "0", "--yes").out
 
 
 @pytest.mark.req("G-10")

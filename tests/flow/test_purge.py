@@ -85,7 +85,7 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
     finally:
         fleethook("down")
     again = fleethook("uninstall", "--purge", "--yes")
-    assert (again.code, "There is nothing of fleethook here" in again.err) == (0, True)
+    assert (again.code, "Nothing of fleethook is installed here" in again.err) == (0, True)
 
 
 def test_an_agent_may_not(monkeypatch: pytest.MonkeyPatch, person: Path) -> None:

@@ -174,7 +174,7 @@ async def test_where_nothing_can_be_freed_calls_fall_back_and_it_is_said_why(
         said = await asyncio.to_thread(world.hook, json.dumps(RM).encode())
         assert (said, time.monotonic() - began < 2.5) == (FALLBACK, True)
         assert b"redis refused: OOM" in world.spool.read_bytes()
-        await until_true(lambda: "nothing finished is left to forget: raise maxmemory" in caplog.text, "it is logged")
+        await until_true(lambda: "no finished work is left to delete: raise maxmemory" in caplog.text, "it is logged")
         found = await server_checks(connections, connections, world.keys, Settings())
         (memory,) = [check for check in found if check.id == "memory"]
         assert memory.status == "fail"

@@ -18,9 +18,9 @@ COMMANDS: Final = {
         "workers.cli.up:up", "Start everything on this machine: server, evaluators, dispatcher, carriers.", _RUN
     ),
     "down": Lazy("workers.cli.up:down", "Stop what `up --detach` started.", _RUN),
-    "service": Lazy("workers.cli.service:service", "Let systemd or launchd run it: install, uninstall.", _RUN),
-    "logs": Lazy("workers.cli.up:logs", "Show what the processes wrote.", _RUN),
-    "status": Lazy("workers.cli.status:status", "Show who is alive, and what waits.", _RUN),
+    "service": Lazy("workers.cli.service:service", "Install and uninstall services of systemd or launchd.", _RUN),
+    "logs": Lazy("workers.cli.up:logs", "Show the log of the processes.", _RUN),
+    "status": Lazy("workers.cli.status:status", "Show which processes are alive, and what waits.", _RUN),
     "demo": Lazy("workers.cli.demo:demo", "Play a scripted fleet through the real processes.", _RUN),
     "publish": Lazy("workers.cli.events:publish", "Announce an event (JSON); prints its id.", _SEE),
     "request": Lazy("workers.cli.events:request", "Ask for a verdict on an event (JSON); prints the verdict.", _SEE),
@@ -28,34 +28,36 @@ COMMANDS: Final = {
     "tail": Lazy("workers.cli.events:tail", "Follow events as they happen.", _SEE),
     "watch": Lazy("workers.cli.watch:watch", "Watch events, sessions and endpoints on the whole terminal.", _SEE),
     "trace": Lazy("workers.cli.events:trace", "Show everything that one event caused.", _SEE),
-    "deliveries": Lazy("workers.cli.deliveries:deliveries", "List, show and retry deliveries; every attempt.", _SEE),
+    "deliveries": Lazy(
+        "workers.cli.deliveries:deliveries", "List, show and retry deliveries and their attempts.", _SEE
+    ),
     "dead": Lazy("workers.cli.deliveries.dead:dead", "List, show, retry, drop and export dead letters.", _SEE),
     "replay": Lazy("workers.cli.deliveries.replay:replay", "Send past events to endpoints again.", _SEE),
     "jobs": Lazy("workers.cli.deliveries.replay:jobs", "List, show and stop bulk retries, drops and replays.", _SEE),
     "webhooks": Lazy("workers.cli.webhooks:webhooks", "Add, change, test and check endpoints; rotate secrets.", _SEE),
-    "listen": Lazy("workers.cli.webhooks.listen:listen", "Receive your own webhooks here, checked and shown.", _SEE),
+    "listen": Lazy("workers.cli.webhooks.listen:listen", "Receive your own webhooks here: check and show them.", _SEE),
     "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, import, apply, roll back and trust hooks.", _SET),
-    "guards": Lazy("workers.cli.guards:guards", "List, show, switch and test the guard packs and their rules.", _SET),
-    "plugins": Lazy("workers.cli.hooks.plugins:plugins", "List the plugins that hook files bring.", _SET),
+    "guards": Lazy("workers.cli.guards:guards", "List, show, enable, disable and test guard packs and rules.", _SET),
+    "plugins": Lazy("workers.cli.hooks.plugins:plugins", "List the plugins in hook files.", _SET),
     "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts that have hooks of their own, and forget one.", _SET),
-    "key": Lazy("workers.cli.key:key", "Hand the key of sealed secrets to another machine.", _SET),
+    "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
-    "uninstall": Lazy("workers.cli.install:uninstall", "Take an install back, exactly.", _SET),
+    "uninstall": Lazy("workers.cli.install:uninstall", "Remove an agent's hook settings again.", _SET),
     "doctor": Lazy(
-        "workers.cli.doctor:doctor", "Check that hooks really run, and say how to mend what does not.", _SET
+        "workers.cli.doctor:doctor", "Check that hooks really run, and show how to repair what fails.", _SET
     ),
     "completion": Lazy("workers.cli.completion:completion", "Print the completion script of bash, zsh or fish.", _MORE),
     "help": Lazy("workers.cli.words:help_", "Show the help of a command.", _MORE),
     "version": Lazy("workers.cli.words:version_", "Show the version.", _MORE),
     "acl": Lazy("workers.cli.config:acl", "Print the Redis users of the roles.", _MORE),
-    "bench": Lazy("workers.cli.bench:bench", "Measure, ratios first.", _MORE),
+    "bench": Lazy("workers.cli.bench:bench", "Measure Fleethook against bare libraries.", _MORE),
     "worker": Lazy("workers.cli.worker:worker", "Run one process, as a Procfile line does.", _MORE),
 }
 
 
 def version() -> str:
-    """The installed version, or what a checkout is."""
+    """The installed version, or a text that says it is a checkout."""
     from importlib import metadata
 
     try:

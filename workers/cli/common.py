@@ -1,6 +1,6 @@
-"""What every command shares: the way to settings and server, how it speaks, and what its exit code means.
+"""Shared by all commands: settings, server connections, output, and exit codes.
 
-0 ok   1 findings, or refused   2 usage   3 unreachable   4 configuration invalid   5 partly done   130 interrupted
+0 ok   1 findings, or refused   2 wrong usage   3 server unreachable   4 invalid configuration   5 partly done   130 interrupted
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMPLETION_VARIABLE: Final = "_FLEETHOOK_COMPLETE"
-"""Set by a shell's script while it asks for completions (click's own convention)."""
+"""Set by the completion script of a shell while it asks for completions (click's convention)."""
 
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class CheckFailed(FleethookError):
-    """A check that found something: exit code 1; the text may be empty where everything has been said."""
+    """A check that found something: exit code 1; the text is empty if the output says everything already."""
 
 
 class PartlyDone(FleethookError):
-    """Some of it was done and some was not: exit code 5; the text says how much of each."""
+    """A part of the work was not done: exit code 5; the text says how much of it."""
 
 
 class Lazy(NamedTuple):
@@ -77,15 +77,12 @@ class Lazy(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group whose subcommands are imported on use, and which guesses what an unknown one was meant to be.
-
-    Without `lazy` it is an ordinary group that guesses.
-    """
+    """A group that suggests similar names for an unknown subcommand, and imports those in `lazy` on use."""
 
     prepare: ClassVar[Callable[[click.Command, click.Context], click.Command]] = staticmethod(
         lambda command, _: command
     )
-    """What is done to each command before it is used: while a shell completes, its values are looked up."""
+    """Applied to each command before its use; `completion` sets it, so that a shell can complete the command's values."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("context_settings", HELP)
@@ -93,11 +90,11 @@ class LazyGroup(click.Group):
         self.lazy = dict(lazy or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, lazy ones first, in the order of their table."""
+        """The names of the commands, lazy ones first, in the order of their table."""
         return [*self.lazy, *(name for name in super().list_commands(ctx) if name not in self.lazy)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, imported now if it has to be."""
+        """The command of this name, imported now if it is lazy."""
         if cmd_name not in self.commands and cmd_name in self.lazy:
             module, _, attribute = self.lazy[cmd_name].target.partition(":")
             self.commands[cmd_name] = getattr(importlib.import_module(module), attribute)
@@ -107,7 +104,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name; a usage error with the nearest names where there is none."""
+        """The command that the arguments name; a usage error that suggests similar names if there is none."""
         if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 
@@ -117,7 +114,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The help page's list, out of the table: nothing is imported for it."""
+        """Write the list of commands from the table, without an import."""
         if not self.lazy:
             super().format_commands(ctx, formatter)
             return
@@ -131,17 +128,17 @@ class LazyGroup(click.Group):
 
 @dataclass
 class Context:
-    """What a command is handed: the common options, and from there settings, keys, server and output."""
+    """The context of a command: the common options, and with them settings, keys, server and output."""
 
     json: bool = False
     verbose: bool = False
     namespace: str | None = None
     colour: bool | None = None
-    """None: as NO_COLOR, FORCE_COLOR and the terminal say."""
+    """Whether to use colours; None: as NO_COLOR, FORCE_COLOR and the terminal decide."""
     quiet: bool = False
     """Whether the command reports the settings' warnings itself, so that they are not messages."""
     flags: dict[str, object] = field(default_factory=dict)
-    """Settings that the command line gave, by name; set them before `settings()` is asked."""
+    """Settings from the command line, by name; set them before the first call of `settings()`."""
 
     @cached_property
     def _loaded(self) -> Loaded:
@@ -159,7 +156,7 @@ class Context:
         return directories(create=False)
 
     def loaded(self) -> Loaded:
-        """The settings with their origins; ConfigError for a bad one. Warnings are said once."""
+        """The settings with their origins; raises ConfigError for a wrong one. Prints warnings once."""
         return self._loaded
 
     def settings(self) -> Settings:
@@ -167,7 +164,7 @@ class Context:
         return self._loaded.settings
 
     def directories(self) -> Directories:
-        """This user's directories; none of them is made."""
+        """This user's directories; does not create them."""
         return self._directories
 
     def keys(self) -> Keys:
@@ -177,7 +174,7 @@ class Context:
         return Keys(self.settings().namespace)
 
     def url(self, role: Role = "admin") -> str:
-        """The bus's URL for a role; it holds a password and must not be shown. Unreachable where there is no server."""
+        """The bus's URL for a role; it holds a password and must not be shown. Raises Unreachable without a server."""
         from bus.wire.embedded_server import bus_url
 
         try:
@@ -188,10 +185,10 @@ class Context:
             if not agent_only_url(self.settings(), self.directories()):
                 raise
             text = "this machine has agents only: run this where the fleet's workers are, or set FLEETHOOK_REDIS_URL"
-            raise Unreachable(f"{text}; `fleethook doctor` looks at this machine") from None
+            raise Unreachable(f"{text}; `fleethook doctor` checks this machine") from None
 
     def run(self, work: Callable[[Connections], Awaitable[T]], role: Role = "admin") -> T:
-        """The result of `work` on an event loop, with connections to the bus that are closed after it."""
+        """Run `work` on an event loop, with connections to the bus that are closed after it; returns its result."""
         import asyncio
 
         from bus.wire.connections import Connections
@@ -206,27 +203,27 @@ class Context:
         return asyncio.run(whole())
 
     def say(self, text: str) -> None:
-        """A message for people, on stderr."""
+        """Print a message for people on stderr."""
         say(text, colour=colours(sys.stderr, self.colour))
 
     def style(self, text: str, colour: Colour, *, err: bool = False) -> str:
-        """The text in a colour, where the stream (stdout, or stderr with `err`) takes one."""
+        """The text in a colour if the stream (stdout, or stderr with `err`) shows colours."""
         return styler(colours(sys.stderr if err else sys.stdout, self.colour))(text, colour)
 
     @property
     def plain_style(self) -> Styler:
-        """`style` as a function alone, for stdout."""
+        """`style` for stdout, as a plain function."""
         return styler(colours(sys.stdout, self.colour))
 
     def data(self, value: object) -> None:
-        """The result on stdout: a text as it is, anything else as one JSON object."""
+        """Print the result on stdout: a text as it is, anything else as one JSON object."""
         if isinstance(value, str) and not self.json:
             write(value, colour=colours(sys.stdout, self.colour))
         else:
             write_json(value, indent=sys.stdout.isatty())
 
     def stream(self, value: object) -> None:
-        """One record of many on stdout, as a line of JSON."""
+        """Print one record of many on stdout, as a line of JSON."""
         write_json(value)
 
     def table(
@@ -237,10 +234,10 @@ class Context:
         whole: bool = False,
         head: bool = True,
     ) -> None:
-        """Rows on stdout, one line each, as wide as the terminal; uncut where it is none, or where `whole` is true.
+        """Print rows on stdout, one line each, fitted to the terminal's width; uncut without a terminal or with `whole`.
 
-        A cell is a `Cell`, or a value without a colour. Of columns that are names only, the first is never cut, and the last
-        is dropped first. The names stand above the rows where `head` is true.
+        A cell is a `Cell`, or a value without a colour. Of columns given as names, the first is never cut, and the last is
+        dropped first. With `head`, the column names are printed above the rows.
         """
         from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width, wrap
 
@@ -252,17 +249,17 @@ class Context:
             self.data("\n".join(shown if whole or width == ENDLESS else (wrap(line, width) for line in shown)))
 
     def confirm(self, text: str, yes: bool = False) -> bool:
-        """Whether to go on; a usage error where nobody can be asked and `--yes` was not given."""
+        """Ask whether to go on; a usage error without `--yes` if there is no terminal to ask on."""
         if yes:
             return True
         if self.json or not interactive():
-            raise click.UsageError(f"{text} Nobody can be asked here: say --yes")
+            raise click.UsageError(f"{text} There is no terminal to ask on: say --yes")
         return click.confirm(text, default=False, err=True)
 
     def require_person(self, command: str, *touched: Path, published: bool = False) -> CallingAgent | None:
-        """Refuse a command that weakens the guards where an agent runs it and no person confirms (PersonNeeded, exit 1).
+        """Raise PersonNeeded (exit 1) if an agent runs a command that weakens the guards and no person confirms it.
 
-        `touched` are files that it changes besides Fleethook's own folders; `published` where it changes the fleet's set.
+        `touched` are files outside Fleethook's own folders that it changes; `published`: it changes the fleet's set.
         """
         from workers.admin.person import require_person
 
@@ -275,7 +272,7 @@ pass_fleet = click.make_pass_decorator(Context, ensure=True)
 
 
 def common_options(function: F) -> F:
-    """`--json` and `--namespace` on a command; they go to the Context and not into its arguments."""
+    """Add `--json` and `--namespace` to a command; their values go into the Context and not into its arguments."""
 
     def keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         def note(ctx: click.Context, _: click.Parameter, value: Any) -> None:
@@ -299,7 +296,7 @@ def common_options(function: F) -> F:
 
 
 def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
-    """The exit code of one whole command line; whatever went wrong has been said on stderr, in words."""
+    """Run one command line; prints errors on stderr and returns the exit code."""
     fleet = Context()
     try:
         result = root.main(
@@ -307,7 +304,7 @@ def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
         )
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError):
-        # Whoever reads has enough. Without this the interpreter complains when it flushes at its end.
+        # The reader of our output has closed it. Without this the interpreter prints an error when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort):
@@ -321,7 +318,7 @@ def run_command(root: click.Command, argv: Sequence[str] | None = None) -> int:
 
 
 def exit_code(error: BaseException) -> int:
-    """What a command that ended with `error` returns."""
+    """The exit code of a command that ended with `error`."""
     table: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
         ((click.UsageError, DecodeError), 2),
         ((Unreachable, NoEvaluator, ServerError, RequestTimeout), 3),
@@ -366,7 +363,7 @@ def _report(error: Exception, fleet: Context) -> int:
 
 
 def _nearest(error: click.UsageError) -> str:
-    """The choices that a mistyped one may have meant, as the end of a sentence; empty where none is near."""
+    """The choices that are similar to a mistyped one, as the end of a sentence; empty if there are none."""
     parameter = error.param if isinstance(error, click.BadParameter) else None
     given = re.match(r"'(.+?)' is not one of ", error.message)
     if parameter is None or given is None or not isinstance(parameter.type, click.Choice):
@@ -388,4 +385,4 @@ def _text(error: BaseException) -> str:
         return error.format_message()
     if isinstance(error, (FleethookError, OSError)):
         return str(error)
-    return f"{type(error).__name__}: {error}; this is a fault of fleethook, `fleethook -v …` shows where"
+    return f"{type(error).__name__}: {error}; this is a bug of fleethook; `fleethook -v …` shows where"

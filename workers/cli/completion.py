@@ -22,7 +22,7 @@ _WHERE: Final = {
     "fish": "~/.config/fish/completions/fleethook.fish",
 }
 _MOST: Final = 50
-"""Ids that are offered, the newest."""
+"""How many of the newest ids are offered."""
 
 
 @click.command()
@@ -31,7 +31,7 @@ _MOST: Final = 50
 @pass_fleet
 @click.pass_context
 def completion(ctx: click.Context, fleet: Context, shell: str) -> None:
-    """Print the completion script of a shell; write it where the shell looks for one.
+    """Print the completion script of a shell; write it to the file in which the shell looks for it.
 
     \b
     bash   fleethook completion bash > ~/.local/share/bash-completion/completions/fleethook
@@ -40,7 +40,7 @@ def completion(ctx: click.Context, fleet: Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.UsageError(f"no completion for {shell!r}; there is one for {', '.join(_SHELLS)}")
+        raise click.UsageError(f"there is no completion for {shell!r}, only for {', '.join(_SHELLS)}")
     script = kind(ctx.find_root().command, {}, "fleethook", COMPLETION_VARIABLE).source()
     if fleet.json:
         fleet.data({"shell": shell, "file": _WHERE[shell], "script": script})
@@ -49,7 +49,7 @@ def completion(ctx: click.Context, fleet: Context, shell: str) -> None:
 
 
 def with_values(command: click.Command, ctx: click.Context) -> click.Command:
-    """The command, whose ids, endpoints and versions are completed from the bus; `ctx` is of the group above it."""
+    """The command, with its ids, endpoints and versions completed from the bus; `ctx` is the context of its group."""
     path = ctx.command_path.split()[1:]
     for parameter in command.params:
         kind = _kind(parameter, [*path, command.name or ""])
@@ -59,7 +59,7 @@ def with_values(command: click.Command, ctx: click.Context) -> click.Command:
 
 
 class _Offered(click.ParamType[Any]):
-    """A parameter's own type, which also offers values of one kind."""
+    """A parameter's own type that also completes values of one kind."""
 
     def __init__(self, own: click.ParamType[Any], kind: str) -> None:
         self.name, self._own, self._kind = own.name, own, kind
@@ -69,7 +69,7 @@ class _Offered(click.ParamType[Any]):
         return self._own.convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The values that begin so; none where the bus cannot be asked, since a shell that completes shows no errors."""
+        """The values with this prefix; none if the bus cannot be asked, because a shell shows no errors here."""
         try:
             known = _values(ctx.ensure_object(Context), self._kind)
         except Exception:  # noqa: BLE001 - a person who presses Tab gets no stack trace
@@ -82,7 +82,7 @@ _GROUPS: Final = {"deliveries": "delivery", "dead": "dead letter", "jobs": "job"
 
 
 def _kind(parameter: click.Parameter, path: Sequence[str]) -> str:
-    """Of what kind a parameter's values are; empty for any that nobody lists."""
+    """The kind of a parameter's values; empty if they cannot be listed."""
     shown = (parameter.metavar or "").strip("[]").rstrip(".").strip("[]")
     if isinstance(parameter, click.Argument):
         if shown == "ID":
@@ -99,7 +99,7 @@ def _kind(parameter: click.Parameter, path: Sequence[str]) -> str:
 
 
 def _values(fleet: Context, kind: str) -> Iterable[tuple[str, str]]:
-    """The values of a kind with a few words each."""
+    """The values of a kind, each with a short description."""
     if kind == "endpoint":
         from workers.cli.hooks.sets import in_force
 

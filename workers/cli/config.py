@@ -1,4 +1,4 @@
-"""`fleethook config` and `fleethook acl`: what is set and where it comes from, and the rights that go with it."""
+"""`fleethook config` shows and checks the settings; `fleethook acl` prints the rights of the roles."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def show(fleet: Context, origin: bool) -> None:
 @common_options
 @pass_fleet
 def check(fleet: Context, file: Path | None) -> None:
-    """Check FILE, or the user's and the project's hook file and every setting; exit code 4 where one is not valid."""
+    """Check FILE, or the user's and the project's hook file and all settings; exit code 4 if one is not valid."""
     files = [file] if file is not None else _files(fleet)
     problems: list[ConfigError] = []
     warnings: list[str] = []
@@ -148,11 +148,11 @@ def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> No
 
 
 def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
-    change = "the passwords stand above, once" if made else "put a password in the place of each CHANGE-ME"
+    change = "the passwords above are shown only once" if made else "replace each CHANGE-ME with a password"
     fleet.say(
-        f"Use: add the lines to the server's aclfile ({change}) and say ACL LOAD; or, on a running server,\n"
-        f"     ACL SETUSER in the place of `user`, then ACL SAVE. The first line shuts out whoever logs in without a name:\n"
-        f"     give every URL its user first, or add that line last. `fleethook doctor` says whether it is still open.\n"
+        f"Use: add the lines to the server's aclfile ({change}) and run ACL LOAD; or, on a running server,\n"
+        f"     run each line with ACL SETUSER instead of `user`, then ACL SAVE. The first line shuts out clients without\n"
+        f"     a user name: add it after every URL has its user. `fleethook doctor` checks whether `default` is still open.\n"
         f"     Workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"
         f"     Agents:   FLEETHOOK_SHIM_URL=rediss://{shim}:PASSWORD@HOST:6379 fleethook install claude"
     )

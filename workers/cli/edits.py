@@ -1,4 +1,4 @@
-"""Changes of hook files and of the published set: shown as a diff, confirmed, then written or published."""
+"""Edits of hook files and of the published set: shows the diff, asks, then writes or publishes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 
 
 def user_file(fleet: Context, file: Path | None = None) -> Path:
-    """The hook file to edit: the one given, else the user's, which may not exist yet."""
+    """The hook file to edit: the given one, else the user's, which may not exist yet."""
     from bus.system.directories import config_file
 
     config = fleet.directories().config
@@ -41,7 +41,7 @@ def published_set(fleet: Context) -> tuple[HookFile, int]:
 def write_change(
     fleet: Context, edited: Edited, yes: bool, dry_run: bool, *, before: Callable[[], object] | None = None
 ) -> dict[str, Any]:
-    """Show the change of a file, ask, and write it; `before` is called once it is sure that it will be written."""
+    """Show the change of a file, ask, and write it; `before` is called after the answer yes, before the file is written."""
     from bus.config.edit_add import replace_file
 
     name = str(edited.file)
@@ -90,13 +90,13 @@ def _report_file(fleet: Context, edited: Edited) -> None:
     try:
         before = parse_hook_file(edited.before, "user", file=str(edited.file))
     except ConfigError:
-        return  # it could not be read before; the workers compare it with what was in force
+        return  # the set could not be read before; the workers compare it with what was in force
     report_file_change(fleet, click.get_current_context().command_path, edited.file, before, edited.read)
 
 
 def _confirm_change(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:
     if not changes:
-        fleet.say("it says the same already: nothing to change")
+        fleet.say("there is nothing to change: it says so already")
         return False
     if not fleet.json:
         fleet.data(shown_diff(fleet, changes))

@@ -1,4 +1,4 @@
-"""What a command takes from the guards, reported as `guard:changed`: by whom, by what, which."""
+"""Reports a command that weakens guards as an event `guard:changed`: who ran it, which command, which guards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 
 
 def report_set_change(fleet: Context, command: str, before: HookFile, after: HookFile, version: int) -> None:
-    """Report what version `version` of the published set takes from the guards of the one before it."""
+    """Report which guards version `version` of the published set weakens, compared with the version before it."""
     from bus.hooksets.guard_changes import weakened
 
     losses = weakened(_guards(before), _guards(after))
@@ -25,7 +25,7 @@ def report_set_change(fleet: Context, command: str, before: HookFile, after: Hoo
 
 
 def report_file_change(fleet: Context, command: str, path: Path, before: HookFile, after: HookFile) -> None:
-    """Report what a file that was just written takes from the guards that it had."""
+    """Report which of its guards a file that was just written weakens."""
     from bus.hooksets.guard_changes import file_mark, weakened
     from bus.ids import host_name
 
@@ -37,7 +37,7 @@ def report_file_change(fleet: Context, command: str, path: Path, before: HookFil
 
 
 def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str], *, about: str = "") -> None:
-    """Report losses (`guard`, a line break, how), at once or, where the server is away, by the spool; never raises."""
+    """Report losses (`guard`, a line break, how): at once, or through the spool if the server is away. Never raises."""
     import getpass
     import time
 
@@ -62,13 +62,13 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
         fleet.run(lambda connections: report(connections, fleet.keys(), change))
     except Unreachable as error:
         kept = _keep(fleet, change)
-        fleet.say(f"this change of the guards is {'announced later' if kept else 'announced to nobody'}: {error}")
+        fleet.say(f"this change of the guards is {'announced later' if kept else 'not announced'}: {error}")
     except FleethookError as error:
-        fleet.say(f"this change of the guards is announced to nobody: {error}")
+        fleet.say(f"this change of the guards is not announced: {error}")
 
 
 def _keep(fleet: Context, change: GuardChange) -> bool:
-    """Put the event where programs keep theirs for this server, which its workers send on; whether it could be kept."""
+    """Add the event to the spool of programs for this server, which its workers send; returns whether that worked."""
     from bus.errors import Unreachable
     from bus.events import Event, EventType
     from bus.hooksets.guard_changes import event_data
@@ -90,7 +90,7 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
     fields = ("id", name, "source", "fleethook", "event", kind, "host", change.host, "body", encode_event(event))
     try:
         spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)
-    except Unreachable:  # this machine never had a server
+    except Unreachable:  # this machine never had a server of its own
         return False
     make_private(spool.parent, mend=True)
     return append(spool, "events", fields)

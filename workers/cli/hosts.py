@@ -1,4 +1,4 @@
-"""`fleethook hosts`: the machines that have blocking hooks of their own, and which of them cannot answer for these."""
+"""`fleethook hosts`: the machines that have blocking hooks of their own, and whether their workers run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workers.runtime.wording import counted
 
 @click.group(cls=LazyGroup)
 def hosts() -> None:
-    """List the hosts that have hooks of their own; forget one that is gone."""
+    """List the hosts that have hooks of their own; forget one that no longer exists."""
 
 
 @hosts.command("list")
 @common_options
 @pass_fleet
 def list_hosts(fleet: Context) -> None:
-    """List the hosts whose user's or projects' files have blocking hooks, and whether their worker runs."""
+    """List the hosts whose user or project files have blocking hooks, and whether their worker runs."""
     import msgspec
 
     from bus.hooksets.host_hooks import known_hosts
@@ -50,7 +50,7 @@ def list_hosts(fleet: Context) -> None:
 @common_options
 @pass_fleet
 def forget(fleet: Context, name: str, yes: bool) -> None:
-    """Forget the hooks of a host that is gone or has another name now: its events count as those of a host without any."""
+    """Forget the hooks of a host that no longer exists or has a new name; the bus then treats it as a host without hooks."""
     from bus.errors import FleethookError, NotFound
     from bus.hooksets.host_hooks import forget_host, known_hosts
     from workers.cli.guard_reports import report_losses
@@ -64,7 +64,7 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         one.events for one in fleet.run(lambda connections: kept_events(connections, keys)) if one.host == name
     )
     if known is None and not waiting:
-        raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows those that are")
+        raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows the known hosts")
     if known is not None and known.alive:
         raise FleethookError(
             f"`fleethook worker host` runs on {name!r} and would record its hooks again; stop it first"
@@ -87,12 +87,12 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         fleet.data({"host": name, "forgotten": True, "hooks": hooks, "events": given_up})
     else:
         fleet.data(
-            f"{name} is forgotten: its {counted(hooks, 'hook counts', 'hooks count')} for nothing until its worker runs again"
+            f"{name} is forgotten: the bus does not ask its {counted(hooks, 'hook')} until its worker runs again"
         )
 
 
 def record_host(fleet: Context) -> None:
-    """Let the fleet know which hooks this host has now, and say where nobody here can answer for them."""
+    """Record which hooks this host has now, and warn if no worker here can answer for them."""
     from bus.errors import FleethookError
     from bus.hooksets.host_hooks import HostHooks, own_hooks, record_now
     from bus.ids import host_name
@@ -110,13 +110,13 @@ def record_host(fleet: Context) -> None:
         try:
             own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
             count = HostHooks(own.blocking).count
-        except FleethookError:  # whoever reads the file says it
+        except FleethookError:  # the reader of the file reports it
             count = 0
         text = ""
         if count:
             text = (
                 f"the fleet does not know of the {count} blocking hooks of this host; "
-                "once a `fleethook worker host` runs here, it does"
+                "start `fleethook worker host` here, which records them"
             )
     if text:
         fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))

@@ -1,4 +1,4 @@
-"""`fleethook key`: the key of sealed secrets, handed from one machine to another."""
+"""`fleethook key`: copies the key of sealed secrets from one machine to another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST: int = 4096
 
 @click.group(cls=LazyGroup)
 def key() -> None:
-    """Hand the key of sealed secrets to another machine: `fleethook key export | ssh HOST fleethook key import`."""
+    """Copy the key of sealed secrets to another machine: `fleethook key export | ssh HOST fleethook key import`."""
 
 
 @key.command("list")
@@ -51,14 +51,14 @@ def export(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def import_(fleet: Context) -> None:
-    """Read a key from stdin and keep it here (mode 0600); deliveries that wait for it go on by themselves.
+    """Read a key from stdin and keep it here (mode 0600); deliveries that wait for it are then sent.
 
-    It seals from now on; the keys that were here still open what they sealed.
+    New secrets are sealed with it from now on; the older keys here still open the secrets that they sealed.
     """
     from bus.secrets.sealing import import_key, key_file
     from bus.system.directories import directories
 
-    directories()  # makes them: this may be the first command on a machine
+    directories()  # creates the folders: this may be the first command on a machine
     fleet.require_person("key import", key_file())
     with click.open_file("-", encoding="ascii", errors="replace") as stdin:
         text = stdin.read(_MOST)

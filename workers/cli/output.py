@@ -1,4 +1,4 @@
-"""What a command says: data on stdout, messages on stderr, colour and width only where a person looks."""
+"""The output of commands: data on stdout, messages on stderr, colours and fitted widths only on a terminal."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ Colour = Literal[
 ]
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What an event's data could steer a terminal with, or show a text in another order; line break and tab stay."""
+"""Characters that could control a terminal or reverse the order of a text; line break and tab are not among them."""
 
 _COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)
-"""The same, or a colour of ours: of all sequences these can neither hide a text nor move it."""
+"""Those characters, or one of our own colour sequences, which can neither hide nor move a text."""
 
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
-"""Variables that say: nobody sits in front of this terminal."""
+"""Variables that mean that no person sits at this terminal."""
 
 
 class ReaderGone(FleethookError):
-    """Whoever read our output has closed it: no error, but a reason to stop. Click would make exit code 1 of it."""
+    """The reader of our output has closed it: a reason to stop, and no error. (Click would exit with code 1.)"""
 
 
 def printable(text: str, *, colour: bool = False) -> str:
-    """The text with every control character written out, so that data cannot steer the terminal.
+    """The text with every control character written out, so that data cannot control the terminal.
 
     With `colour` the colours that a styler gives stay.
     """
@@ -59,7 +59,7 @@ def _written_out(found: re.Match[str]) -> str:
 
 
 def colours(stream: IO[Any], wanted: bool | None = None) -> bool:
-    """Whether to colour what goes to `stream`: a flag, else NO_COLOR, FORCE_COLOR, else whether it is a terminal."""
+    """Whether to use colours on `stream`: by the flag, else by NO_COLOR or FORCE_COLOR, else if it is a terminal."""
     if wanted is not None:
         return wanted
     if os.environ.get("NO_COLOR"):
@@ -70,28 +70,28 @@ def colours(stream: IO[Any], wanted: bool | None = None) -> bool:
 
 
 def interactive() -> bool:
-    """Whether a person can be asked: a terminal on both sides, and no agent or CI that runs us."""
+    """Whether a person can be asked: stdin and stderr are terminals, and no agent or CI runs this command."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not any(os.environ.get(name) for name in _AGENTS)
 
 
 def say(text: str, *, colour: bool = False) -> None:
-    """A message for people, on stderr; `text` may be coloured already where `colour` is true."""
-    with contextlib.suppress(BrokenPipeError):  # nobody reads the messages: the work goes on
+    """Print a message for people on stderr; with `colour`, colours in `text` are kept."""
+    with contextlib.suppress(BrokenPipeError):  # the reader has closed stderr; the work goes on
         click.echo(_bytes(printable(text, colour=colour)), err=True, color=True)
 
 
 def write(text: str, *, colour: bool = False) -> None:
-    """Text as data, on stdout, with a line break at its end."""
+    """Print text as data on stdout, with a line break at its end."""
     _echo(printable(text, colour=colour))
 
 
 def write_json(value: object, *, indent: bool = False) -> None:
-    """A value as JSON on stdout, in one line or indented; structs, dataclasses, bytes and paths as plain data."""
+    """Print a value as JSON on stdout, on one line or indented; structs, dataclasses, bytes and paths become plain data."""
     _echo(to_json(value, indent=indent))
 
 
 def to_json(value: object, *, indent: bool = False) -> str:
-    """JSON text; what JSON does not know becomes plain data, else its text."""
+    """JSON text; values that JSON does not know become plain data, or else their `str`."""
     import json
 
     return json.dumps(value, ensure_ascii=False, indent=2 if indent else None, default=_plain)
@@ -101,11 +101,11 @@ def _echo(text: str) -> None:
     try:
         click.echo(_bytes(text), color=True)
     except BrokenPipeError:
-        raise ReaderGone("nobody reads stdout any more") from None
+        raise ReaderGone("the reader of stdout has closed it") from None
 
 
 def _bytes(text: str) -> bytes:
-    """UTF-8 whatever the locale says; a lone surrogate becomes the escape that JSON also knows."""
+    """Encode as UTF-8 in every locale; a lone surrogate becomes its escape as in JSON."""
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -127,7 +127,7 @@ Styler = Callable[[str, Colour], str]
 
 
 def styler(colour: bool) -> Styler:
-    """A function that colours a text, or leaves it as it is; either way data in it cannot steer the terminal."""
+    """A function that colours a text, or leaves it as it is; either way, data in it cannot control the terminal."""
 
     def style(text: str, name: Colour) -> str:
         return click.style(printable(text), fg=name) if colour else printable(text)

@@ -1,4 +1,4 @@
-"""`fleethook service`: units for systemd and launchd, shown, written, started, taken back."""
+"""`fleethook service`: shows, writes, starts and removes services of systemd and launchd."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _roles = click.option(
     "roles",
     multiple=True,
     type=click.Choice(ROLES),
-    help="One process of a fleet's machine instead of `fleethook up`; may be given several times.",
+    help="Run this process type instead of `fleethook up`; may be given several times.",
 )
 _machine_wide = click.option(
     "--system", "machine_wide", is_flag=True, help="For the whole machine (root), not for this user."
@@ -32,16 +32,16 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 @click.group(cls=LazyGroup)
 def service() -> None:
-    """Let systemd or launchd run `fleethook up`, or single processes, from login or boot on."""
+    """Let systemd or launchd start `fleethook up`, or single processes, at login or boot."""
 
 
 @service.command()
 @_roles
 @_machine_wide
 @_for
-@click.option("--run-as", metavar="USER", help="Whom a --system service runs as; without it, whoever called sudo.")
-@click.option("--print", "only_print", is_flag=True, help="Print the files, and change nothing.")
-@click.option("--no-start", is_flag=True, help="Write the files, and start nothing.")
+@click.option("--run-as", metavar="USER", help="The user of a --system service; default: the user who called sudo.")
+@click.option("--print", "only_print", is_flag=True, help="Print the files; change nothing.")
+@click.option("--no-start", is_flag=True, help="Write the files; start nothing.")
 @_yes
 @common_options
 @pass_fleet
@@ -55,7 +55,7 @@ def install(
     no_start: bool,
     yes: bool,
 ) -> None:
-    """Write units, show them first, and start them; `fleethook up` for this user unless options say otherwise.
+    """Show and write service files, and start them: `fleethook up` for this user, unless options say otherwise.
 
     FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
     Other lines of that file stay as they are.
@@ -84,7 +84,7 @@ def install(
     services.write(plan)
     failures: list[str] = []
     if not no_start:
-        services.run(plan.before)  # fails where what was installed does not run, which is no failure of this
+        services.run(plan.before)  # fails if the installed service does not run, which is no failure of this command
         failures = services.run(plan.after)
     _report(fleet, plan, failures, done="installed", commands=() if no_start else plan.after)
     for step in plan.steps if not fleet.json else ():
@@ -135,7 +135,7 @@ def _manager(fleet: Context, *, machine_wide: bool, kind: System | None) -> Serv
 
 
 def _check(fleet: Context, manager: ServiceManager, processes: list[str]) -> None:
-    """Refuse what could not run: two `up` on one machine, or services without a server that they can reach."""
+    """Raise an error for services that could not run: a second `up`, or services without a server to reach."""
     from bus.errors import ConfigError, ServerError
     from workers.admin.services import installed_services, names_server
     from workers.supervisor import running

@@ -1,4 +1,4 @@
-"""`fleethook uninstall --purge`: everything of Fleethook on this machine, shown, asked for by name, removed."""
+"""`fleethook uninstall --purge`: shows everything of Fleethook on this machine, asks, and removes it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` 
     from workers.admin.services import ServiceManager, ServicePlan
 
 Uninstall = Callable[..., dict[str, Any]]
-"""Takes one agent's install back, or with `dry_run` shows what that would change."""
+"""Uninstalls one agent; with `dry_run`, returns what that would change."""
 
 
 def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: bool, yes: bool) -> None:
-    """Remove the hooks of `agents`, the services, what runs here, and every file of ours.
+    """Remove the hooks of `agents`, the services, the running processes, and every file of Fleethook's.
 
-    PersonNeeded below an agent; PartlyDone where something could not be removed.
+    Raises PersonNeeded below an agent, and PartlyDone if something could not be removed.
     """
     from bus.ids import host_name
     from workers.admin.installed_files import installed_files, remaining_files
@@ -49,7 +49,7 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
         if fleet.json:
             fleet.data(report)
         elif not dry_run:
-            fleet.say("There is nothing of fleethook here.")
+            fleet.say("Nothing of fleethook is installed here.")
         return
     touched = [file.path for _, plan in services for file in plan.files]
     fleet.require_person("uninstall --purge", *touched)
@@ -78,7 +78,7 @@ def _purge(
     uninstall: Uninstall,
     services: list[tuple[ServiceManager, ServicePlan]],
 ) -> list[str]:
-    """Do it, in the order in which nothing is written anew meanwhile; what went wrong with the services, in words."""
+    """Do it, in an order in which no removed file is written again; returns a message for each service that failed."""
     from bus.ids import host_name
     from workers import supervisor
     from workers.admin import services as units
@@ -87,7 +87,7 @@ def _purge(
     from workers.cli.up import STARTER
 
     report_losses(fleet, "uninstall --purge", host_name(), ["everything of this machine\nremoved"])
-    for agent in agents:  # first, while a server may still take what its spool holds
+    for agent in agents:  # first, while a server may still take the events in its spool
         uninstall(fleet, agent, dry_run=False, yes=True, quiet=True)
     failures = []
     for _, plan in services:
@@ -100,7 +100,7 @@ def _purge(
 
 
 def _shared_key(places: Directories) -> list[Path]:
-    """The key file that FLEETHOOK_SECRET_KEY_FILE names outside our folders: others may share it, so it stays."""
+    """The key file of FLEETHOOK_SECRET_KEY_FILE, if it is outside our folders: other users may share it, so it stays."""
     from bus.secrets.sealing import VARIABLE
 
     named = os.environ.get(VARIABLE, "")
@@ -109,7 +109,7 @@ def _shared_key(places: Directories) -> list[Path]:
 
 
 def _services_of_the_machine(places: Directories) -> list[Path]:
-    """Units that only root can remove, where we are not root."""
+    """The units that only root can remove, if we are not root."""
     from workers.admin.services import installed_services, service_manager
 
     if os.geteuid() == 0 or sys.platform == "darwin":
@@ -119,7 +119,7 @@ def _services_of_the_machine(places: Directories) -> list[Path]:
 
 
 def _services(fleet: Context) -> list[tuple[ServiceManager, ServicePlan]]:
-    """What the managers of this user and of this machine keep for us."""
+    """The services of Fleethook that the managers of this user and of this machine have."""
     from workers.admin.services import plan_removal, service_manager
 
     found = []
@@ -132,7 +132,7 @@ def _services(fleet: Context) -> list[tuple[ServiceManager, ServicePlan]]:
 
 
 def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], going: list[InstalledFile]) -> None:
-    """What goes and what stays; `hooks` are the settings files by agent, of which our entries go."""
+    """Show what is removed and what stays; `hooks` are the settings files by agent, from which our entries are removed."""
     from workers.admin.installed_files import size_of
     from workers.supervisor import running
 
@@ -162,5 +162,5 @@ def _confirmed(fleet: Context, name: str, *, yes: bool) -> bool:
     if yes:
         return True
     if fleet.json or not interactive():
-        raise click.UsageError("Nobody can be asked here: say --yes")
+        raise click.UsageError("There is no terminal to ask on: say --yes")
     return bool(click.prompt(f"Type the name of this machine ({name}) to remove all of this", err=True) == name)

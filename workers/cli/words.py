@@ -1,4 +1,4 @@
-"""`fleethook help` and `fleethook version`: words for what `--help` and `--version` do."""
+"""`fleethook help` and `fleethook version`: commands that do the same as `--help` and `--version`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def help_(ctx: click.Context, names: Sequence[str]) -> None:
     for name in names:
         if not isinstance(command, click.Group):
             raise click.UsageError(f"`{above.command_path}` has no commands below it", ctx=above)
-        command = command.resolve_command(above, [name])[1] or command  # it fails where there is none
+        command = command.resolve_command(above, [name])[1] or command  # fails if there is no such command
         above = click.Context(command, info_name=name, parent=above)
     click.echo(command.get_help(above))
 

@@ -1,4 +1,4 @@
-"""`fleethook worker`: one process, as a Procfile line starts it, and the probe that says whether it works."""
+"""`fleethook worker`: runs one process, as a Procfile line does, or checks whether one is alive (`--health`)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:  # a worker's own start needs none of them
     from workers.admin.worker_health import WorkerHealth
 
 ANY: Final = "any"
-"""`--health` without a type."""
+"""The type for `--health` without a type."""
 
 KINDS: Final = {
     "evaluator": "Answer requests: run their blocking hooks and give verdicts.",
-    "dispatcher": "Turn events into deliveries; start carriers; one is active, others stand by.",
-    "host": "Answer for the user's and projects' hooks of this machine, where the evaluators run elsewhere.",
+    "dispatcher": "Turn events into deliveries; start carriers; one is active, others wait to take over.",
+    "host": "Run the user's and projects' hooks of this machine, for evaluators on other machines.",
     "carrier": "Carry deliveries: background commands and webhooks (an RQ worker).",
     "chores": "Trim, sweep, retry and replay (an RQ worker).",
 }
 
 
 class _WorkerGroup(LazyGroup):
-    """A group whose probe fails with exit code 1 alone: Docker reserves 2, and to some agents 2 means `block`."""
+    """A group whose health probe fails only with exit code 1: Docker reserves 2, and some agents read 2 as `block`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """As click's; a usage error of a probe is a finding."""
+        """As in click, but a usage error of a probe becomes a finding."""
         probe = "--health" in args
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -61,7 +61,7 @@ def worker(ctx: click.Context, health: str | None, allow_outage: bool) -> None:
 
 
 def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
-    """Print the live workers of a type on this machine; CheckFailed (exit 1) if there is none or it cannot be seen."""
+    """Print the live workers of a type on this machine; raises CheckFailed (exit 1) if there is none, or that is unknown."""
     if kind not in {ANY, *KINDS}:
         raise CheckFailed(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
     try:
@@ -110,7 +110,7 @@ def _command(kind: str, text: str) -> click.Command:
     def run(fleet: Context) -> None:
         from workers.runtime.lifeline import die_with_parent
 
-        die_with_parent()  # before the settings are read: its variable is none of them
+        die_with_parent()  # before the settings are read, because its variable is not a setting
         from workers.roles import run_role
 
         run_role(kind, fleet.settings())

@@ -118,7 +118,7 @@ class Attempts:
         """
         try:
             if claimed.entry.delivered > MOST_DELIVERIES:
-                raise Undeliverable(f"handed out {claimed.entry.delivered} times: whoever carries it dies")
+                raise Undeliverable(f"handed out {claimed.entry.delivered} times: its carriers die")
             event = self._events.decode(claimed.event, claimed.body, claimed.entry.stream)
             destination, hook_set = await self._find_destination(claimed, event)
             if isinstance(destination, Hook) and destination.http is None:
@@ -138,7 +138,7 @@ class Attempts:
     async def _find_destination(self, claimed: ClaimedDelivery, event: DecodedEvent) -> tuple[Hook | Endpoint, HookSet]:
         """The hook or endpoint of a delivery, and the hook set that it is in; raises Undeliverable if it is gone.
 
-        The dispatcher may know a newer hook set than this process: so we refresh ours before we call it gone.
+        The dispatcher may know a newer hook set than this process, so this process reads its own again before it raises.
         """
         now = time.monotonic()
         hook_set = event.hook_set
@@ -155,7 +155,7 @@ class Attempts:
         if found is None:
             what = "endpoint" if claimed.kind == "webhook" else "hook"
             raise Undeliverable(
-                f"{what} {claimed.hook!r} was deleted or disabled since {claimed.layer}@{claimed.version}"
+                f"{what} {claimed.hook!r} was deleted or disabled after {claimed.layer}@{claimed.version}"
             )
         if isinstance(found, Hook) and found.kind != claimed.kind:
             raise Undeliverable(f"hook {claimed.hook!r} is of kind {found.kind} and no longer of kind {claimed.kind}")
@@ -173,7 +173,9 @@ class Attempts:
             replay_of = claimed.event if claimed.is_replay else ""
             return WebhookRequest(claimed.id, event.webhook_body(endpoint), replay_of)
         if endpoint.format not in BATCHED:
-            raise Undeliverable(f"endpoint {endpoint.id!r} has format {endpoint.format} by now, which has no batches")
+            raise Undeliverable(
+                f"endpoint {endpoint.id!r} has format {endpoint.format} now, which cannot be sent in batches"
+            )
         stream = claimed.entry.stream
         events = [event, *(self._events.decode(member.event, member.body, stream) for member in claimed.members)]
         thin = msgspec.structs.replace(endpoint, payload="thin")

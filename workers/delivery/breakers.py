@@ -16,7 +16,7 @@ CONSECUTIVE: Final = 5
 WINDOW: Final = 20
 WINDOW_SECONDS: Final = 60.0
 SHARE: Final = 0.5
-"""So does this share of the last `WINDOW` attempts, if all of them were made within `WINDOW_SECONDS`."""
+"""This share of failures in the last `WINDOW` attempts opens it, too, if all of them were made within `WINDOW_SECONDS`."""
 
 LEAST_FAILURES: Final = 10
 """An endpoint that only fails is disabled after at least this many failures, however long ago the first was."""
@@ -72,9 +72,9 @@ class FailureCounts:
 def change_text(target: str, change: str, reason: str) -> str:
     """A change that settle.lua reports (opened, closed, disabled, failing:<percent>) as a person reads it in the log."""
     if change == "closed":
-        return f"{target} answers again: its breaker is closed, and what waited goes on"
+        return f"{target} answers again: its breaker is closed, and its waiting deliveries are sent"
     if change == "opened":
-        return f"{target} fails ({reason}): its breaker is open, its deliveries wait for a probe that is answered"
+        return f"{target} fails ({reason}): its breaker is open, and its deliveries wait until a probe is answered"
     if change == "disabled":
         return f"{target} is disabled ({reason}); `fleethook webhooks enable` enables it"
-    return f"{target} has done nothing but fail for {change.partition(':')[2]} % of the time after which it is disabled"
+    return f"{target} has only failed for {change.partition(':')[2]} % of the time after which it is disabled"

@@ -44,7 +44,7 @@ class LateContexts:
         if not text or not event.session:
             return
         name, sessions, now = self._name(event), self._keys("later"), int(time.time() * 1000)
-        key, backoff = self._keys("later", name), Backoff("words of a hook in the background")
+        key, backoff = self._keys("later", name), Backoff("texts of a hook in the background")
         while True:
             try:
                 with self._connections.lease() as connection:
@@ -59,12 +59,12 @@ class LateContexts:
                             ("PEXPIRE", sessions, LATER_MS),
                         ]
                     ):
-                        checked(reply, "keeping what was said later")
+                        checked(reply, "keeping late context")
             except Unreachable as error:
                 await backoff.wait(error)
                 continue
             except FleethookError:  # the hook has run, and must not run again because its text is lost
-                log.exception("what a hook of event %s said in the background is lost", event.id)
+                log.exception("the text that a background hook of event %s has for the model is lost", event.id)
             backoff.back()
             return
 

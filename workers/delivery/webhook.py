@@ -25,9 +25,9 @@ REPLAY_HEADER: Final = "fleethook-replay-of"
 
 
 def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
-    """The body that an endpoint gets, secrets redacted: its dialect's own, else as its `format` has it.
+    """The body that an endpoint gets, redacted, in the form of its dialect or of its `format`.
 
-    Raises Undeliverable where it cannot be written, or PagerDuty's key is not there; MissingKey as `request_headers` does.
+    Raises Undeliverable if it cannot be written or PagerDuty's key does not exist; MissingKey as `request_headers` does.
     """
     dialect = find_http(endpoint.dialect)
     try:
@@ -44,7 +44,7 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
 
 
 def _dialect_body(event: Event, verdict: Verdict | None, dialect: HttpDialect) -> bytes:
-    """Another system's body of the redacted event; a body that is too large goes without the event's details."""
+    """Another system's body for the redacted event, without the event's details if it is too large."""
     safe = msgspec.structs.replace(redact_event(event), raw=None)
     if verdict is not None:
         verdict = msgspec.structs.replace(
@@ -60,18 +60,18 @@ def _dialect_body(event: Event, verdict: Verdict | None, dialect: HttpDialect) -
 def request_headers(
     endpoint: Endpoint, delivery: str, body: bytes, now: int, replay_of: str = "", *, batch: bool = False
 ) -> dict[str, str]:
-    """The headers of one attempt at `now` (seconds): the endpoint's own, and the signature where it has a secret.
+    """The headers of one attempt at `now` (seconds): the endpoint's own, and a signature if it has a secret.
 
     `replay_of` is the event's id if the delivery replays it; a `batch` has events with ids of their own.
 
     Raises Undeliverable if a `${VAR}` or a secret does not exist, since no later attempt would find it; MissingKey if a
     secret is sealed with a key that this machine does not have yet.
     """
-    ours = {"Content-Type": content_type(endpoint.format, batch=batch)}
+    headers = {"Content-Type": content_type(endpoint.format, batch=batch)}
     if replay_of:
-        ours[REPLAY_HEADER] = replay_of
+        headers[REPLAY_HEADER] = replay_of
     try:
-        return webhook_headers(endpoint, webhook_id(delivery), now, body, ours)
+        return webhook_headers(endpoint, webhook_id(delivery), now, body, headers)
     except MissingKey:  # it may come: the delivery waits for it
         raise
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""What happened of late: events a minute, how long verdicts took, the last denials, answers that no hook gave."""
+"""Recent activity: events per minute, times of verdicts, the last denials, and fallbacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.records.events import Seen, events_pages, read_seen
 
 MINUTES: Final = 60
 MOST_EVENTS: Final = 5_000
-"""The newest events that are looked at: some ten megabytes at most."""
+"""How many of the newest events are read: about ten megabytes at most."""
 
 MOST_DENIALS: Final = 3
 
@@ -30,18 +30,18 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     verdicts: int
     p50: float = 0.0
-    """Milliseconds that half of the verdicts took at most."""
+    """The median time of a verdict in milliseconds; `p95` is the 95th percentile."""
     p95: float = 0.0
     fallbacks: int = 0
-    """Answers that no hook gave, and hooks whose failure policy answered."""
+    """How many answers no hook gave, and how many hooks failed so that their failure policy answered."""
     denials: tuple[Seen, ...] = ()
     """The last ones, newest first."""
     since: int = 0
-    """When the oldest event that was looked at was recorded (ms since 1970), where that is not all of the hour; else 0."""
+    """When the oldest event that was read was recorded (ms since 1970), if older events of the hour were not read; else 0."""
 
 
 async def recent_activity(connections: Connections, keys: Keys, now: int | None = None) -> Activity:
-    """What happened in the hour before `now` (ms since 1970; by default this machine's clock)."""
+    """The activity in the hour before `now` (ms since 1970; default: this machine's clock)."""
     now = int(time.time() * 1000) if now is None else now
     minutes, took = [0] * MINUTES, list[float]()
     events, fallbacks, since = 0, 0, 0
@@ -83,5 +83,5 @@ def _verdict(entry: StreamEntry) -> Verdict | None:
 
 
 def _quantile(ordered: list[float], share: float) -> float:
-    """The value that this share of the values is not above; 0 of none."""
+    """The percentile of the values at this share (0 to 1); 0 for no values."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

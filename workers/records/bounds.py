@@ -135,7 +135,7 @@ class Relief:
                 if not self._warned:
                     self._warned = True
                     log.error(
-                        "the server has %d of %d bytes in use, and nothing finished is left to forget: raise maxmemory",
+                        "the server has %d of %d bytes in use, and no finished work is left to delete: raise maxmemory",
                         used,
                         limit,
                     )
@@ -143,7 +143,7 @@ class Relief:
             deleted += batch
             used, limit = await memory_in_use(self._connections)
         if deleted:
-            log.warning("the server was nearly full: %d finished deliveries and events were forgotten early", deleted)
+            log.warning("the server was nearly full: %d finished deliveries and events were deleted early", deleted)
         return deleted
 
     async def _trim(self) -> int:

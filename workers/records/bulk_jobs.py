@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
 
 async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec) -> str:
-    """Create a job; returns its id. Without `until` in its spec it ends with what is there now."""
+    """Create a job; returns its id. Without `until` in its spec it covers what exists now."""
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
         spec = msgspec.structs.replace(spec, until=now)
@@ -191,7 +191,7 @@ async def work_at(
                 if rest > 0:
                     word = await lease.write_progress("running")
             if word != "go":
-                log.warning("job %s: %s", name, "it was stopped" if word == "stopped" else "another works at it")
+                log.warning("job %s: %s", name, "it was stopped" if word == "stopped" else "another worker has it")
                 return done
             if stop.is_set() or time.monotonic() > until:
                 await lease.write_progress("queued")
@@ -203,7 +203,7 @@ async def work_at(
     except FleethookError as error:
         log.error("job %s: %s", name, error)
         await lease.write_progress("failed", error=str(error))
-    except Exception as error:  # after a bug of ours the fleet must not repeat the job for ever
+    except Exception as error:  # a bug must not make the fleet repeat the job for ever
         log.exception("job %s", name)
         await lease.write_progress("failed", error=f"{type(error).__name__}: {error}")
     return done

@@ -1,4 +1,4 @@
-"""Finding events in the stream: one by its id, many by what they are, new ones as they come; all of it redacted."""
+"""Finds events in the stream: one by its id, many by a filter, new ones as they arrive; always redacted."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from workers.runtime.spooled_once import Repeats
 from workers.runtime.stream_repair import AHEAD_MS
 
 BLOCK_SECONDS: Final = 1.0
-"""One wait of somebody who follows the stream; Ctrl-C is noticed within it."""
+"""How long one read of a follower waits (seconds); Ctrl-C is noticed within this time."""
 
 _MOST_PAGE: Final = 1_000
 _PAGE_BYTES: Final = 1024 * 1024
 CLOCK_MS: Final = 2_000
-"""So far behind the server's an agent's clock may be before its events are looked for everywhere."""
+"""How far an agent's clock may be behind the server's, so that its events are found without a search of the whole stream."""
 _ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
 _KINDS: Final = frozenset(kind.value for kind in EventType)
 
 Say = Callable[[int], None]
-"""Is told how many entries have been looked at."""
+"""Called with the number of entries that have been searched."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,32 +50,32 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     entry: str
     ms: int
-    """When it was added, by the server's clock."""
+    """When it was added (ms since 1970), by the server's clock."""
     event: Event
     verdict: Verdict | None = None
     fallback: str = ""
-    """Why the agent's side answered by policy, where it did."""
+    """Why the failure policy on the agent's side answered; empty if it did not."""
     of: str = ""
     """The request that an agent's report of its own fallback is about."""
     same: bool = False
-    """The same hook call was asked about before: answered alike, delivered once."""
+    """Whether the same hook call was asked about before: it got the same answer and is delivered once."""
     problem: str = ""
-    """Why its body could not be read."""
+    """Why its body could not be read; empty if it could."""
     size: int = 0
     """Bytes of its body."""
     pending: bool = False
-    """A request that nobody has answered yet."""
+    """Whether it is a request that has no answer yet."""
     asked: int = 0
-    """When the request was added, by the server's clock; 0 where nobody asked, or an older evaluator answered."""
+    """When the request was added, by the server's clock; 0 if it was no request, or if an older evaluator answered it."""
 
     @property
     def decision(self) -> str:
-        """What was decided; `fallback` for an agent's report, empty where nobody asked."""
+        """The decision; `fallback` for an agent's report, empty if the event was no request."""
         return "fallback" if self.of else self.verdict.decision if self.verdict is not None else ""
 
     @property
     def fell_back(self) -> str:
-        """Why no hook gave the answer; empty where one did."""
+        """Why no hook gave the answer; empty if one did."""
         return self.fallback or (self.verdict.fallback if self.verdict is not None else "")
 
 
@@ -105,7 +105,7 @@ def _has_decision(seen: Seen, decision: str) -> bool:
 
 
 def _holds(condition: Condition, seen: Seen) -> bool:
-    """Whether the condition holds; one that asks for a field that the event does not have does not."""
+    """Whether the condition holds; False if it uses a field that the event does not have."""
     verdict = seen.verdict
     facts = {"decision": seen.decision, "reason": verdict.reason if verdict is not None else ""}
     try:
@@ -117,7 +117,7 @@ def _holds(condition: Condition, seen: Seen) -> bool:
 async def pages(
     connections: Connections, stream: str, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[StreamEntry]]:
-    """The entries of a stream in pages; a page gets smaller where bodies are large."""
+    """The entries of a stream in pages; pages are smaller if bodies are large."""
     count = 50
     while True:
         command = ("XREVRANGE", stream, end, start) if newest_first else ("XRANGE", stream, start, end)
@@ -140,7 +140,7 @@ async def pages(
 async def events_pages(
     connections: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[StreamEntry]]:
-    """The event stream in pages, without what came out of a spool twice."""
+    """The event stream in pages, without the repeats of entries that were sent twice from a spool."""
     shown = Repeats()
     async for entries in pages(connections, keys("events"), start=start, end=end, newest_first=newest_first):
         if left := await shown.without_repeats(connections, keys, entries):
@@ -168,8 +168,8 @@ async def recent(
 async def find_event(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
     """The event of this id, recorded or still waiting for its verdict; raises NotFound.
 
-    Looked for around the time that its id holds, then in what its deliveries keep, then everywhere: an agent's clock
-    may be off, and a spooled event arrives late. Where only an agent's report of its own fallback is left, that.
+    Searches around the time in the id, then the copies that deliveries keep, then the whole stream, because an agent's
+    clock may be wrong and a spooled event arrives late. If only an agent's report of its own fallback is left, returns it.
     """
     near = await _near_its_time(connections, keys, name)
     if near is not None:
@@ -194,11 +194,13 @@ async def find_event(connections: Connections, keys: Keys, name: str, *, say: Sa
             say(looked)
     if report is not None:
         return read_seen(report, keys)
-    raise NotFound(f"no event is called {name!r}: never sent, or over its retention; see `fleethook events list`")
+    raise NotFound(
+        f"no event is called {name!r}: it was never sent, or its retention is over; see `fleethook events list`"
+    )
 
 
 async def _near_its_time(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
-    """The entry of this id where it was recorded about the time that its id holds."""
+    """The entry of this id if it was recorded at about the time in its id; else None."""
     match = _ID_TIME.fullmatch(name)
     if match is None:
         return None
@@ -212,7 +214,7 @@ async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Str
 
 
 async def kept_event(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
-    """The event as its open deliveries keep it, whatever the stream's retention has taken away."""
+    """The copy of an event that its open deliveries keep beyond the stream's retention; None if there is none."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("HGET", keys("body", name), "data")])
     raw = checked(reply, "reading an event's body")
@@ -224,12 +226,12 @@ async def kept_event(connections: Connections, keys: Keys, name: str) -> StreamE
 
 
 async def find_entry(connections: Connections, keys: Keys, name: str) -> StreamEntry | None:
-    """The event that deliveries carry, from what they keep, else from the stream; None where it is gone."""
+    """The event of a delivery, from the copy that deliveries keep, else from the stream; None if it is in neither."""
     return await kept_event(connections, keys, name) or await _near_its_time(connections, keys, name)
 
 
 async def payload(connections: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
-    """The event that deliveries carry, as `record`; None where it is gone."""
+    """The event of a delivery in the form of `record`; None if it is no longer kept."""
     entry = await find_entry(connections, keys, name)
     return None if entry is None else record(read_seen(entry, keys))
 
@@ -246,7 +248,7 @@ async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEn
                     newest = checked(reply, "reading events")
                     last = newest[0][0].decode() if newest else "0-0"
                 elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
-                    # A made-up id: when its stream is repaired its entry gets another one, and nothing follows this one.
+                    # A made-up id: no entry follows it. A repair of the stream gives its entry another id.
                     (moved,) = await connection.exchange([("HGET", keys("moved", "events"), last)])
                     last = moved.decode() if isinstance(moved, bytes) else last
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
@@ -265,14 +267,14 @@ async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEn
 
 
 def _end_if_cancelled() -> None:
-    """Notice a Ctrl-C that got lost: Python 3.11's wait_for, within redis-py, swallows one that comes as it ends."""
+    """Raise a cancellation that got lost: Python 3.11's wait_for, within redis-py, swallows one that arrives as it ends."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
 def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
-    """An entry as people see it; never raises: what cannot be read is said in `problem`."""
+    """An entry as people see it; never raises: `problem` says what could not be read."""
     request = read_request(entry, keys)
     event = Event(
         type=_type(request.source, request.native),
@@ -285,7 +287,7 @@ def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
     )
     verdict, problem, of = None, "", _named(entry, b"of")
     try:
-        if b"verdict" in entry.fields:  # first: what was answered is known of an event that cannot be read, too
+        if b"verdict" in entry.fields:  # first, so that the answer is shown even if the event cannot be read
             verdict = decode_verdict(entry.fields[b"verdict"])
         if not of:
             event = read_event(request)
@@ -307,7 +309,7 @@ def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
 
 
 def record(seen: Seen, *, raw: bool = False) -> dict[str, Any]:
-    """An event as `--json` gives it: its own fields, and what became of it; `raw` adds the agent's own payload."""
+    """An event as `--json` gives it: its fields and its verdict; `raw` adds the agent's own payload."""
     plain: dict[str, Any] = msgspec.to_builtins(seen.event)
     if not raw:
         plain.pop("raw", None)

@@ -1,4 +1,4 @@
-"""Dead letters as records that stand for themselves: why, every attempt, and the event, all of it redacted."""
+"""Dead letters as self-contained records: the reason, every attempt, and the event, all redacted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The whole id of an event, a delivery, a dead letter or a job, from any beginning of it that only one has.
+"""Completes the ids of events, deliveries, dead letters and jobs from any unambiguous prefix.
 
-Lists show event ids without their first six characters (`bus.ids.short_form`), so a beginning of that form is taken, too.
+Lists show event ids without their first six characters (`bus.ids.short_form`), so a prefix of that form works, too.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from workers.records.events import CLOCK_MS, Say, events_pages, pages
 
 _WHOLE: Final = re.compile(r"e[0-9a-f]{32}")
 _TIMED: Final = re.compile(r"e([0-9a-f]{5,12})[0-9a-f]*")
-"""From five digits on, the time in an id narrows the search to twelve days or less."""
+"""With five digits or more, the time in an id narrows the search to twelve days or less."""
 
 _SHORT: Final = re.compile(r"[0-9a-f]{3,}")
-"""From three digits on, a short form narrows the search to a minute or less of every three days."""
+"""With three digits or more, a short form narrows the search to a minute or less of every three days."""
 
 _SHORT_DIGITS: Final = 13 - SLOW_CHARACTERS
-"""A short form begins with so many digits of the time."""
+"""A short form begins with this many digits of the time."""
 
 _ROUND_MS: Final = 16**_SHORT_DIGITS
-"""After so long the same digits come again."""
+"""After this time (milliseconds) the same digits occur again."""
 
 _MOST_SHOWN: Final = 5
 _ENOUGH: Final = 20
-"""A search ends here: it is ambiguous."""
+"""A search ends after this many matches: the prefix is ambiguous."""
 
 
 async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *, say: Say | None = None) -> str:
-    """The id of the one event that begins so; the text itself where none does. Raises AmbiguousId."""
+    """The id of the one event with this prefix; the prefix itself if there is none. Raises AmbiguousId."""
     if not beginning or _WHOLE.fullmatch(beginning):
         return beginning
     found: set[str] = set()
@@ -57,7 +57,7 @@ async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *
 
 
 async def whole_delivery_id(connections: Connections, keys: Keys, beginning: str) -> str:
-    """The id of the one delivery that begins so; the text itself where none does. Raises AmbiguousId.
+    """The id of the one delivery with this prefix; the prefix itself if there is none. Raises AmbiguousId.
 
     `e019a2.audit` is the beginning of an event's id, a dot, and the beginning of a hook's or endpoint's id.
     """
@@ -65,22 +65,22 @@ async def whole_delivery_id(connections: Connections, keys: Keys, beginning: str
 
 
 async def whole_dead_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
-    """The ids of the dead letters that begin so, as `whole_delivery_id` gives one."""
+    """The whole ids of several dead letters, each as `whole_delivery_id`."""
     return tuple([_only(one, await _members(connections, keys("dead"), one), "dead letters") for one in beginnings])
 
 
 async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
-    """The ids of the deliveries that begin so, as `whole_delivery_id` gives one."""
+    """The whole ids of several deliveries, each as `whole_delivery_id`."""
     return tuple([await whole_delivery_id(connections, keys, one) for one in beginnings])
 
 
 def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:
-    """The one of these ids that begins so; the text itself where none does. Raises AmbiguousId with `what` they are."""
+    """The one id with this prefix; the prefix itself if there is none. Raises AmbiguousId, which calls the ids `what`."""
     return _only(beginning, set(_matching(beginning, ids)), what)
 
 
 async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[tuple[int, int]]:
-    """The times at which an event whose id begins so may have been made, in ms; none where the search is not narrowed."""
+    """The spans of time (ms) of event ids with this prefix; none if the prefix is too short to narrow the search."""
     timed = _TIMED.fullmatch(beginning)
     spans = [(int(timed[1].ljust(12, "0"), 16), int(timed[1].ljust(12, "f"), 16))] if timed is not None else []
     if _SHORT.fullmatch(beginning):
@@ -89,7 +89,7 @@ async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[t
 
 
 async def _short_spans(connections: Connections, keys: Keys, digits: str) -> list[tuple[int, int]]:
-    """As `_spans`, for a short form: one time in each round of its digits since the oldest event, newest first."""
+    """As `_spans`, for a short form: one span for each repetition of its digits since the oldest event, newest first."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("XRANGE", keys("events"), "-", "+", "COUNT", 1)])
     oldest = [int(name.partition(b"-")[0]) for name, _ in checked(rows, "looking for the oldest event")]
@@ -115,7 +115,7 @@ async def _in_events(
 
 
 async def _members(connections: Connections, key: str, beginning: str) -> set[str]:
-    """The members of a sorted set of delivery ids that begin so."""
+    """The members of a sorted set of delivery ids that have this prefix."""
     event, dot, hook = beginning.partition(".")
     pattern = "".join(f"\\{letter}" if letter in "*?[]^\\" else letter for letter in beginning)
     if dot:
@@ -137,7 +137,7 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
             if cursor == b"0":
                 break
     exact = {name for name in found if dot and name.partition(".")[2] == hook}
-    return exact or found  # `e019.log` means the hook `log`, also where there is a hook `log-errors`
+    return exact or found  # `e019.log` means the hook `log`, even if there is a hook `log-errors`
 
 
 def _matching(beginning: str, names: Iterable[str]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Which of RQ's workers are alive: what they registered at their server, read without importing RQ (150 ms)."""
+"""Which of RQ's workers are alive, by their registrations at RQ's server; does not import RQ, which takes 150 ms."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bus.ids import connection_name
 from bus.wire.connections import Connections
 
 STALE_SECONDS: Final = 120.0
-"""RQ's workers write every 45 s that they live; one that has not for so long is not counted."""
+"""RQ's workers write a heartbeat every 45 s; one without a heartbeat for this long (seconds) counts as dead."""
 
 
 async def registered_workers(rq: Connections, settings: Settings, kind: str) -> tuple[str, ...] | None:
-    """RQ's workers of one kind, without importing RQ (150 ms); None where its server cannot be asked."""
+    """The names of RQ's live workers of one kind; None if its server cannot be asked."""
     try:
         with rq.lease() as connection:
             (members,) = await connection.exchange([("SMEMBERS", f"rq:workers:fleethook-{settings.namespace}-{kind}")])
@@ -35,9 +35,9 @@ async def registered_workers(rq: Connections, settings: Settings, kind: str) -> 
 
 
 def _connected(clients: object) -> frozenset[str] | None:
-    """The names of the connections that the server has; None where we may not ask.
+    """The names of the server's connections; None if we may not ask.
 
-    A process that was killed has none, long before its heartbeat is missed.
+    A killed process loses its connection at once, long before its heartbeat is missed.
     """
     if isinstance(clients, bytes | str):
         text = clients if isinstance(clients, str) else clients.decode("utf-8", "replace")
@@ -48,7 +48,7 @@ def _connected(clients: object) -> frozenset[str] | None:
 
 
 def _age(stamp: bytes) -> float:
-    """Seconds since a time as RQ writes it."""
+    """Seconds since a time in RQ's notation."""
     from datetime import UTC, datetime
 
     try:

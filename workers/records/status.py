@@ -1,4 +1,4 @@
-"""Who is alive, and what waits: the state of one fleet as its server and this machine's disk show it."""
+"""The state of one fleet: which processes are alive and what waits, by its server and this machine's disk."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from workers.runtime.stream_repair import Repair, read_repairs
 from workers.runtime.wording import counted
 
 RoleHealth = Literal["ok", "missing", "off", "unknown"]
-"""`off`: nobody is there and the settings want nobody; `unknown`: it could not be seen."""
+"""`missing`: no process is alive, but one is needed; `off`: none is needed; `unknown`: the server cannot be asked."""
 
 SCAN_ROUNDS: Final = 400
 SCAN_COUNT: Final = 5_000
-"""Two million keys are looked through for parked deliveries; with more their number is unknown."""
+"""At most two million keys are searched for parked deliveries; with more, their number is unknown."""
 
 _ANY_WAITING: Final = "[pbl][ai][rtn]*"
-"""`parked:*`, `batch:*` and `line:*` in one look through all keys."""
+"""Matches `parked:*`, `batch:*` and `line:*`, so that one scan of all keys finds all three."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server says of itself; empty where our role may not ask."""
+    """The server's own description; its texts are empty if our role may not ask for them."""
 
     url: str
     """Without credentials."""
@@ -54,17 +54,17 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def number(self) -> tuple[int, ...]:
-        """Major and minor version; empty where unknown."""
+        """Major and minor version; empty if unknown."""
         return tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit())
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """One process type over the whole fleet."""
+    """One process type in the whole fleet."""
 
     role: str
     health: RoleHealth
     alive: int | None = None
-    """How many; None where unknown."""
+    """How many processes are alive; None if unknown."""
     who: tuple[str, ...] = ()
 
 
@@ -75,7 +75,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     length: int
     group: str = ""
     lag: int | None = None
-    """Entries that nobody has read yet; None where the server cannot say (Redis 6.2, or after deletions)."""
+    """Entries that the group has not read yet; None if the server does not know (Redis 6.2, or after deletions)."""
     pending: int = 0
     """Read and not acknowledged: under way."""
 
@@ -91,7 +91,7 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it; `problems` says in words what should run and does not."""
+    """The whole state; `problems` says in words which processes should run and do not."""
 
     namespace: str
     server: ServerFacts
@@ -101,28 +101,28 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     parked: int | None
     dead: int
     version: int
-    """Of the published hook set; 0 where nothing was ever published."""
+    """The version of the published hook set; 0 if none was ever published."""
     stats: dict[str, int]
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    """Streams that somebody's made-up ids had ended, and that were moved to fresh ones."""
+    """Streams that made-up ids had blocked, and that were replaced by fresh ones."""
     weakened: tuple[GuardChange, ...] = ()
     """The last changes that weakened guards, newest first."""
     unguarded: str = ""
-    """What to say where the fleet has no guard; empty where it has one."""
+    """The message if the fleet has no guard; empty if it has one."""
     missing_keys: tuple[MissingKeyUse, ...] = ()
-    """Which keys of sealed secrets deliveries wait for."""
+    """The keys of sealed secrets that deliveries wait for."""
     hosts: tuple[KnownHost, ...] = ()
     """Every host that has blocking hooks of its own."""
     kept: tuple[KeptEvents, ...] = ()
-    """What waits for hosts whose worker is away."""
+    """The events that wait for hosts whose worker is away."""
 
 
 async def status(
     connections: Connections, rq: Connections, keys: Keys, settings: Settings, places: Directories
 ) -> Status:
-    """The state of the fleet; raises Unreachable where its server is away. `rq` goes to RQ's server."""
+    """The state of the fleet; raises Unreachable if its server is away. `rq` goes to RQ's server."""
     server = await server_facts(connections)
     roles = await read_roles(connections, rq, keys, settings)
     streams = await _streams(connections, keys)
@@ -158,7 +158,7 @@ async def _unguarded(connections: Connections, keys: Keys, settings: Settings, p
         return await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
     except Unreachable:
         raise
-    except FleethookError:  # `doctor` says what is wrong with the published set
+    except FleethookError:  # `doctor` reports what is wrong with the published set
         return ""
 
 
@@ -181,7 +181,7 @@ async def server_facts(connections: Connections) -> ServerFacts:
 
 
 async def read_roles(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
-    """Who is alive of every process type: by heartbeat, and for RQ's workers by their registration."""
+    """The live processes of every type: by their heartbeat, and RQ's workers by their registration."""
     evaluators = await _beating(connections, keys, keys("requests"), "evaluators")
     with connections.lease() as connection:
         lives, lease = await connection.exchange(
@@ -191,7 +191,7 @@ async def read_roles(connections: Connections, rq: Connections, keys: Keys, sett
     return (
         _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
         _role("dispatcher", holder, 1),
-        # Off and not missing: a machine without agents has nothing to answer for.
+        # Off and not missing: a machine without agents needs no host worker.
         _role("host", await _beating(connections, keys, keys("requests", host_name()), HOSTS), 0),
         _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
         _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
@@ -280,7 +280,7 @@ async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
 
 
 async def count_waiting(connections: Connections, keys: Keys) -> int | None:
-    """Deliveries that wait for their target, for others of a batch or for their turn; None with too many keys to look at."""
+    """How many deliveries wait for their target, their batch or their turn; None if there are too many keys to search."""
     cursor, asked = b"0", list[Command]()
     parked, batches, lines = (keys(name, "").encode() for name in ("parked", "batch", "line"))
     with connections.lease() as connection:
@@ -288,7 +288,8 @@ async def count_waiting(connections: Connections, keys: Keys) -> int | None:
             (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", keys(_ANY_WAITING), "COUNT", SCAN_COUNT)])
             cursor, page = checked(reply, "looking for parked deliveries")
             asked += [("LLEN", name) for name in page if name.startswith((parked, batches))]
-            asked += [("ZCOUNT", name, 0, "+inf") for name in page if name.startswith(lines)]  # whose turn it is has -1
+            # In a line, the delivery whose turn it is has the score -1 and does not count.
+            asked += [("ZCOUNT", name, 0, "+inf") for name in page if name.startswith(lines)]
             if cursor == b"0":
                 counts = await connection.exchange(asked) if asked else []
                 return sum(int(count) for count in counts if not isinstance(count, Exception))
@@ -296,7 +297,7 @@ async def count_waiting(connections: Connections, keys: Keys) -> int | None:
 
 
 def _info(reply: object) -> dict[str, str]:
-    """The fields of INFO; redis-py may have read them already. Empty where we may not ask."""
+    """The fields of INFO, which redis-py may have parsed already; empty if we may not ask."""
     if isinstance(reply, dict):
         return {str(name): str(value) for name, value in reply.items()}
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else ""

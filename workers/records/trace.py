@@ -114,7 +114,7 @@ async def _deliveries(connections: Connections, keys: Keys, name: str, letters: 
     for delivery_name in sorted(ids):
         try:
             found.append(await delivery(connections, keys, delivery_name))
-        except NotFound:  # done, and over its time between the two reads
+        except NotFound:  # it was finished, and expired between the two reads
             continue
     return sorted(found, key=lambda each: (each.created, each.id))
 

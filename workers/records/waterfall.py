@@ -1,4 +1,4 @@
-"""Where the time of one event went, on one axis from its hook command's start: queue, hooks, deliveries, attempts (X-05)."""
+"""The time of one event on one axis from the start of its hook command: queue, hooks, deliveries, attempts (X-05)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal["work", "wait", "unexplained"]
 
 _ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
 _WORTH_NAMING: Final = 0.05
-"""Milliseconds of unexplained time that are not worth a line."""
+"""Unexplained time up to this many milliseconds gets no line."""
 
 
 class Span(NamedTuple):
@@ -39,9 +39,9 @@ class Span(NamedTuple):
 
 
 def waterfall(trace: Trace) -> list[Span]:
-    """Every part of the time of an event, parents before their children; empty for one that is not recorded yet.
+    """Every part of the time of an event, parents before their children; empty if the event is not recorded yet.
 
-    Stream ids and attempts have whole milliseconds, hooks and phases have fractions: parts may touch by a millisecond.
+    Stream ids and attempts have whole milliseconds, hooks and phases have fractions: parts may overlap by a millisecond.
     """
     seen = trace.event
     if seen.pending or seen.of:
@@ -55,7 +55,7 @@ def waterfall(trace: Trace) -> list[Span]:
 
 
 def _began(seen: Seen) -> int:
-    """When its hook command began, by the agent's clock; when it was asked or recorded where that clock is elsewhere."""
+    """When its hook command began, by the agent's clock; for another machine's clock, when it was asked or recorded."""
     match = _ID_TIME.fullmatch(seen.id)
     latest = seen.asked or seen.ms
     made = int(match[1], 16) if match is not None else latest

@@ -1,4 +1,4 @@
-"""The HTTP request of a webhook delivery as it would be sent now, for a person: no secret of it is looked up or shown."""
+"""The HTTP request of a webhook delivery as it would be sent now, shown to a person without its secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True):
 async def webhook_request(
     connections: Connections, keys: Keys, delivery: Delivery, endpoint: Endpoint
 ) -> RecordedRequest | None:
-    """The request of a delivery to this endpoint; None where its event is not kept any more or has no such body."""
+    """The request of a delivery to this endpoint; None if its event is no longer kept or has no body in this format."""
     entry = await find_entry(connections, keys, delivery.event)
     if entry is None:
         return None
@@ -54,7 +54,7 @@ async def webhook_request(
 
 
 def curl(request: RecordedRequest) -> str:
-    """The request as a command line for a shell, without the headers that are redacted."""
+    """The request as a curl command line, without the headers that are redacted."""
     words = [f"curl -X POST {shlex.quote(request.url)}"]
     words += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in request.headers.items() if value != REDACTED]
     words.append(f"--data-raw {shlex.quote(request.body)}")
@@ -62,7 +62,7 @@ def curl(request: RecordedRequest) -> str:
 
 
 def _header(name: str, value: str) -> str:
-    """A header's value; a reference as `${TOKEN}` is no secret, and what it stands for is not looked up."""
+    """A header's value, redacted; a reference such as `${TOKEN}` is shown as it is and not resolved."""
     if value.startswith("${") and value.endswith("}"):
         return value
     return REDACTED if is_secret_name(name) else redact_text(value)

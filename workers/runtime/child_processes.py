@@ -123,9 +123,9 @@ class Supervisor:
                 if tasks and (await asyncio.wait(tasks, timeout=self._drain))[1]:
                     self._signal(signal.SIGKILL)
         finally:
-            for process in self._processes:  # only if a task of ours failed: no process may be left
+            for process in self._processes:  # only if one of these tasks failed: no process may be left
                 if process.popen is not None:
-                    _kill(process.popen, signal.SIGKILL)
+                    _send_signal(process.popen, signal.SIGKILL)
                     process.popen.wait()
             os.close(write_end)
             os.close(self._lifeline)
@@ -136,7 +136,7 @@ class Supervisor:
                 continue
             if number == signal.SIGKILL:
                 self._on_line(process.name, f"did not end within {self._drain:g} s: killed")
-            _kill(process.popen, number)
+            _send_signal(process.popen, number)
 
     async def _keep(self, process: _Process) -> None:
         pauses = Pauses()
@@ -245,8 +245,8 @@ def ending_text(status: int) -> str:
         return f"ended by signal {-status}"
 
 
-def _kill(popen: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """SIGTERM is for the process, which knows what it has to finish; SIGKILL for all of its group."""
+def _send_signal(popen: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal: SIGTERM to the process only, which knows what it has to finish; SIGKILL to its whole group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
         if number == signal.SIGKILL:
             os.killpg(popen.pid, number)

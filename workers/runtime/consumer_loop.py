@@ -57,7 +57,7 @@ async def consume(
 async def drain(consumer: Consumer, groups: Iterable[Tasks], seconds: float) -> None:
     """Wait until the tasks of one group after the other have ended, at most `seconds` in all.
 
-    Keeps the consumer's heartbeat up, so that nobody claims its entries, but not that of its role: nobody should wait
+    Keeps the consumer's heartbeat up, so that no other claims its entries, but not that of its role: no one should wait
     for a consumer that is about to leave. Goes on waiting while Redis is away.
     """
 

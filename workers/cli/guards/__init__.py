@@ -1,4 +1,4 @@
-"""`fleethook guards`: the packs and their rules, where each is in force, and how well they judge."""
+"""`fleethook guards`: lists guard packs and rules, enables and disables them, and tests them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.hooksets.in_force import HookSet
 
 COMMANDS: Final = {
-    "list": Lazy("workers.cli.guards:list_guards", "List the packs and their rules, and where each is on."),
+    "list": Lazy(
+        "workers.cli.guards:list_guards", "List the packs and their rules, and the layers in which each is enabled."
+    ),
     "show": Lazy("workers.cli.guards:show_guard", "Show a pack, or one rule with its tests."),
-    "enable": Lazy("workers.cli.guards.switch:enable", "Switch a pack or a rule on."),
-    "disable": Lazy("workers.cli.guards.switch:disable", "Switch a pack or a rule off."),
-    "publish": Lazy("workers.cli.guards.switch:publish", "Switch the default packs on for the whole fleet."),
+    "enable": Lazy("workers.cli.guards.switch:enable", "Enable a pack or a rule."),
+    "disable": Lazy("workers.cli.guards.switch:disable", "Disable a pack or a rule."),
+    "publish": Lazy("workers.cli.guards.switch:publish", "Enable the default packs for the whole fleet."),
     "test": Lazy("workers.cli.guards.trial:test", "Run the packs' own tests, or judge a corpus of lines."),
 }
 
@@ -45,7 +47,7 @@ _PACK_COLUMNS: Final = tuple(Column(name, 0) for name in ("RULE", "DECISION", "S
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def guards() -> None:
-    """Guard packs: list, show, switch and test their rules."""
+    """Guard packs: list, show, enable, disable and test their rules."""
 
 
 @click.command("list")
@@ -79,7 +81,7 @@ def list_guards(fleet: Context, pack: str, whole: bool) -> None:
     ]
     fleet.table(RULE_COLUMNS, rows, whole=whole)
     on = sum(one["on"] for one in records)
-    fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` says more of one")
+    fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` shows more")
 
 
 @click.command("show")
@@ -123,7 +125,7 @@ def show_guard(fleet: Context, name: str) -> None:
 
 
 def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
-    """A rule as a program reads it: what it decides, and in which layers of the hooks in force it is on or off."""
+    """A rule as a program reads it: its decision, and the layers in force that enable or disable it."""
     from workers.admin.guard_switches import Switch, is_on, short_id
 
     switch, said = Switch(pack, short_id(rule, pack)), rule.rule

@@ -1,4 +1,4 @@
-"""`guards enable` and `guards disable`: in your file, a project's, or the set that is published."""
+"""`guards enable` and `guards disable`: in your own hook file, in a project's, or in the published set."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _options(function: _C) -> _C:
 @common_options
 @pass_fleet
 def enable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
-    """Switch a guard pack on, or one rule of a pack that is on."""
+    """Enable a guard pack, or one rule of an enabled pack."""
     from workers.admin.guard_switches import find_switch
 
     _switch(fleet, find_switch(name), True, layer, yes, dry_run)
@@ -52,9 +52,9 @@ def enable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -
 @common_options
 @pass_fleet
 def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
-    """Switch a guard pack off, or one rule of it; an agent may not, unless a person confirms on a terminal.
+    """Disable a guard pack, or one rule of it; if an agent runs this, a person has to confirm it on a terminal.
 
-    It switches off what this layer switched on: what a higher layer has on stays on.
+    This disables it in one layer: a pack that a higher layer enables stays enabled.
     """
     from workers.admin.guard_switches import find_switch
 
@@ -71,9 +71,9 @@ def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) 
 @common_options
 @pass_fleet
 def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
-    """Switch the default packs on in the published set, for every machine; no layer below can switch them off.
+    """Enable the default packs in the published set, for every machine; no lower layer can disable them.
 
-    What the set says already stays as it is.
+    Guards that the set names already stay as they are.
     """
     from functools import reduce
 

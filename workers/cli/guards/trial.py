@@ -1,4 +1,4 @@
-"""`guards test`: the packs' own tests, and how well the packs judge a corpus of lines."""
+"""`guards test`: runs the packs' own tests, and measures how well the packs judge a corpus of lines."""
 
 from __future__ import annotations
 
@@ -38,10 +38,17 @@ _PERCENT = click.FloatRange(0, 100)
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--pack", "chosen", multiple=True, metavar="PACK", help="Only this pack; repeatable. Default: all.")
-@click.option("--host", default="", metavar="NAME", help="The lines' host; by default it is another one than this.")
+@click.option(
+    "--host", default="", metavar="NAME", help="The host of the lines' events; default: a host that is not this one."
+)
 @click.option("--here", is_flag=True, help="Judge the lines as events of this host, with its disk and its git.")
-@click.option("--min-recall", type=_PERCENT, metavar="PERCENT", help="Exit 1 where fewer lines are stopped.")
-@click.option("--max-false-alarms", type=_PERCENT, metavar="PERCENT", help="Exit 1 where more harmless ones are.")
+@click.option("--min-recall", type=_PERCENT, metavar="PERCENT", help="Exit 1 if recall is lower.")
+@click.option(
+    "--max-false-alarms",
+    type=_PERCENT,
+    metavar="PERCENT",
+    help="Exit 1 if the rate is higher.",
+)
 @click.option("--figures", "figures_only", is_flag=True, help="Only the figures, without the lines.")
 @common_options
 @pass_fleet

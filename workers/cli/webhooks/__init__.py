@@ -1,4 +1,4 @@
-"""`webhooks`: its commands; the endpoints in force and how they do."""
+"""`webhooks`: the table of its commands, and the list of endpoints in force with their health."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.delivery.endpoint_health import EndpointHealth
 
 _RECENT: Final = 1_000
-"""Deliveries by which `webhooks list` says how its endpoints do."""
+"""From how many of the newest deliveries `webhooks list` counts the results of each endpoint."""
 
 
 COMMANDS: Final = {
-    "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and how they do."),
+    "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and their health."),
     "show": Lazy(
-        "workers.cli.webhooks:show_webhook", "Show one endpoint: its settings, its secrets' places, how it does."
+        "workers.cli.webhooks:show_webhook", "Show one endpoint: its settings, where its secrets are, its health."
     ),
     "add": Lazy("workers.cli.webhooks.edit:add", "Add an endpoint."),
     "set": Lazy("workers.cli.webhooks.edit:set_values", "Change fields of an endpoint."),
-    "remove": Lazy("workers.cli.webhooks.edit:remove", "Take an endpoint out."),
-    "rotate": Lazy("workers.cli.webhooks.edit:rotate", "Give an endpoint a new secret; both sign for a while."),
+    "remove": Lazy("workers.cli.webhooks.edit:remove", "Remove an endpoint."),
+    "rotate": Lazy(
+        "workers.cli.webhooks.edit:rotate", "Give an endpoint a new secret; the old one also signs for a while."
+    ),
     "pause": Lazy("workers.cli.webhooks.state:pause", "Park an endpoint's deliveries."),
-    "resume": Lazy("workers.cli.webhooks.state:resume", "Let a paused endpoint's deliveries go on."),
-    "disable": Lazy("workers.cli.webhooks.state:disable", "Owe an endpoint nothing more."),
-    "enable": Lazy("workers.cli.webhooks.state:enable", "Enable a disabled endpoint with a clean slate."),
+    "resume": Lazy("workers.cli.webhooks.state:resume", "Send the deliveries of a paused endpoint again."),
+    "disable": Lazy("workers.cli.webhooks.state:disable", "Stop sending to an endpoint."),
+    "enable": Lazy("workers.cli.webhooks.state:enable", "Send to a disabled endpoint again."),
     "test": Lazy("workers.cli.webhooks.test:test_webhook", "Send an endpoint one signed test event now."),
-    "check": Lazy("workers.cli.webhooks.check:check", "Say whether a URL may be a target, and why."),
-    "verify": Lazy("workers.cli.webhooks.check:verify", "Check the signature of a webhook that came."),
+    "check": Lazy("workers.cli.webhooks.check:check", "Check whether the address policy allows a URL, and why."),
+    "verify": Lazy("workers.cli.webhooks.check:verify", "Check the signature of a received webhook."),
 }
 
 ENDPOINT_COLUMNS: Final = (
@@ -63,7 +65,7 @@ STANDING_COLOURS: Final[Mapping[str, Colour]] = {"active": "green", "disabled": 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def webhooks() -> None:
-    """Endpoints: where webhooks go, and how they do."""
+    """Endpoints: where webhooks go, and their health."""
 
 
 @click.command("list")
@@ -102,7 +104,7 @@ def list_webhooks(fleet: Context, whole: bool) -> None:
 @common_options
 @pass_fleet
 def show_webhook(fleet: Context, name: str) -> None:
-    """Show one endpoint in force here: its settings, which secrets sign, when it is tried again, how it does."""
+    """Show one endpoint in force here: its settings, its signing secrets, its retry schedule, its health."""
     from bus.ids import host_name
     from workers.delivery.deliveries import deliveries as listed
     from workers.delivery.deliveries import endpoint_target
@@ -179,14 +181,14 @@ def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: 
 
 
 def format_of(one: Endpoint) -> str:
-    """Whose message an endpoint is sent: its format's, or that of the system whose file it stands in."""
+    """The form of an endpoint's webhooks: its format, or the system from whose file it was read."""
     from bus.hooks import NATIVE
 
     return one.format if one.dialect == NATIVE else one.dialect
 
 
 def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
-    """An endpoint with every setting; no secret is in it, only what it is known by."""
+    """An endpoint with every setting; of secrets only their references or fingerprints."""
     import msgspec
 
     from bus.secrets.redaction import redact
@@ -213,7 +215,7 @@ def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[
 
 
 def _health(one: EndpointHealth) -> dict[str, Any]:
-    """Why an endpoint is paused, disabled or open, and what it has done but fail."""
+    """Why an endpoint is paused, disabled or open, and its failures."""
     import msgspec
 
     plain = msgspec.to_builtins(one)
@@ -221,7 +223,7 @@ def _health(one: EndpointHealth) -> dict[str, Any]:
 
 
 def _is_for(target: str, name: str) -> bool:
-    """Whether a target is this endpoint; behind an @ stands the host whose own file names it."""
+    """Whether a target is this endpoint; after an @ comes the host whose own file has it."""
     return target.partition("@")[0] == f"endpoint:{name}"
 
 
@@ -234,7 +236,7 @@ def _said(value: object) -> str:
 
 
 def find_endpoint(hooks: HookSet, name: str) -> Endpoint:
-    """The endpoint of this name that is in force; NotFound says which was meant."""
+    """The endpoint of this name that is in force; raises NotFound, which suggests a similar name."""
     import difflib
 
     from bus.errors import NotFound

@@ -1,4 +1,4 @@
-"""`webhooks check` and `webhooks verify`: whether a URL may be a target, and whether a webhook is whose it says it is."""
+"""`webhooks check` tests a URL against the address policy; `webhooks verify` checks the signature of a webhook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.hooks.sets import in_force
 
 _MOST: Final = 4 * 1024 * 1024
-"""Bytes of a webhook that are read."""
+"""The most bytes of a webhook that are read."""
 
 
 @click.command()
@@ -34,13 +34,13 @@ _MOST: Final = 4 * 1024 * 1024
 @common_options
 @pass_fleet
 def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, ...]) -> None:
-    """Say whether the address policy lets a URL be a target here, and why; exit 1 where it refuses."""
+    """Check whether the address policy allows a URL here, and why; exit 1 if it refuses."""
     from bus.http.address_policy import policy
     from bus.secrets.redaction import redact_url
     from workers.admin.url_check import look
     from workers.cli.formatting import plain
 
-    opened = policy(places)  # what is wrong with a place is said before anybody is asked
+    opened = policy(places)  # reports a wrong entry before any name is resolved
     here = in_force(fleet, needed=False)
     looked = look(url, policy([*here.network.allow, *opened.allow]), dict(_answers(names)), here.proxy)
     verdict = "allow" if looked.allowed else "refuse"
@@ -72,7 +72,7 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
     metavar="'NAME: VALUE'",
     help="A header; the message is then the body alone.",
 )
-@click.option("--tolerance", default="5m", show_default=True, metavar="TIME", help="How far its time may be away.")
+@click.option("--tolerance", default="5m", show_default=True, metavar="TIME", help="How far its time may be from now.")
 @click.option("--at", type=float, default=None, metavar="SECONDS", help="The unix time to compare with; default: now.")
 @common_options
 @pass_fleet
@@ -87,7 +87,7 @@ def verify(
 ) -> None:
     """Check the signature of a webhook: its headers, an empty line and its body, in MESSAGE or on stdin.
 
-    The body has to be the very bytes that came. Exit 1 where the signature, the id or the time does not hold.
+    The body has to be the received bytes, unchanged. Exit 1 if the signature, the id or the time is not valid.
     """
     from bus.config.settings import duration
     from bus.errors import SignatureError
@@ -137,7 +137,7 @@ def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
 
 
 def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
-    """The secrets that sign for an endpoint in force here; ConfigError where it has none."""
+    """The secrets that sign for an endpoint in force here; raises ConfigError if it has none."""
     import time
 
     from bus.errors import ConfigError, NotFound
@@ -168,7 +168,7 @@ def _read(message: Path | None) -> bytes:
 
 
 def _parted(message: bytes, lines: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
-    """The headers, names in lower case, and the body; a request's first line is passed over."""
+    """The headers, names in lower case, and the body; a request's first line is skipped."""
     if lines:
         return _headers(lines), message
     head, separator, body = message.partition(b"\n\n")

@@ -24,13 +24,13 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.admin.url_check import UrlCheck
 
 _IN_FORCE_SECONDS: Final = 1.2
-"""After so long every worker knows of a change; they look twice a second."""
+"""Seconds after which every worker knows of a change; workers look twice a second."""
 
 _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
-"""Formats whose receivers are somebody's own program, which can look at a signature."""
+"""Formats whose receivers are the users' own programs, which can check a signature."""
 
 _WEAKENING: Final = frozenset({"enabled", "can_block", "on_failure", "events", "tool", "when"})
-"""Fields that decide what an endpoint is asked or told; an agent does not change them (see `require_person`)."""
+"""Fields that decide what an endpoint is asked or sent; an agent may not change them (see `require_person`)."""
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -51,7 +51,9 @@ def _where(function: _C) -> _C:
 def _assignments(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001 - click's signature
     for one in values:
         if "=" not in one:
-            raise click.UsageError(f"{one[:80]!r} is no change; write FIELD=VALUE, or FIELD= to take it out", context)
+            raise click.UsageError(
+                f"{one[:80]!r} is not a change; write FIELD=VALUE, or FIELD= to remove the field", context
+            )
     return values
 
 
@@ -168,7 +170,7 @@ def set_values(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Change fields of an endpoint; `FIELD=` takes one out.
+    """Change fields of an endpoint; `FIELD=` removes one.
 
     \b
     fleethook webhooks set chat retry=fast timeout=5
@@ -197,7 +199,7 @@ def set_values(
 @common_options
 @pass_fleet
 def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: bool, dry_run: bool) -> None:
-    """Take an endpoint out; what still waits for it becomes dead letters."""
+    """Remove an endpoint; the deliveries that wait for it become dead letters."""
     from workers.admin.endpoint_edit import file_without, set_without
 
     if not dry_run:
@@ -220,7 +222,7 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="How long the old secret signs as well: 0, 90m, 24h, at most 7d.",
+    help="How long the old secret also signs: 0, 90m, 24h, at most 7d.",
 )
 @_where
 @common_options
@@ -228,7 +230,7 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
 def rotate(
     fleet: Context, name: str, overlap: str, published: bool, file: Path | None, yes: bool, dry_run: bool
 ) -> None:
-    """Give an endpoint a new secret, shown once; until the overlap ends the old one signs as well."""
+    """Give an endpoint a new secret, which is shown once; until the overlap ends the old one also signs."""
     from datetime import UTC, datetime
 
     from bus.config.settings import duration
@@ -246,7 +248,7 @@ def rotate(
         return rotated(entry, reference, seconds, datetime.now(UTC))
 
     result = _change(fleet, name, change, published, file, yes, dry_run, made=made, kept=kept)
-    overlapping = f"has a new secret; the old one signs as well for {overlap}"
+    overlapping = f"has a new secret; the old one also signs for {overlap}"
     _tell(
         fleet,
         name,
@@ -256,17 +258,17 @@ def rotate(
         if not had
         else overlapping
         if seconds
-        else "has a new secret; the old one signs no more",
+        else "has a new secret; the old one no longer signs",
     )
 
 
 def _tell_waited(fleet: Context, waited: int) -> None:
     if waited and not fleet.json:
-        fleet.say(f"{counted(waited, 'dead letter')} more: what waited for it")
+        fleet.say(f"{counted(waited, 'dead letter')} more: the deliveries that waited for it")
 
 
 def _let_go(fleet: Context, name: str, published: bool) -> int:
-    """Forget how an endpoint did, once the workers know that it is gone; how many deliveries waited for it."""
+    """Delete an endpoint's health once the workers know that it was removed; returns how many deliveries waited for it."""
     from bus.errors import Unreachable
     from bus.ids import host_name
     from workers.delivery.deliveries import endpoint_target
@@ -281,7 +283,7 @@ def _let_go(fleet: Context, name: str, published: bool) -> int:
         time.sleep(_IN_FORCE_SECONDS)
         others = in_force(fleet).endpoints.values()
         if any(endpoint_target(one, host_name()) == target for one in others):
-            return 0  # another file in force has one of this name
+            return 0  # another file in force has an endpoint of this name
         fleet.run(lambda connections: forget(connections, fleet.keys(), target))
     except Unreachable:
         return 0  # a file can be edited without a server
@@ -324,7 +326,7 @@ def _change(
 
 
 def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
-    """Show the change of a file, ask, and write it, the new secret first."""
+    """Show the change of a file, ask, then write the new secret and the file."""
     from bus.hooksets.hookfile import parse_hook_file
     from workers.admin.endpoint_edit import keep_secret
 
@@ -346,7 +348,7 @@ def _listed(one: Endpoint, version: str) -> dict[str, Any]:
 
 
 def _warnings(read: HookFile) -> set[str]:
-    """The warnings of a file without their places, which move with every line."""
+    """The warnings of a file without their line numbers, which an edit changes."""
     return {re.sub(r"\A.*?:\d+:\d+: ", "", text) for text in read.warnings}
 
 
@@ -373,7 +375,7 @@ def _allowed(path: Path) -> tuple[str, ...]:
 
 
 def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
-    """What the policy in force, and this list, says to a URL."""
+    """The check of a URL by the policy in force, with the entries of this list added."""
     from bus.http.address_policy import policy
     from workers.admin.url_check import look
 
@@ -381,18 +383,18 @@ def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
 
 
 def _opened(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
-    """The entry that the allow list needs; CheckFailed if the target is refused and not to be opened."""
+    """The entry that the allow list needs; raises CheckFailed if the target is refused and may not be allowed."""
     from bus.http.address_policy import policy
 
     if looked.allowed:
         return ""
     if looked.unresolved:
-        fleet.say(f"warning: {looked.reason}, here and now; every attempt looks again")
+        fleet.say(f"warning: {looked.reason}, here and now; every attempt resolves it again")
         return ""
     if not open_it:
         listed = f'; --allow puts "{looked.place}" into network.allow' if "allow list" in looked.reason else ""
         raise CheckFailed(f"the address policy refuses it: {looked.reason}{listed}")
     if not looked.place:
         raise CheckFailed(f"it cannot be allowed: {looked.reason}")
-    policy([looked.place])  # raises for what can never be allowed
+    policy([looked.place])  # raises if it can never be allowed
     return looked.place

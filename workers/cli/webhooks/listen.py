@@ -1,4 +1,4 @@
-"""`fleethook listen`: one's own webhooks as they come, checked, shown, and handed on to a local service (G-10)."""
+"""`fleethook listen`: receives your own webhooks, checks and shows them, and forwards them to a local service (G-10)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` 
     "forward",
     default="",
     metavar="URL",
-    help="Hand each one on to a local service, and answer what it answers.",
+    help="Forward each webhook to a local service, and pass its answer back.",
 )
 @click.option(
     "--secret",
@@ -30,21 +30,23 @@ if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` 
     metavar="REF",
     help="Check signatures: env:NAME or file:PATH; may be repeated.",
 )
-@click.option("--endpoint", default="", metavar="ID", help="Check them with the secrets of an endpoint in force here.")
+@click.option(
+    "--endpoint", default="", metavar="ID", help="Check signatures with the secrets of an endpoint in force here."
+)
 @click.option(
     "--status",
     type=click.IntRange(200, 599),
     default=204,
     show_default=True,
-    help="What to answer where nothing is handed on.",
+    help="The status to answer with if nothing is forwarded.",
 )
-@click.option("--count", type=click.IntRange(0), default=0, metavar="N", help="End after so many.")
+@click.option("--count", type=click.IntRange(0), default=0, metavar="N", help="End after this many webhooks.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
     default=None,
     metavar="SECONDS",
-    help="End after so long, however many came.",
+    help="End after this time, however many arrived.",
 )
 @common_options
 @pass_fleet
@@ -61,8 +63,8 @@ def listen(
 ) -> None:
     """Receive your own webhooks on this machine, and show each with the check of its signature.
 
-    One whose signature does not hold is answered 401 and not handed on. Exit 0 where --count of them came and every
-    signature held, 1 otherwise.
+    One with an invalid signature gets the answer 401 and is not forwarded. Exit 0 if --count of them arrived and every
+    signature is valid, else 1.
     """
     import asyncio
 
@@ -84,7 +86,7 @@ def listen(
 
 
 async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: float | None) -> tuple[int, int, bool]:
-    """How many came, how many of these failed, and whether that is what was wanted."""
+    """How many arrived, how many of these had an invalid signature, and whether that is a success."""
     import asyncio
     import contextlib
     import signal
@@ -94,7 +96,7 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
     listener, loop = Listener(wanted), asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread, where nobody presses Ctrl-C
+        with contextlib.suppress(ValueError, RuntimeError):  # only the main thread gets Ctrl-C
             loop.add_signal_handler(number, stop.set)
     url = await listener.open(bind, port)
     fleet.say(f"listening on {url} (as an endpoint: `fleethook webhooks add {url} --allow`)")
@@ -118,7 +120,7 @@ def _show(fleet: Context, came: ReceivedWebhook) -> None:
         came.verified
     ]
     name = plain(came.headers.get("webhook-id", "-"), 300)
-    handed = f"  handed on in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
+    handed = f"  forwarded in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
     again = "  again" if came.repeat else ""
     kind = fleet.style(plain(_event_type(came), 100), "cyan")
     fleet.data(
@@ -134,7 +136,7 @@ def _show(fleet: Context, came: ReceivedWebhook) -> None:
 
 
 def _event_type(came: ReceivedWebhook) -> str:
-    """The type that the body says; `webhook` where it says none."""
+    """The event type in the body; `webhook` if it has none."""
     import json
 
     try:
@@ -177,7 +179,7 @@ def _text(came: ReceivedWebhook) -> str:
 
 
 def _path(came: ReceivedWebhook) -> str:
-    """Redacted as in a URL: a token may stand in it."""
+    """The path, redacted like a URL, because it may hold a token."""
     from bus.secrets.redaction import redact_url
 
     return redact_url(f"http://h{came.path}").removeprefix("http://h")

@@ -1,4 +1,4 @@
-"""`webhooks pause`, `resume`, `disable` and `enable`: what an endpoint is sent for now, and what becomes of what waits."""
+"""`webhooks pause`, `resume`, `disable` and `enable`: stop sending to an endpoint, or send again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.delivery.endpoint_controls import Enabled
 
 _reason = click.option(
-    "--reason", default="", metavar="TEXT", help="Why; it stands in `webhooks show` and in the dead letters."
+    "--reason", default="", metavar="TEXT", help="The reason; `webhooks show` and the dead letters show it."
 )
 
 
@@ -36,7 +36,7 @@ def pause(fleet: Context, name: str, reason: str) -> None:
     changed = fleet.run(
         lambda connections: halt(connections, fleet.keys(), target, reason=reason, by=getpass.getuser())
     )
-    _tell(fleet, name, "paused", changed, "its deliveries wait, and go on with `fleethook webhooks resume`")
+    _tell(fleet, name, "paused", changed, "its deliveries wait; `fleethook webhooks resume` sends them")
 
 
 @click.command()
@@ -44,12 +44,12 @@ def pause(fleet: Context, name: str, reason: str) -> None:
 @common_options
 @pass_fleet
 def resume(fleet: Context, name: str) -> None:
-    """Let a paused endpoint's deliveries go on."""
+    """Send the deliveries of a paused endpoint again."""
     from workers.delivery.endpoint_controls import resume as go_on
 
     target = _target(fleet, name)
     fleet.run(lambda connections: go_on(connections, fleet.keys(), target))
-    _tell(fleet, name, "active", True, "what waited is being sent")
+    _tell(fleet, name, "active", True, "its waiting deliveries are being sent")
 
 
 @click.command()
@@ -59,12 +59,12 @@ def resume(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
-    """Owe an endpoint nothing more, on every machine; what waits for it becomes dead letters."""
+    """Stop sending to an endpoint, on every machine; the deliveries that wait for it become dead letters."""
     from workers.delivery.endpoint_controls import disable as halt
 
     target = _target(fleet, name)
     fleet.require_person("webhooks disable", published=True)
-    if not fleet.confirm(f"Disable {name}? What waits for it becomes dead letters.", yes):
+    if not fleet.confirm(f"Disable {name}? The deliveries that wait for it become dead letters.", yes):
         fleet.say("nothing was changed")
         return
     changed = fleet.run(
@@ -72,7 +72,7 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
     )
     if changed:
         report_losses(fleet, "webhooks disable", target, [f"{name}\ndisabled"])
-    _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` takes it back")
+    _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` enables it again")
 
 
 @click.command()
@@ -81,7 +81,7 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
 @common_options
 @pass_fleet
 def enable(fleet: Context, name: str, recover: bool) -> None:
-    """Enable a disabled endpoint with a clean slate, and say what it missed."""
+    """Send to a disabled endpoint again: forget its failures, and show what it missed."""
     from workers.delivery.endpoint_controls import enable as begin
 
     target = _target(fleet, name)
@@ -111,14 +111,14 @@ def enable(fleet: Context, name: str, recover: bool) -> None:
         )
     if done.missed:
         fleet.data(
-            f"  {counted(done.missed, 'event was', 'events were')} not owed to it: "
+            f"  {counted(done.missed, 'event was', 'events were')} not sent to it: "
             f"`fleethook replay --since {_moment(done.since)} --endpoint {name}`"
             " sends them"
         )
 
 
 def _target(fleet: Context, name: str) -> str:
-    """The target of an endpoint in force; the user's own is this machine's alone."""
+    """The target of an endpoint in force; an endpoint of the user's own file belongs to this machine only."""
     from bus.ids import host_name
     from workers.cli.webhooks import find_endpoint
     from workers.delivery.deliveries import endpoint_target

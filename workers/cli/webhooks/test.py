@@ -27,7 +27,7 @@ _MESSAGE: Final = "a test from `fleethook webhooks test`"
 @common_options
 @pass_fleet
 def test_webhook(fleet: Context, name: str, yes: bool) -> None:
-    """Send one real, signed test event to an endpoint now, from this machine; exit 1 where it is not accepted.
+    """Send one real, signed test event to an endpoint now, from this machine; exit 1 if it is not accepted.
 
     At PagerDuty this opens an incident, which is resolved right after; you are asked before.
     """
@@ -37,7 +37,7 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
     endpoint = find_endpoint(hooks, name)
     incident = endpoint.format == "pagerduty"
     if incident:
-        asked = f"This opens a real incident at PagerDuty ({name}), may page somebody, and resolves it. Go on?"
+        asked = f"This opens a real incident at PagerDuty ({name}), may page a person, and resolves it. Go on?"
         if not fleet.confirm(asked, yes):
             fleet.say("nothing was sent")
             return
@@ -58,7 +58,7 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
 
 
 async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, str]]:
-    """Each attempt's answer, and what is wrong with it (empty: nothing); an incident that was opened is resolved."""
+    """Each attempt's answer, and what is wrong with it (empty: nothing); resolves the incident that it opened."""
     import msgspec
 
     from bus.events import Event, EventType
@@ -76,10 +76,10 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
         data={"test": True, "message": _MESSAGE},
     )
     async with WebhookClient(hooks.network, proxy=hooks.proxy) as client:
-        client.open()  # 300 ms of imports that are none of the receiver's time
+        client.open()  # the imports take 300 ms, which must not count as the receiver's time
         if endpoint.format != "pagerduty":
             return [await _post(client, endpoint, event)]
-        # An incident of its own, whatever ends those of real events: it must touch none of them.
+        # An incident of its own, so that the test touches none of the incidents of real events.
         endpoint = msgspec.structs.replace(endpoint, resolve="session")
         event = msgspec.structs.replace(event, session=f"test-{name}")
         sent = [await _post(client, endpoint, event)]
@@ -103,7 +103,7 @@ async def _post(client: WebhookClient, endpoint: Endpoint, event: Event) -> tupl
             body, name = batch_body(endpoint.format, [body], list), batch_id([name])
         headers = request_headers(endpoint, name, body, int(time.time()), batch=endpoint.batch is not None)
         reply = await client.post(endpoint.url, body, headers, seconds=endpoint.timeout)
-    except Undeliverable as error:  # a secret or a variable that is missing here
+    except Undeliverable as error:  # a secret or a variable is missing here
         return Reply(), error.reason
     return reply, judge(reply, endpoint.format).reason
 

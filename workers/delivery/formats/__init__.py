@@ -1,4 +1,4 @@
-"""What is sent for an event, one file a service: pure functions from event and verdict to the bytes of a body.
+"""Webhook bodies, one file for each service: pure functions from event and verdict to the bytes of a body.
 
 Every body is within its service's limits whatever an agent wrote, and secrets are out of it.
 """
@@ -17,23 +17,23 @@ from workers.delivery.formats.facts import LONGEST, facts_of, full_data, thin_da
 from workers.delivery.formats.text import cut
 
 MOST_BODY: Final = 256 * 1024
-"""A larger body goes thin: without input, output and data, and saying so."""
+"""Bytes. A larger body is replaced by a thin one, without input, output and data and with a note that says so."""
 
 _CHATS: Final = {"slack": slack.body, "discord": discord.body, "teams": teams.body}
 _THIN: Final = "payload: thin"
 
 
 def content_type(name: Format, *, batch: bool = False) -> str:
-    """The media type of a format's bodies, or of several in one."""
+    """The media type of a format's body; `batch`: of a body that holds several."""
     if name != "cloudevents":
         return "application/json"
     return "application/cloudevents-batch+json" if batch else "application/cloudevents+json"
 
 
 def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_key: str = "") -> bytes:
-    """The body that an endpoint of our own dialect gets; `routing_key` is PagerDuty's own, not its reference.
+    """The body for an endpoint with a `format`; `routing_key` is the key of PagerDuty itself, not a reference to it.
 
-    ValueError where the event holds what JSON has no word for.
+    Raises ValueError if the event has a value that JSON cannot express.
     """
     chat = _CHATS.get(endpoint.format)
     if chat is not None:

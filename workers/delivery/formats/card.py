@@ -1,4 +1,4 @@
-"""What a message to people says of an event: a title, why, what the agent was about to do, and the facts."""
+"""The texts of a message to people about an event: a title, the reason, what the agent was about to do, and facts."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Level = Literal["error", "warning", "info"]
 
 MOST_FACTS: Final = 8
 FACT: Final = 200
-"""Units of one fact's value."""
+"""The longest value of a fact, in UTF-16 code units."""
 
 _DONE: Final = {"deny": "denied", "ask": "needs an answer", "allow": "allowed"}
 _TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "error", "message", "reason", "name")
-"""Fields that say best what an event is about, the most telling first."""
+"""The fields that describe an event best, the best first."""
 
 _DETAIL: Final = 8_000
-"""Characters of the detail that any service has room for; what is longer is not even looked at."""
+"""Characters: no service has room for a longer detail, so the rest of it is not processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Texts for a message, secrets and control characters out and nothing escaped; all but title and facts uncut."""
+    """The texts of a message, without secrets and control characters; not escaped, and only title and facts are cut."""
 
     title: str
     """One line, never empty."""
     reason: str
-    """Why it was decided so, and what to do instead; empty in a thin one."""
+    """The reason of the verdict, and what to do instead; empty in a thin message."""
     detail: str
-    """What the agent was about to do or did; empty in a thin one."""
+    """What the agent was about to do or did; empty in a thin message."""
     facts: tuple[tuple[str, str], ...]
     """At most MOST_FACTS, none of them empty, each on one line of at most FACT units."""
     get: str
     """The command that shows the whole event."""
     time: str
-    """RFC 3339."""
+    """The time of the event, in RFC 3339."""
     level: Level
 
 
@@ -87,7 +87,7 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
 
 
 def level_of(event: Event, verdict: Verdict | None) -> Level:
-    """How bad it is: errors and verdicts that no hook gave, then what was denied, then everything else."""
+    """The severity: highest for errors and verdicts that no hook gave, then denials, then everything else."""
     if event.type.endswith(":error") or (verdict is not None and verdict.fallback):
         return "error"
     return "warning" if verdict is not None and verdict.decision == "deny" else "info"
@@ -107,7 +107,7 @@ def _reason(said: dict[str, str]) -> str:
 
 
 def _detail(event: Event) -> str:
-    """The most telling field, else all of its input or data as JSON."""
+    """The field that describes the event best, else all of its input or data as JSON."""
     for fields in (event.input, event.data):
         for name in _TELLING:
             value = fields.get(name)
@@ -120,5 +120,5 @@ def _detail(event: Event) -> str:
 
 
 def _redacted(text: str) -> str:
-    # The whole text is looked at and then cut: a secret across the cut would not be recognised.
+    # The text is redacted before it is cut, because a secret across the cut would not be recognised.
     return str(redact(text))[:_DETAIL]

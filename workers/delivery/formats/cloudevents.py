@@ -17,7 +17,7 @@ _SAFE: Final = re.compile(r"\s+")
 
 
 def body(event: Event, facts: dict[str, str], data: dict[str, Any]) -> bytes:
-    """The envelope with `data` in it; attributes hold what the specification allows there, and are never empty."""
+    """The envelope with `data` in it; its attributes are never empty and have only characters that the format allows."""
     envelope: dict[str, Any] = {
         "specversion": "1.0",
         "id": line(facts["id"])[:_NAME] or "unknown",

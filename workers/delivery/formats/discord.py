@@ -1,7 +1,7 @@
-"""Discord's webhooks: one embed; nobody is ever pinged.
+"""Discord's webhooks: one embed that never pings anyone.
 
-`allowed_mentions` is empty, and every character that Discord's markdown knows is escaped in what an agent wrote, so
-that no link hides behind other words. Limits: Discord's reference of embeds.
+`allowed_mentions` is empty. In agents' texts every character of Discord's markdown is escaped, so that no link hides
+behind other words. Limits: Discord's reference of embeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VALUE: Final = 1_024
 MOST_FIELDS: Final = 25
 FOOTER: Final = 2_048
 TOTAL: Final = 6_000
-"""Of title, description, names, values and footer of all embeds together."""
+"""The most characters in title, description, names, values and footer of all embeds together."""
 
 ESCAPES: Final = {ord(char): f"\\{char}" for char in "\\`*_~|>#[]()<@"}
 _REASON: Final = 1_200
@@ -31,7 +31,7 @@ _COLOURS: Final[dict[Level, int]] = {"error": 0x992D22, "warning": 0xE74C3C, "in
 
 
 def body(card: Card) -> bytes:
-    """What Discord reads."""
+    """The body for Discord."""
     parts = [cut(card.reason, _REASON, ESCAPES)] if card.reason else []
     parts += [cut(card.detail, _DETAIL, ESCAPES)] if card.detail else []
     embed: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What is told of an event, secrets out: as data for programs, in full or thin."""
+"""The redacted data of an event for programs, in full or thin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workers.delivery.formats.text import cut
 FACTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call")
 
 LONGEST: Final = 512
-"""Characters of a fact in a thin body: a publisher may put anything there."""
+"""The most characters of a fact in a thin body, because a publisher may put anything there."""
 
 _LAST: Final = 253_402_300_799_999
 """The last millisecond that has a year of four digits."""
 
 
 def facts_of(event: Event) -> dict[str, str]:
-    """Its type with dots for colons, and the texts that say which event it is."""
+    """The event's type with dots for colons, and the texts that identify the event."""
     return redact_texts(
         {
             "type": event.type.replace(":", "."),
@@ -38,7 +38,7 @@ def facts_of(event: Event) -> dict[str, str]:
 
 
 def full_data(event: Event, verdict: Verdict | None, facts: dict[str, str]) -> dict[str, Any]:
-    """All that is known of an event but the agent's raw payload."""
+    """All fields of an event except the agent's raw payload."""
     data: dict[str, Any] = {name: facts[name] for name in FACTS}
     if verdict is not None:
         said = redact_texts({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
@@ -48,7 +48,7 @@ def full_data(event: Event, verdict: Verdict | None, facts: dict[str, str]) -> d
 
 
 def thin_data(event: Event, verdict: Verdict | None, facts: dict[str, str], why: str) -> dict[str, Any]:
-    """Which event it is, what was decided by which hook, and how to get the rest; nothing of what the agent did."""
+    """The event's identity, its decision and hook, and the command that shows the rest; nothing of what the agent did."""
     data: dict[str, Any] = {name: cut(facts[name], LONGEST) for name in FACTS}
     if verdict is not None:
         said = redact_texts({"fallback": verdict.fallback, "version": verdict.version, "hook": decider(verdict)})
@@ -57,12 +57,12 @@ def thin_data(event: Event, verdict: Verdict | None, facts: dict[str, str], why:
 
 
 def how_to_get(event: Event) -> str:
-    """The command that shows the whole event, to whoever may read the bus."""
+    """The command that shows the whole event to a person who may read the bus."""
     return f"fleethook events show {cut(redact_text(event.id), 64)}"
 
 
 def decider(verdict: Verdict) -> str:
-    """The id of the hook that decided; empty where none did."""
+    """The id of the hook that decided; empty if none did."""
     return part.hook if (part := _deciding(verdict)) is not None else ""
 
 
@@ -73,11 +73,11 @@ def _deciding(verdict: Verdict) -> Part | None:
 
 
 def timestamp(ms: int) -> str:
-    """A time as RFC 3339 has it, to the millisecond."""
+    """A time in RFC 3339, to the millisecond."""
     seconds, rest = divmod(min(max(ms, 0), _LAST), 1000)
     return f"{_second(seconds)}.{rest:03}+00:00"
 
 
-@lru_cache(maxsize=64)  # a busy carrier tells of hundreds of events of one second
+@lru_cache(maxsize=64)  # cached, because a busy carrier sends hundreds of events of the same second
 def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

@@ -1,11 +1,11 @@
 """PagerDuty's Events API v2: an event opens an incident, or ends it.
 
-`dedup_key` is stable, so a resend pages nobody twice. Every event that the endpoint is sent opens an incident, but for
-those that end one; `when:` says which come at all. By the endpoint's `resolve`:
+`dedup_key` is stable, so a resend pages no one twice. Every event that reaches the endpoint (see `when:`) opens an
+incident, except those that end one. The endpoint's `resolve` says what belongs to one incident and what ends it:
 
-- `never`: an incident is a session and the hook that decided (or event type and tool where none did); people end it.
-- `retry`: an incident is a session and a tool; the tool's next call that passes, or succeeds, ends it.
-- `session`: an incident is a session; its end ends it.
+- `never`: one for each session and deciding hook (or event type and tool if no hook decided); only people end it.
+- `retry`: one for each session and tool; the tool's next call that is allowed or succeeds ends it.
+- `session`: one for each session; the end of the session ends it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._:@-]{1,80}\Z")
 
 
 def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, routing_key: str) -> bytes:
-    """What PagerDuty reads; `routing_key` is the key itself."""
+    """The body for PagerDuty; `routing_key` is the key itself."""
     head = {"routing_key": routing_key, "dedup_key": dedup_key(event, verdict, resolve)}
     if ends(event, verdict, resolve):
         return msgspec.json.encode({**head, "event_action": "resolve"})
@@ -72,7 +72,7 @@ def ends(event: Event, verdict: Verdict | None, resolve: Resolve) -> bool:
 
 
 def dedup_key(event: Event, verdict: Verdict | None, resolve: Resolve) -> str:
-    """The incident's name: at most 255 characters, the same for whatever belongs to it."""
+    """The incident's name: at most 255 characters, the same for all events that belong to it."""
     if resolve == "session":
         parts = [event.session]
     elif resolve == "retry":
@@ -84,7 +84,7 @@ def dedup_key(event: Event, verdict: Verdict | None, resolve: Resolve) -> str:
 
 
 def _plain(text: str) -> str:
-    """A short name as it is; of anything else its hash, which is as stable and says no secret."""
+    """A short name as it is; for any other its hash, which is as stable and reveals no secret."""
     if _PLAIN.match(text) and redact_text(text) == text:
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]

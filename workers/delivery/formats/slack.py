@@ -1,6 +1,6 @@
 """Slack's incoming webhooks: a text for notifications, and blocks.
 
-What an agent wrote stands in plain_text objects only, with its & < > escaped: no markup, no mention and no link comes
+An agent's texts go only into plain_text objects, with & < > escaped: no markup, no mention and no link comes
 of it. Links are not unfurled, since Slack would fetch a URL that an agent made up. Limits: Slack's Block Kit reference.
 """
 
@@ -19,13 +19,13 @@ FIELD: Final = 2_000
 MOST_FIELDS: Final = 10
 MOST_BLOCKS: Final = 50
 TEXT: Final = 1_000
-"""Of what a notification shows; Slack takes 40,000 characters and advises 4,000."""
+"""The most characters of a notification's text; Slack accepts 40,000 and advises 4,000."""
 
 ESCAPES: Final = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 
 
 def body(card: Card) -> bytes:
-    """What Slack reads."""
+    """The body for Slack."""
     blocks: list[dict[str, Any]] = [{"type": "header", "text": _plain(card.title, HEADER)}]
     blocks += [{"type": "section", "text": _plain(text, SECTION)} for text in (card.reason, card.detail) if text]
     if card.facts:

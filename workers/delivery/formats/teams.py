@@ -1,6 +1,6 @@
 """Microsoft Teams (Workflows and the older incoming webhooks): one Adaptive Card.
 
-What an agent wrote stands in text runs, which know no markdown, so no link and no mention comes of it. Teams takes 28 KB
+An agent's texts go into text runs, which have no markdown, so they can make no link and no mention. Teams takes 28 KB
 a message; every text has a length by which all of them together stay below, whatever is in them.
 """
 
@@ -14,7 +14,7 @@ from workers.delivery.formats.card import Card
 from workers.delivery.formats.text import cut
 
 MOST_BYTES: Final = 21_000
-"""28 KB is Teams' own figure; with some messages it was no more than this."""
+"""Bytes. Teams' own figure is 28 KB; it refused some messages that were longer than this."""
 
 _TITLE: Final = 200
 _REASON: Final = 1_200
@@ -23,7 +23,7 @@ _GET: Final = 200
 
 
 def body(card: Card) -> bytes:
-    """What Teams reads."""
+    """The body for Teams."""
     colour = {"color": "Attention"} if card.level != "info" else {}
     blocks = [_block(cut(card.title, _TITLE), size="Medium", weight="Bolder", **colour)]
     if card.reason:

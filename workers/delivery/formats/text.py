@@ -1,4 +1,4 @@
-"""Text of agents in other people's messages: made harmless, escaped, and cut where a service's limit is.
+"""Agents' texts for messages to people: made harmless, escaped, and cut to a service's limits.
 
 Lengths are UTF-16 code units, the largest count that a service may mean by "characters" (an emoji is two).
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 CUT: Final = "…"
-"""What stands where something is missing."""
+"""Stands for a missing value."""
 
 _UNSAFE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
@@ -22,22 +22,22 @@ _UNSAFE: Final = re.compile(
 )
 _BREAKS: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _MOST_JOINED: Final = 16
-"""Characters that may belong together at a cut; a longer pile is made to break limits, and is cut anywhere."""
+"""Up to this many combined characters are kept together at a cut; a longer sequence is an attack, and is cut anywhere."""
 
 _JOINER: Final = "\u200d"
 
 
 def safe(text: str) -> str:
-    """The text without what steers, hides or is no character; lines stay lines."""
+    """The text without control, invisible and invalid characters; line breaks stay."""
     if text.isascii() and text.isprintable():
         return text
-    # Two halves of a character that came apart are one again; a half alone is none.
+    # Joins the two surrogates of a character again, and drops a single one.
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _UNSAFE.sub("\ufffd", _BREAKS.sub("\n", whole))
 
 
 def line(text: str) -> str:
-    """The same on one line."""
+    """`clean`, on one line."""
     return " ".join(safe(text).split())
 
 
@@ -47,9 +47,9 @@ def units(text: str) -> int:
 
 
 def cut(text: str, most: int, escapes: Mapping[int, str] | None = None) -> str:
-    """The text with `escapes` (of `str.translate`) in at most `most` units; ends with … where it was longer.
+    """The text with `escapes` (of `str.translate`) in at most `most` units; ends with … if it was cut.
 
-    An escape, a character and what belongs to it (accents, an emoji's parts, a flag's two halves) are kept whole.
+    A cut never splits an escape, or a character with its accents, the parts of an emoji, or the letters of a flag.
     """
     table = escapes or {}
     if len(text) <= most:
@@ -60,7 +60,7 @@ def cut(text: str, most: int, escapes: Mapping[int, str] | None = None) -> str:
 
 
 def _fitting(text: str, most: int, table: Mapping[int, str]) -> int:
-    """How many of the first characters fit when they are escaped."""
+    """How many of the first characters fit after they are escaped."""
     if units(text.translate(table)) == len(text):
         return min(most, len(text))
     size = 0
@@ -72,7 +72,7 @@ def _fitting(text: str, most: int, table: Mapping[int, str]) -> int:
 
 
 def _whole(text: str, end: int) -> int:
-    """The last place up to `end` where no character is torn from what belongs to it."""
+    """The last index up to `end` at which the text can be cut without splitting a combined character."""
     place = end
     for _ in range(_MOST_JOINED):
         if place <= 0 or place >= len(text) or not _joined(text, place):
@@ -82,7 +82,7 @@ def _whole(text: str, end: int) -> int:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Whether the characters on both sides of a place are one to the reader."""
+    """Whether a reader sees the characters before and after this index as one."""
     after, before = text[place], text[place - 1]
     if _JOINER in (before, after):
         return True
