@@ -150,7 +150,7 @@ class HookSet:
             line = call.line
             if line.unread or line.incomplete:
                 return found
-            return candidates.only(self._sieve.passing(line, call.text, lambda: call.place(disk)))
+            return candidates.only(self._sieve.passing(line, call.text, call.facts(disk)))
         except Exception:
             log.exception("event %s: its command cannot be read; each rule fails on it by its own policy", event.id)
             return found

@@ -8,17 +8,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
+from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
-from bus.matching.command_rules import (
-    OWN_INPUT_ALONE,
-    Where,
-    both_paths,
-    empties_own_input,
-    marks_of,
-    programs_of,
-)
+from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
 from bus.matching.flags import flag_names, flags_of
-from bus.matching.globs import compile_path_globs, literal_of
+from bus.matching.globs import PathMatcher, compile_path_globs, literal_of
 from bus.matching.needles import NOTHING, Needles, needle_search, needles_in_literals, needles_of, words_of
 from bus.matching.paths import place_of
 from bus.matching.rules import Rule, marks
@@ -26,7 +20,6 @@ from bus.matching.statements import WORTH
 from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell import without_quotes
 from bus.shell.commands import CHANGES, Command, Commands
-from bus.shell.paths import changed, operands
 
 _GIVEN: Final = "is given a path that some rule asks for"
 _CHANGED: Final = "changes a path that some rule asks for"
@@ -190,9 +183,9 @@ class Sieve:
                     given_paths.update(dict.fromkeys(condition.paths))
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
-        self._paths = {
-            _CHANGED: (changed, compile_path_globs(changed_paths)),
-            _GIVEN: (operands, compile_path_globs(given_paths)),
+        self._paths: dict[str, tuple[Callable[[CommandFacts], tuple[str, ...]], PathMatcher]] = {
+            _CHANGED: (lambda one: one.changed, compile_path_globs(changed_paths)),
+            _GIVEN: (lambda one: one.operands, compile_path_globs(given_paths)),
         }
         self._asks_for_null = any(matches(_NULL, place_of("/", here=False)) for _, matches in self._paths.values())
         """Whether some rule asks for `/dev/null`, which most redirections name."""
@@ -210,10 +203,10 @@ class Sieve:
             self._by_mark[mark] = known
         return known
 
-    def passing(self, line: Commands, text: str, where: Where | None = None) -> set[str]:
-        """The rules that may fit `text`, which was read as `line` as a whole; `where` says where it runs."""
+    def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts] | None = None) -> set[str]:
+        """The rules that may fit `text`, which was read as `line` as a whole; `facts` are those of its commands."""
         found = set(self._always)
-        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, where))
+        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, facts))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:
             needs = self._needs(mark)
@@ -221,23 +214,22 @@ class Sieve:
                 needs.add_met(seen, found)
         return found
 
-    def _has(self, mark: str, line: Commands, where: Where | None) -> bool:
+    def _has(self, mark: str, line: Commands, facts: Sequence[CommandFacts] | None) -> bool:
         """Whether a line has a mark that takes a look at paths; in doubt it has it."""
         if mark == _OWN_INPUT:
-            return any(empties_own_input(command) for command in line.items)
+            return facts is None or any(one.empties_own_input for one in facts)
         if mark not in self._paths:
             return mark in line.marks
         if mark == _CHANGED and CHANGES not in line.marks:
             return False
-        paths_of, matches = self._paths[mark]
+        words_of, matches = self._paths[mark]
         try:
-            place = where() if where is not None else None
-            return place is None or any(
-                matches(path, place)
-                for command in line.items
-                for word in paths_of(command)
+            return facts is None or any(
+                matches(path, one.place)
+                for one in facts
+                for word in words_of(one)
                 if word != _NULL or self._asks_for_null
-                for path in both_paths(word, place, command.directory)
+                for path in one.paths_of(word)
             )
         except OverBudget:
             return True

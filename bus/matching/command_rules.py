@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import PatternError
+from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
 from bus.matching.losses import loses
-from bus.matching.paths import Links, Place, is_outside, is_whole_project, located
+from bus.matching.paths import is_whole_project
 from bus.matching.regexes import Regex, compile_alternatives
 from bus.matching.statements import destroyed
 from bus.matching.subcommands import compile_subcommands, first_words
-from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family, plain_path
-from bus.shell.paths import UNLINKING, changed, operands
-from bus.shell.words import UNSET, shown
+from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family
+from bus.shell.words import shown
 
 OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
 
-Where = Callable[[], Place]
-"""Where a command runs; asked by those conditions alone that look at paths, since most do not."""
-Fits = Callable[[Command, Where], bool]
+Fits = Callable[[CommandFacts], bool]
 
 
 @lru_cache(maxsize=4096)
@@ -35,65 +32,76 @@ def compile_command_match(match: CommandMatch) -> Fits:
         checks.append(_program(match.program))
     if match.program_none:
         other = _program(match.program_none)
-        checks.append(lambda command, where: not other(command, where))
+        checks.append(lambda facts: not other(facts))
     if match.sets:
-        variables = tuple(compile_text_glob(one) for one in match.sets)
-        checks.append(lambda command, _where: any(fits(one) for one in _variables(command) for fits in variables))
+        set_by = _any_text(match.sets)
+        checks.append(lambda facts: bool(facts.command.assignments) and set_by(_assignments(facts.command)))
     if match.fork_bomb:
-        checks.append(lambda command, _where: command.fork_bomb)
+        checks.append(lambda facts: facts.command.fork_bomb)
     if match.prompt:
-        checks.append(lambda command, _where: command.prompt)
+        checks.append(lambda facts: facts.command.prompt)
     if match.piped_from:
-        checks.append(_sources(match.piped_from, lambda command: command.piped_from))
+        piped_from = frozenset(match.piped_from)
+        checks.append(lambda facts: not piped_from.isdisjoint(facts.command.piped_from))
     if match.code_from:
-        checks.append(_sources(match.code_from, lambda command: command.code_from))
+        code_from = frozenset(match.code_from)
+        checks.append(lambda facts: not code_from.isdisjoint(facts.command.code_from))
     if match.subcommand:
         verbs = compile_subcommands(match.subcommand)
-        checks.append(lambda command, _where: verbs(command))
+        checks.append(lambda facts: verbs(facts.command))
     if match.flags_any or match.flags_all or match.flags_none:
         flags = compile_flags(match.flags_any, match.flags_all, match.flags_none)
-        checks.append(lambda command, _where: flags(command))
+        checks.append(lambda facts: flags(facts.flags))
     if match.args:
-        patterns = tuple(compile_text_glob(one) for one in match.args)
-        checks.append(lambda command, _where: any(fits(shown(word)) for word in command.words for fits in patterns))
+        given = _any_text(match.args)
+        checks.append(lambda facts: given(facts.arguments))
     if match.args_none:
-        absent = tuple(compile_text_glob(one) for one in match.args_none)
-        checks.append(lambda command, _where: not any(fits(shown(word)) for word in command.words for fits in absent))
+        absent = _any_text(match.args_none)
+        checks.append(lambda facts: not absent(facts.arguments))
     if match.line:
-        regexes = compile_alternatives(match.line)
-        checks.append(lambda command, _where: _line_fits(regexes, command.line))
+        lines = compile_alternatives(match.line)
+        checks.append(lambda facts: _is_found(lines, facts.line))
     if match.text:
         texts = compile_alternatives(match.text)
-        checks.append(lambda command, _where: any(_line_fits(texts, one) for one in _texts(command)))
+        checks.append(lambda facts: any(_is_found(texts, text) for text in facts.texts))
     if match.destroys:
         targets = frozenset(match.destroys)
-        checks.append(lambda command, _where: any(not targets.isdisjoint(destroyed(one)) for one in _texts(command)))
+        checks.append(lambda facts: any(not targets.isdisjoint(destroyed(text)) for text in facts.texts))
     left_out = compile_path_globs(match.paths_except)
     if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which costs more
-        checks.append(lambda command, _where: empties_own_input(command))
+        checks.append(_TOUCHES["own_input"](left_out))
     if match.redirects_to:
-        checks.append(_path_check(match.redirects_to, left_out, lambda command: command.writes))
+        checks.append(_path_check(match.redirects_to, left_out, lambda facts: facts.command.writes))
     if match.paths:
-        checks.append(_path_check(match.paths, left_out, operands))
+        checks.append(_path_check(match.paths, left_out, lambda facts: facts.operands))
     if match.changes:
-        checks.append(_path_check(match.changes, left_out, changed))
+        checks.append(_path_check(match.changes, left_out, lambda facts: facts.changed))
     if match.touches and match.touches != OWN_INPUT_ALONE:
-        touches = match.touches
-        checks.append(lambda command, where: any(_touches(command, where(), one, left_out) for one in touches))
+        checks.append(_any_of([_TOUCHES[one](left_out) for one in match.touches]))
     if match.loses:
         lost = match.loses
-        checks.append(lambda command, where: any(loses(one, command, where()) for one in lost))
+        checks.append(lambda facts: any(loses(one, facts.command, facts.place) for one in lost))
     if not checks:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
+    return _all_of(checks)
+
+
+def _all_of(checks: Sequence[Fits]) -> Fits:
+    if len(checks) == 1:
+        return checks[0]
     asked = tuple(checks)
 
-    def fits(command: Command, where: Where) -> bool:
+    def fits(facts: CommandFacts) -> bool:
         for check in asked:  # noqa: SIM110  (a generator for `all` takes three times as long, and this runs most)
-            if not check(command, where):
+            if not check(facts):
                 return False
         return True
 
     return fits
+
+
+def _any_of(checks: Sequence[Fits]) -> Fits:
+    return checks[0] if len(checks) == 1 else lambda facts: any(check(facts) for check in checks)
 
 
 class _Matchers(NamedTuple):
@@ -117,15 +125,16 @@ def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
     others = _matchers(everywhere)
     known = {name: _matchers(some) for name, some in by_program.items()}
 
-    def fits(command: Command, where: Where) -> bool:
-        matchers = known.get(command.program, others)
-        for check in matchers.others:
-            if check(command, where):
+    def fits(facts: CommandFacts) -> bool:
+        by_word, rest = known.get(facts.program, others)
+        for check in rest:
+            if check(facts):
                 return True
-        for word in command.words if matchers.by_word else ():
-            for check in matchers.by_word.get(word, ()):
-                if check(command, where):
-                    return True
+        if by_word:
+            for word in facts.words:
+                for check in by_word.get(word, ()):
+                    if check(facts):
+                        return True
         return False
 
     return fits
@@ -183,94 +192,77 @@ def _program(names: tuple[str, ...]) -> Fits:
     exact = _exact(names)
     globs = tuple(compile_text_glob(name) for name in names if name not in exact)
     if not globs:
-        return lambda command, _where: command.program in exact
-    return lambda command, _where: command.program in exact or any(fits(command.program) for fits in globs)
+        return lambda facts: facts.program in exact
+    return lambda facts: facts.program in exact or any(fits(facts.program) for fits in globs)
 
 
-def _variables(command: Command) -> Iterable[str]:
-    yield from (shown(f"{name}={value}") for name, value in command.assignments)
+def _assignments(command: Command) -> list[str]:
+    return [shown(f"{name}={value}") for name, value in command.assignments]
 
 
-def _sources(names: tuple[str, ...], of: Callable[[Command], tuple[str, ...]]) -> Fits:
-    wanted = frozenset(names)
-    return lambda command, _where: not wanted.isdisjoint(of(command))
+def _any_text(globs: tuple[str, ...]) -> Callable[[Sequence[str]], bool]:
+    """Whether one of several texts fits one of the patterns."""
+    exact = _exact(globs)
+    patterns = tuple(compile_text_glob(glob) for glob in globs if glob not in exact)
 
-
-def _line_fits(regexes: Iterable[Regex], line: str) -> bool:
-    return any(regex.search(line) is not None for regex in regexes)
-
-
-def _texts(command: Command) -> Iterable[str]:
-    """What a program may be given to run: each of its arguments, and what it reads."""
-    yield from (shown(word) for word in command.words)
-    if command.stdin is not None:
-        yield shown(command.stdin)
-
-
-def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Command], tuple[str, ...]]) -> Fits:
-    matches = compile_path_globs(globs)
-
-    def fits(command: Command, where: Where) -> bool:
-        words = of(command)
-        if not words:
-            return False
-        place = where()
-        for word in words:
-            for path in both_paths(word, place, command.directory):
-                if matches(path, place) and not left_out(path, place):
+    def fits(texts: Sequence[str]) -> bool:
+        if not exact.isdisjoint(texts):
+            return True
+        for pattern in patterns:
+            for text in texts:
+                if pattern(text):
                     return True
         return False
 
     return fits
 
 
-def both_paths(word: str, place: Place, directory: str) -> tuple[str, ...]:
-    """The path of a word as it is written, and its real path where that is another one (`/bin` is a link on Linux)."""
-    written = located(word, place, directory, links="none")
-    if written is None:
-        return ()
-    resolved = located(word, place, directory) if place.here else written
-    return (written,) if resolved is None or resolved == written else (written, resolved)
-
-
-_EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
-
-
-def empties_own_input(command: Command) -> bool:
-    """Whether a command empties what it reads, by a redirection or as `tee`."""
-    if command.program == "tee":
-        return not set(map(plain_path, command.reads)).isdisjoint(map(plain_path, command.words))
-    emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
-    if not emptied:
-        return False
-    # Of `git show HEAD:file` the file, as git has it, is read.
-    given = (word.rpartition(":")[2] if command.program == "git" else word for word in command.words if word[:1] != "-")
-    read = {plain_path(word) for word in (*given, *command.reads)}
-    return not read.isdisjoint(map(plain_path, emptied))
-
-
-_AT_ROOT: Final = re.compile(
-    rf"{UNSET}+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
-)
-
-
-def _may_be_root(word: str) -> bool:
-    """Whether a path is `/`, all in it or a directory of the system there, where the variables in it are empty."""
-    return UNSET in word and _AT_ROOT.fullmatch(word) is not None
-
-
-def _touches(command: Command, place: Place, where: Touched, left_out: PathMatcher) -> bool:
-    if where == "own_input":
-        return empties_own_input(command)
-    words = operands(command)
-    if where == "unset_variable":
-        if UNSET in command.directory:  # `cd $x; rm -rf *`
-            words += tuple(f"{command.directory}/{word.removeprefix('./')}" for word in words)
-        return any(_may_be_root(word) for word in words)
-    test = is_outside if where == "outside_project" else is_whole_project
-    links: Links = "parents" if command.program in UNLINKING else "all"
-    for word in words:
-        path = located(word, place, command.directory, links=links)
-        if path is not None and test(path, place) and not left_out(path, place):
+def _is_found(regexes: Iterable[Regex], text: str) -> bool:
+    for regex in regexes:  # noqa: SIM110  (as in `_all_of`)
+        if regex.search(text) is not None:
             return True
     return False
+
+
+def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[CommandFacts], tuple[str, ...]]) -> Fits:
+    matches = compile_path_globs(globs)
+
+    def fits(facts: CommandFacts) -> bool:
+        for word in of(facts):
+            for path in facts.paths_of(word):
+                if matches(path, facts.place) and not left_out(path, facts.place):
+                    return True
+        return False
+
+    return fits
+
+
+def _outside_check(left_out: PathMatcher) -> Fits:
+    def fits(facts: CommandFacts) -> bool:
+        for word in facts.operands:
+            path = facts.outside_of(word)
+            if path is not None and not left_out(path, facts.place):
+                return True
+        return False
+
+    return fits
+
+
+def _whole_check(left_out: PathMatcher) -> Fits:
+    def fits(facts: CommandFacts) -> bool:
+        for word in facts.operands:
+            path = facts.target_of(word)
+            if path is not None and is_whole_project(path, facts.place) and not left_out(path, facts.place):
+                return True
+        return False
+
+    return fits
+
+
+_TOUCHES: Final[Mapping[Touched, Callable[[PathMatcher], Fits]]] = {
+    "outside_project": _outside_check,
+    "whole_project": _whole_check,
+    "unset_variable": lambda _left_out: lambda facts: facts.is_root_if_unset,
+    "own_input": lambda _left_out: lambda facts: facts.empties_own_input,
+}
+"""By place, what makes the check for paths there, some left out."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from bus.errors import PatternError
 from bus.shell.commands import Command
@@ -41,48 +39,53 @@ _WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge",
 
 def compile_flags(
     any_of: tuple[str, ...], all_of: tuple[str, ...], none_of: tuple[str, ...]
-) -> Callable[[Command], bool]:
-    """Whether a command has options of these names; PatternError for one that is no option's."""
-    every = tuple(tuple(one.split("|")) for one in all_of)
-    some = tuple(name for one in any_of for name in one.split("|"))
-    none = tuple(name for one in none_of for name in one.split("|"))
-    for name in (*some, *none, *(name for one in every for name in one)):
+) -> Callable[[Flags], bool]:
+    """Whether the options of a command have these names; PatternError for one that is no option's."""
+    every = tuple(_names([one]) for one in all_of)
+    some, none = _names(any_of), _names(none_of)
+    for name in some.union(none, *every):
         if not name.startswith("-") or name.strip("-") == "":
             raise PatternError(f"{name!r} is not a flag", hint="write e.g. -f or --force, alternatives as -f|--force")
+    asked = (some, *every) if some else every
 
-    def fits(command: Command) -> bool:
-        flags = flags_of(command)
-        return (
-            all(any(_has(flags, name) for name in one) for one in every)
-            and (not some or any(_has(flags, name) for name in some))
-            and not any(_has(flags, name) for name in none)
-        )
+    def fits(flags: Flags) -> bool:
+        for names in asked:
+            if not _has(flags, names):
+                return False
+        return not _has(flags, none)
 
     return fits
 
 
-class _Flags(msgspec.Struct, frozen=True):
+def _names(flags: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for one in flags for name in one.split("|"))
+
+
+class Flags(NamedTuple):
+    """The options of a command."""
+
     names: frozenset[str]
+    """Of `-rf` also `-r` and `-f`."""
     beginnings: tuple[str, ...]
     """Long options that may be shortened."""
 
 
 @lru_cache(maxsize=1024)
-def _flags(words: tuple[str, ...], abbreviated: bool) -> _Flags:
+def _flags(words: tuple[str, ...], abbreviated: bool) -> Flags:
     names: set[str] = set()
     for word in words:
+        if word[:1] != "-" or word == "-":
+            continue
         if word == "--":
             break
-        if word.startswith("--"):
-            names.add(word.partition("=")[0])
-        elif word.startswith("-") and len(word) > 1:
-            names.add(word.partition("=")[0])
-            names.update(f"-{letter}" for letter in word[1:])
+        names.add(word.partition("=")[0])
+        if word[1] != "-":
+            names.update([f"-{letter}" for letter in word[1:]])
     long = tuple(name for name in names - _WHOLE if len(name) > 2 and name.startswith("--")) if abbreviated else ()
-    return _Flags(frozenset(names), long)
+    return Flags(frozenset(names), long)
 
 
-def flags_of(command: Command) -> _Flags:
+def flags_of(command: Command) -> Flags:
     """The options of a command."""
     return _flags(command.words, command.program in _ABBREVIATING)
 
@@ -104,5 +107,8 @@ def flag_names(
     )
 
 
-def _has(flags: _Flags, name: str) -> bool:
-    return name in flags.names or (name[:2] == "--" and any(name.startswith(one) for one in flags.beginnings))
+def _has(flags: Flags, asked: frozenset[str]) -> bool:
+    """Whether one of the options is among those that are asked for."""
+    if not asked.isdisjoint(flags.names):
+        return True
+    return bool(flags.beginnings) and any(name.startswith(flags.beginnings) for name in asked if name[:2] == "--")

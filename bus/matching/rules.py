@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from msgspec import Meta
 from bus.errors import OverBudget
 from bus.events import Event
 from bus.matching.arguments import command_of, paths_of, texts_of
+from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
@@ -279,9 +280,9 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
             return None
         line = seen.line
         try:
-            for command in line.items:
-                if fits(command, lambda: seen.place(disk)):
-                    return Match(command.line)
+            for facts in seen.facts(disk):
+                if fits(facts):
+                    return Match(facts.line)
         except OverBudget:
             if disk is None or not disk.patient:
                 raise  # to be checked again by one who has more time
@@ -315,13 +316,15 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 class SeenCall:
     """What all rules ask of one tool call, found once: its command line as text and as commands, and its place."""
 
-    __slots__ = ("_line", "_place", "event", "text")
+    __slots__ = ("_disk", "_facts", "_line", "_place", "event", "text")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.text = command_of(event)
         self._line: Commands | None = None
+        self._disk: Disk | None = None
         self._place: Place | None = None
+        self._facts: Sequence[CommandFacts] | None = None
 
     @property
     def line(self) -> Commands:
@@ -332,10 +335,21 @@ class SeenCall:
 
     def place(self, disk: Disk | None) -> Place:
         """Where its command runs, with this request's look-ups."""
-        known = self._place
-        if known is None or known.disk is not disk:
-            known = self._place = _place(self.event, disk)
-        return known
+        self._look_at(disk)
+        if self._place is None:
+            self._place = _place(self.event, disk)
+        return self._place
+
+    def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
+        """Its commands with what is known of each; what was found on disk counts for one request only."""
+        self._look_at(disk)
+        if self._facts is None:
+            self._facts = [CommandFacts(command, lambda: self.place(disk)) for command in self.line.items]
+        return self._facts
+
+    def _look_at(self, disk: Disk | None) -> None:
+        if disk is None or disk is not self._disk:
+            self._disk, self._place, self._facts = disk, None, None
 
 
 _LAST: Final[list[SeenCall]] = []

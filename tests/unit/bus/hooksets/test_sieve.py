@@ -52,7 +52,7 @@ def fits_by_walk(rule: Rule, event: Event) -> bool:
     if not rule.commands or call.text is None or call.line.unread:
         return judge(rule, event) is not None
     matches = [compile_command_match(one) for one in rule.commands]
-    if not any(fits(command, lambda: call.place(None)) for command in call.line.items for fits in matches):
+    if not any(fits(facts) for facts in call.facts(None) for fits in matches):
         return False
     return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 

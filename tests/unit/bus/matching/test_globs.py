@@ -8,6 +8,7 @@ import pytest
 
 from bus.errors import PatternError
 from bus.hooksets.guards import load_pack, packs
+from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, compile_command_match, marks_of
 from bus.matching.globs import compile_path_glob, compile_path_globs, compile_text_glob
@@ -72,8 +73,8 @@ def test_conditions_grouped_by_program_fit_the_same_commands() -> None:
             continue
         grouped, each = command_matcher(rule.commands), [compile_command_match(one) for one in rule.commands]
         for command in read[::7]:
-            alone = any(fits(command, lambda: PLACE) for fits in each)
-            assert grouped(command, lambda: PLACE) == alone, command.line
+            facts = CommandFacts(command, lambda: PLACE)
+            assert grouped(facts) == any(fits(facts) for fits in each), command.line
 
 
 def test_alternatives_find_what_each_finds_and_name_the_wrong_one() -> None:
@@ -99,7 +100,7 @@ def test_a_family_of_programs_is_told_from_the_marks_of_a_command() -> None:
         ("ls", False),
     ):
         line = commands(text)
-        fits = any(compile_command_match(match)(command, lambda: PLACE) for command in line.items)
+        fits = any(compile_command_match(match)(CommandFacts(command, lambda: PLACE)) for command in line.items)
         assert not fits or marked
         assert marks_of(match).isdisjoint(line.marks) is not marked, text
     assert marks_of(CommandMatch(program=("python3*", "perl"))) == frozenset()

@@ -1,0 +1,140 @@
+"""What conditions ask of one command of a command line: each fact is found when the first one asks, and then known to all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from bus.matching.flags import Flags, flags_of
+from bus.matching.paths import Place, is_outside, located
+from bus.shell.commands import Command, plain_path
+from bus.shell.paths import UNLINKING, changed, operands
+from bus.shell.words import UNSET, shown
+
+_T = TypeVar("_T")
+
+Where = Callable[[], Place]
+"""Where a command runs; asked by those conditions alone that look at paths, since most do not."""
+
+_EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
+_AT_ROOT: Final = re.compile(
+    rf"{UNSET}+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
+)
+
+
+class _Fact(Generic[_T]):
+    """A fact that is found at the first look; the next looks do not even come here (`cached_property` takes a lock)."""
+
+    def __init__(self, find: Callable[[Any], _T]) -> None:
+        self._find = find
+        self._name = find.__name__
+        self.__doc__ = find.__doc__
+
+    def __get__(self, facts: Any, _kind: type) -> _T:
+        found = facts.__dict__[self._name] = self._find(facts)
+        return found
+
+
+class CommandFacts:
+    """One command, and what is known of it where it runs. OverBudget where the request's look-ups on disk are used up."""
+
+    def __init__(self, command: Command, where: Where) -> None:
+        self.command = command
+        self.program = command.program
+        self.words = command.words
+        self._where = where
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._outside: dict[str, str | None] = {}
+
+    @_Fact
+    def place(self) -> Place:
+        """Where it runs."""
+        return self._where()
+
+    @_Fact
+    def line(self) -> str:
+        """Program and arguments, as patterns see them."""
+        return self.command.line
+
+    @_Fact
+    def arguments(self) -> tuple[str, ...]:
+        """Each argument, as patterns see it."""
+        return tuple(map(shown, self.words))
+
+    @_Fact
+    def texts(self) -> tuple[str, ...]:
+        """What its program may be given to run: each of its arguments, and what it reads."""
+        stdin = self.command.stdin
+        return self.arguments if stdin is None else (*self.arguments, shown(stdin))
+
+    @_Fact
+    def flags(self) -> Flags:
+        """Its options."""
+        return flags_of(self.command)
+
+    @_Fact
+    def operands(self) -> tuple[str, ...]:
+        """The paths that it is given."""
+        return operands(self.command)
+
+    @_Fact
+    def changed(self) -> tuple[str, ...]:
+        """The paths that it writes, replaces or removes."""
+        return changed(self.command)
+
+    @_Fact
+    def empties_own_input(self) -> bool:
+        """Whether it empties what it reads."""
+        return empties_own_input(self.command)
+
+    @_Fact
+    def is_root_if_unset(self) -> bool:
+        """Whether one of its paths is `/`, all in it or a directory of the system there, where variables are empty."""
+        words, directory = self.operands, self.command.directory
+        if UNSET in directory:  # `cd $x; rm -rf *`
+            words += tuple(f"{directory}/{word.removeprefix('./')}" for word in words)
+        return any(UNSET in word and _AT_ROOT.fullmatch(word) is not None for word in words)
+
+    def paths_of(self, word: str) -> tuple[str, ...]:
+        """The path of a word as it is written, and its real path where that is another one (`/bin` is a link on Linux)."""
+        known = self._paths.get(word)
+        if known is None:
+            known = self._paths[word] = both_paths(word, self.place, self.command.directory)
+        return known
+
+    def target_of(self, word: str) -> str | None:
+        """The path that it acts on where it is given a word; None where that cannot be told."""
+        if self.program in UNLINKING and self.place.here:
+            return located(word, self.place, self.command.directory, links="parents")
+        paths = self.paths_of(word)
+        return paths[-1] if paths else None
+
+    def outside_of(self, word: str) -> str | None:
+        """The path that it acts on where it is given a word, if that lies outside the project."""
+        if word not in self._outside:
+            path = self.target_of(word)
+            self._outside[word] = path if path is not None and is_outside(path, self.place) else None
+        return self._outside[word]
+
+
+def both_paths(word: str, place: Place, directory: str) -> tuple[str, ...]:
+    """The path of a word as it is written, and its real path where that is another one; empty where it cannot be told."""
+    written = located(word, place, directory, links="none")
+    if written is None:
+        return ()
+    resolved = located(word, place, directory) if place.here else written
+    return (written,) if resolved is None or resolved == written else (written, resolved)
+
+
+def empties_own_input(command: Command) -> bool:
+    """Whether a command empties what it reads, by a redirection or as `tee`."""
+    if command.program == "tee":
+        return not set(map(plain_path, command.reads)).isdisjoint(map(plain_path, command.words))
+    emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
+    if not emptied:
+        return False
+    # Of `git show HEAD:file` the file, as git has it, is read.
+    given = (word.rpartition(":")[2] if command.program == "git" else word for word in command.words if word[:1] != "-")
+    read = {plain_path(word) for word in (*given, *command.reads)}
+    return not read.isdisjoint(map(plain_path, emptied))
