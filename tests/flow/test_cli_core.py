@@ -237,7 +237,7 @@ def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> 
     place.settings.parent.mkdir()
     assert statuses(place.run("doctor", "--json").json)["claude-installed"] == "warn"
     place.settings.write_text(SETTINGS, "utf-8")
-    dry = place.run("install", "claude", "--dry-run")
+    dry = place.run("install", "claude", "--dry-run", "--diff")
     assert dry.code == 0
     assert "+++ " in dry.out
     assert place.settings.read_text("utf-8") == SETTINGS

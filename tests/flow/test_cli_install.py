@@ -32,8 +32,13 @@ def files(person: Path) -> dict[str, str]:
 def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_path: Path) -> None:
     """Found, shown, written once, and undone to the byte; what only the person can do is said."""
     before = files(person)
-    dry = fleethook("install", "--dry-run")
+    dry = fleethook("install", "--dry-run", "--diff")
     assert (dry.code, files(person)) == (0, before)
+    assert [line.split() for line in dry.out.splitlines()[:3]] == [
+        ["AGENT", "EVENTS", "FILE", "CHANGE", "THEN", "YOU"],
+        ["+", "Codex", "CLI", "12", "added", "~/.codex/hooks.json", "new", "file", "step", "2"],
+        ["~", "Gemini", "CLI", "7", "added", "~/.gemini/settings.json", "changed", "step", "3"],
+    ]
     assert "Found: Codex CLI, Gemini CLI" in dry.err
     assert [line for line in dry.out.splitlines() if line.startswith("+++ ")] == [
         f"+++ {person}/.codex/hooks.json",
@@ -41,7 +46,11 @@ def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_
     ]
     done = fleethook("install", "--yes")
     assert done.code == 0, done.err
-    assert "only you can do this: Codex CLI runs no hook that it has not been told to trust" in done.err
+    assert "+++ " not in done.out
+    steps = [line for line in done.err.splitlines() if line.startswith("  ")]
+    assert [line[:5] for line in steps] == [f"  {number}. " for number in range(1, 6)]
+    assert steps[1].startswith("  2. Codex CLI runs no hook that it has not been told to trust")
+    assert done.err.endswith(f"{steps[-1]}\n"), "what only the person can do is last"
     assert "it asks when it starts in one" in done.err
     assert "has not been shown to Gemini CLI yet" in done.err
     gemini = (person / ".gemini/settings.json").read_text()
@@ -52,6 +61,13 @@ def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_
         ("gemini", "", False),
     ]
     assert "gemini is installed already" in fleethook("install", "gemini", "--yes").err
+
+    dry = fleethook("uninstall", "--dry-run")
+    assert [line.split()[:5] for line in dry.out.splitlines()[1:3]] == [
+        ["-", "Codex", "CLI", "12", "removed"],
+        ["~", "Gemini", "CLI", "7", "removed"],
+    ]
+    assert "--- " in fleethook("uninstall", "--dry-run", "--diff").out
 
     undone = fleethook("uninstall", "--yes", "--json")
     assert [one["agent"] for one in undone.json["agents"]] == ["codex", "gemini"]
@@ -69,6 +85,17 @@ def test_an_agent_whose_file_is_broken_does_not_hold_up_the_others(person: Path)
     assert "BeforeTool" in (person / ".gemini/settings.json").read_text()
     alone = fleethook("install", "codex", "--yes")
     assert (alone.code, mine.read_text()) == (4, '{"$schema": "x"}')
+
+    assert ["✗", "Codex", "CLI", "left", "out"] in [line.split()[:5] for line in done.out.splitlines()]
+    mine.unlink()
+    assert fleethook("install", "codex", "--yes").code == 0
+    mine.write_text("{")
+    undone = fleethook("uninstall", "--yes")
+    assert (undone.code, f"codex was left out: {mine}:1:2: not valid JSON" in undone.err) == (5, True)
+    assert (person / ".gemini/settings.json").read_text() == '{"ui": {}} // mine\n'
+    assert fleethook("uninstall", "--yes").code == 4
+    mine.write_text("{}")
+    assert fleethook("uninstall", "--yes").code == 0
 
 
 def test_nobody_is_guessed(person: Path, tmp_path: Path) -> None:
@@ -93,7 +120,7 @@ def test_scopes_events_and_policy_for_all_of_them(person: Path) -> None:
     assert "gemini has no event 'Stop'" in done.err
     closed = fleethook("install", "--scope", "project", "--events", "tool:pre_execute", "--fail-closed", "--yes")
     assert closed.code == 0
-    assert "without a verdict: tool calls, prompts and permissions are denied" in closed.err
+    assert "without a verdict  tool calls, prompts and permissions are denied" in closed.out
     hooks = json.loads((person / "project/.codex/hooks.json").read_bytes())["hooks"]
     assert list(hooks) == ["PreToolUse"]
     assert "exit 2" in hooks["PreToolUse"][0]["hooks"][0]["command"]

@@ -90,12 +90,13 @@ def test_a_person_is_shown_the_change_and_asked(typed: Typed, tmp_path: Path) ->
     code, screen = typed("install", "claude", "--events", "PreToolUse, Stop", answer="n\n")
     assert code == 0
     assert "\x1b[32m+" in screen
+    assert "+++" not in screen
     assert "Write this? [y/N]: " in screen
     assert screen.endswith("Nothing was changed.\n")
     assert not settings.exists()
     code, screen = typed("install", "claude", "--events", "PreToolUse, Stop", answer="y\n")
     assert code == 0
-    assert "start a new session of the agent" in screen
+    assert "Start a new session of the agent" in screen
     assert list(json.loads(settings.read_bytes())["hooks"]) == ["PreToolUse", "Stop"]
     assert "is installed already" in fleethook("install", "claude", "--events", "PreToolUse,Stop", "--yes").err
     code, screen = typed("uninstall", "claude", answer="n\n")

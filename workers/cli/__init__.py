@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
-    "uninstall": Lazy("workers.cli.install:uninstall", "Remove an agent's hook settings again.", _SET),
+    "uninstall": Lazy("workers.cli.uninstall:uninstall", "Remove an agent's hook settings again.", _SET),
     "doctor": Lazy(
         "workers.cli.doctor:doctor", "Check that hooks really run, and show how to repair what fails.", _SET
     ),

@@ -1,8 +1,9 @@
-"""`fleethook install` and `uninstall`: agents' own files and their answer files, shown, written, taken back."""
+"""`fleethook install`: what agents' own settings and their hook commands need is shown, asked about and written."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -10,25 +11,27 @@ import click
 from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
 from workers.cli.hosts import record_host
-from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `install --help` needs none of them
     from bus.installs.base import Scope
     from bus.installs.manifest import InstallPlan
     from bus.shim.answer_file import AnswerFile
+    from workers.admin.file_changes import FileSummary
 
 AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline")
 SCOPES: Final[tuple[Scope, ...]] = ("user", "project", "local")
 
-_agents = click.argument("agents", nargs=-1, type=click.Choice(AGENTS), metavar="[AGENT]...")
-_dry = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+agents_argument = click.argument("agents", nargs=-1, type=click.Choice(AGENTS), metavar="[AGENT]...")
+diff_option = click.option("--diff", is_flag=True, help="Show each line that changes, too.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 class _Job(NamedTuple):
     """One agent's install: what would be written, and what is said about it."""
 
     plan: InstallPlan
+    files: tuple[FileSummary, ...]
     answers: AnswerFile
     report: dict[str, Any]
 
@@ -38,14 +41,15 @@ class _Job(NamedTuple):
 
 
 @click.command()
-@_agents
+@agents_argument
 @click.option("--scope", type=click.Choice(SCOPES), default="user", show_default=True, help="Whose settings.")
 @click.option(
     "--events", metavar="NAME,...", help="The agent's own event names, or canonical types as tool:pre_execute."
 )
 @click.option("--fail-closed", is_flag=True, help="Without a verdict, tool calls and prompts are denied.")
-@_dry
-@_yes
+@diff_option
+@dry_run_option
+@yes_option
 @common_options
 @pass_fleet
 def install(
@@ -54,27 +58,28 @@ def install(
     scope: Scope,
     events: str | None,
     fail_closed: bool,
+    diff: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Connect agents: write their hook settings and what their hook commands have to know.
 
     Without a name, every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot, windsurf,
-    cline. Shows the change, keeps a backup, changes nothing that is as it should be. A server of your own is reached by
-    FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`).
+    cline. Shows what changes in which file, keeps a backup, changes nothing that is as it should be. A server of your own is
+    reached by FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`).
     """
     names = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
     jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, fail_closed=fail_closed)
-    if not fleet.json:
-        for job in jobs:
-            _show_install(fleet, job.report)
     needed = [job for job in jobs if job.needed]
+    steps = _steps(fleet, needed)
+    if not fleet.json:
+        _show(fleet, jobs, troubles, steps, diff=diff)
     if needed and not dry_run:
         weaker = [job for job in needed if job.report["weakens"]]
         if weaker:
-            names = [job.plan.agent for job in weaker]
             fleet.require_person(
-                f"install {' '.join(names)}", *(one.path for job in weaker for one in job.plan.changes)
+                f"install {' '.join(job.plan.agent for job in weaker)}",
+                *(change.path for job in weaker for change in job.plan.changes),
             )
         if not fleet.confirm("Write this?", yes):
             fleet.say("Nothing was changed.")
@@ -83,13 +88,10 @@ def install(
         _report_weaker(fleet, weaker)
         record_host(fleet)
         _warn_of_missing_guard(fleet)
-    for job in jobs if not fleet.json and not dry_run else ():
-        if not job.needed:
-            fleet.say(f"{job.plan.agent} is installed already; nothing was changed.")
     if fleet.json:
         fleet.data({"agents": [job.report for job in jobs]})
-    elif needed and not dry_run:
-        _next_steps(fleet, needed)
+    else:
+        _report_done(fleet, jobs, steps, dry_run=dry_run)
     if troubles:
         raise PartlyDone("; ".join(f"{agent} was left out: {error}" for agent, error in troubles.items()))
 
@@ -148,6 +150,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
     from bus.installs.plan import diff
     from bus.system.directories import directories
     from workers.admin import agent_setup
+    from workers.admin.file_changes import event_names, install_changes
 
     settings, places = fleet.settings(), directories()
     closed = fail_closed or settings.on_failure == "deny"
@@ -155,6 +158,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
     answers, warnings = agent_setup.answers_for(agent, settings, places, closed=closed)
     plan = agent_setup.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
     answers = agent_setup.within_grants(answers, places, plan)
+    files = install_changes(plan, scope, agent_setup.where_is())
     server, found = answers.server, evidence(find(agent), agent_setup.where_is())
     if not found:
         warnings = (*warnings, f"{find(agent).label} was not found on this machine")
@@ -163,6 +167,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
         "found": found,
         "scope": scope,
         "files": [str(change.path) for change in plan.changes],
+        "events": event_names(files),
         "diff": diff(plan),
         "answer_file": str(path),
         "answer_file_state": agent_setup.state_of(path, answers),
@@ -175,7 +180,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
         "backups": [],
         "weakens": agent_setup.losses(plan, answers, places),
     }
-    return _Job(plan, answers, report)
+    return _Job(plan, files, answers, report)
 
 
 def _write(fleet: Context, jobs: list[_Job]) -> None:
@@ -188,136 +193,95 @@ def _write(fleet: Context, jobs: list[_Job]) -> None:
             fleet.say(f"backup: {backup}")
 
 
-@click.command()
-@_agents
-@click.option(
-    "--purge", is_flag=True, help="Remove everything of Fleethook on this machine: services, data and keys too."
-)
-@_dry
-@_yes
-@common_options
-@pass_fleet
-def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, dry_run: bool, yes: bool) -> None:
-    """Take installs back, all of them without a name: a file that nobody has changed since gets its old bytes, from
-    others only our entries go; the answer file goes too.
-    """
-    if purge:
-        from workers.cli.uninstall_purge import purge as remove_everything
+class _Step(NamedTuple):
+    """Something that only the person can do."""
 
-        if agents:
-            raise click.UsageError("--purge removes everything, so it takes no agent")
-        remove_everything(fleet, _connected(fleet), _uninstall, dry_run=dry_run, yes=yes)
-        return
-    chosen = list(dict.fromkeys(agents)) or _connected(fleet)
-    reports, waiting = [], []
-    for agent in chosen:
-        report = _uninstall(fleet, agent, dry_run=dry_run, yes=yes)
-        reports.append(report)
-        if report["waiting"]:
-            waiting.append(
-                f"of {agent} {counted(report['waiting'], 'event still waits', 'events still wait')} in {report['spool']}"
-            )
-    if fleet.json:
-        fleet.data({"agents": reports})
-    elif not chosen:
-        fleet.say("No agent is installed; nothing was changed.")
-    if waiting:
-        raise PartlyDone(
-            f"{', '.join(waiting)}, since Redis is away; the workers of this machine, or the next `fleethook publish`, "
-            "send them on when it is back"
-        )
+    text: str
+    agent: str = ""
+    """The agent that asks for it; empty where it is about all of them."""
 
 
-def _connected(fleet: Context) -> list[str]:
-    """The agents of which something is installed here."""
-    from bus.installs.manifest import records
-    from workers.admin.agent_setup import installed
-
-    places = fleet.directories()
-    written = {record.agent for record in records(places.state).values()}
-    return [agent for agent in AGENTS if agent in written or places.answer_file(agent).exists() or installed(agent)]
-
-
-def _uninstall(fleet: Context, agent: str, *, dry_run: bool, yes: bool, quiet: bool = False) -> dict[str, Any]:
-    """Take one agent's install back; `quiet` where its diff has been shown already."""
-    from bus.installs import plan as install_plan
-    from bus.installs.manifest import undo
-    from workers.admin.agent_setup import empty_spool, spool_without_agent, where_is
-
-    places = fleet.directories()
-    plan = install_plan.plan_uninstall(agent, places.state, where=where_is())
-    path = places.answer_file(agent)
-    report: dict[str, Any] = {
-        "agent": agent,
-        "files": [str(change.path) for change in plan.changes],
-        "diff": install_plan.diff(plan),
-        "answer_file": str(path) if path.exists() else None,
-        "warnings": list(plan.warnings),
-        "applied": False,
-        "copies": [],
-        "waiting": 0,
-        "spool": None,
-    }
-    if not (fleet.json or quiet):
-        if report["diff"]:
-            fleet.data(report["diff"].rstrip("\n"))
-        for warning in plan.warnings:
-            fleet.say(f"warning: {warning}")
-        if path.exists():
-            fleet.say(f"answer file: {path} goes")
-    if not dry_run and (plan.changes or path.exists()):
-        fleet.require_person(f"uninstall {agent}", *(change.path for change in plan.changes))
-        if not fleet.confirm("Take it back?", yes):
-            fleet.say("Nothing was changed.")
-            return report
-        from bus.ids import host_name
-        from workers.cli.guard_reports import report_losses
-
-        report_losses(fleet, f"uninstall {agent}", host_name(), [f"hooks of {agent}\nremoved"])
-        report["copies"] = [str(copy) for copy in undo(plan, places.state)]
-        report["waiting"] = empty_spool(path, places.spool(agent))
-        if report["waiting"]:
-            report["spool"] = str(spool_without_agent(agent, places))
-        path.unlink(missing_ok=True)
-        for folder in (path.parent, places.spool(agent).parent):
-            with contextlib.suppress(OSError):  # another agent's file is in it, or it never was
-                folder.rmdir()
-        report["applied"] = True
-    if report["applied"] and not (fleet.json or quiet):
-        fleet.say(f"{agent}: uninstalled. Sessions that run keep their hooks until they end; these do nothing now.")
-    elif not (dry_run or fleet.json or quiet):
-        fleet.say(f"{agent} is not installed; nothing was changed.")
-    return report
-
-
-def _show_install(fleet: Context, report: dict[str, Any]) -> None:
-    if report["diff"]:
-        fleet.say(f"{fleet.style(report['agent'], 'green', err=True)}: {report['found'] or 'not found here'}")
-        for line in report["diff"].rstrip("\n").splitlines():
-            new, old = line.startswith("+"), line.startswith("-")
-            fleet.data(fleet.style(line, "green") if new else fleet.style(line, "red") if old else line)
-    policy = (
-        "tool calls, prompts and permissions are denied; everything else goes on"
-        if report["fail_closed"]
-        else "allow, and say so in the record (--fail-closed denies)"
-    )
-    server = f"{report['server']} as {report['user'] or 'nobody in particular'}"
-    fleet.say(f"answer file: {report['answer_file']} ({report['answer_file_state']}), server {server}")
-    fleet.say(f"without a verdict: {policy}")
-    weakens = [f"{what} {how}" for what, how in report["weakens"].items()]
-    for warning in [*report["warnings"], *([f"this weakens a guard: {', '.join(weakens)}"] if weakens else [])]:
-        fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {warning}")
-
-
-def _next_steps(fleet: Context, jobs: list[_Job]) -> None:
+def _steps(fleet: Context, needed: list[_Job]) -> list[_Step]:
+    """What is left to the person after these installs, in the order in which to do it."""
     from workers.admin.agent_setup import agent_only_url
     from workers.supervisor import running
 
     settings, places = fleet.settings(), fleet.directories()
-    steps = ["start a new session of the agent (one that runs has read its hooks already)"]
+    steps = []
     if not settings.redis_url and not agent_only_url(settings, places) and running(places) is None:
-        steps.insert(0, "`fleethook up --detach`")
-    steps.append("`fleethook doctor --live` proves that a dangerous call is denied")
-    fleet.say(f"{fleet.style('Installed.', 'green', err=True)} Next: {'; '.join(steps)}.")
-    for step in (step for job in jobs if job.plan.changes for step in job.plan.steps):
-        fleet.say(f"{fleet.style('only you can do this:', 'yellow', err=True)} {step}")
+        steps.append(_Step("Start the bus: `fleethook up --detach`"))
+    steps += [_Step(text, job.plan.agent) for job in needed if job.plan.changes for text in job.plan.steps]
+    agents = "the agent" if len(needed) == 1 else "each agent"
+    steps.append(_Step(f"Start a new session of {agents} (one that runs has read its hooks already)"))
+    steps.append(_Step("See that a dangerous call is denied: `fleethook doctor --live`"))
+    return steps
+
+
+def _show(
+    fleet: Context, jobs: list[_Job], troubles: Mapping[str, FleethookError], steps: list[_Step], *, diff: bool
+) -> None:
+    """What would be written where, and what deserves a warning."""
+    from bus.installs import find
+    from workers.cli.screens import changes
+
+    rows = [
+        changes.change_row(find(job.plan.agent).label, file, _numbers(steps, job.plan.agent))
+        for job in jobs
+        for file in job.files
+    ]
+    rows += [changes.left_out_row(find(agent).label, getattr(error, "file", "")) for agent, error in troubles.items()]
+    changes.show_changes(fleet, rows)
+    changes.show_facts(fleet, _facts(jobs, diff=diff))
+    for job in jobs if diff else ():
+        changes.show_diff(fleet, job.report["diff"])
+    warnings: dict[str, list[str]] = {}
+    for job in jobs:
+        weakens = ", ".join(f"{what} {how}" for what, how in job.report["weakens"].items())
+        for text in [*job.report["warnings"], *([f"this weakens a guard: {weakens}"] if weakens else [])]:
+            warnings.setdefault(text, []).append(find(job.plan.agent).label)
+    changes.show_warnings(fleet, warnings)
+
+
+def _numbers(steps: list[_Step], agent: str) -> str:
+    """Which of the steps an agent asks for."""
+    found = [str(number) for number, step in enumerate(steps, 1) if step.agent == agent]
+    return f"step{'s' if len(found) > 1 else ''} {', '.join(found)}" if found else ""
+
+
+def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
+    """What hook commands will know and do; said once where it is the same for all agents."""
+    from workers.cli.screens import changes
+
+    reports = [job.report for job in jobs]
+    yield changes.answer_files_fact({report["answer_file"]: report["answer_file_state"] for report in reports})
+    for name, text_of in (("server", _server), ("without a verdict", _policy)):
+        agents: dict[str, list[str]] = {}
+        for report in reports:
+            agents.setdefault(text_of(report), []).append(report["agent"])
+        for text, those in agents.items():
+            yield name, text if len(agents) == 1 else f"{', '.join(those)}: {text}"
+    if not diff and any(job.plan.changes for job in jobs):
+        yield "lines", "`--diff` shows each line that changes"
+
+
+def _server(report: Mapping[str, Any]) -> str:
+    return f"{report['server']} as {report['user'] or 'nobody in particular'}"
+
+
+def _policy(report: Mapping[str, Any]) -> str:
+    if report["fail_closed"]:
+        return "tool calls, prompts and permissions are denied; everything else goes on"
+    return "allow, and say so in the record (--fail-closed denies)"
+
+
+def _report_done(fleet: Context, jobs: list[_Job], steps: list[_Step], *, dry_run: bool) -> None:
+    """What was written and what was there already; last, what is left to the person."""
+    from workers.cli.screens.changes import show_steps
+
+    there = [job.plan.agent for job in jobs if not job.needed]
+    if there and not dry_run:
+        verb = "is" if len(there) == 1 else "are"
+        fleet.say(f"{', '.join(there)} {verb} installed already; nothing was changed.")
+    if len(there) < len(jobs):
+        title = "After that, only you can do this:" if dry_run else "Installed. Only you can do the rest:"
+        show_steps(fleet, title, [step.text for step in steps])

@@ -43,7 +43,7 @@ def purge(fleet: Context, agents: list[str], uninstall: Uninstall, *, dry_run: b
         "stays": stays,
         "purged": False,
     }
-    hooks = {agent: uninstall(fleet, agent, dry_run=True, yes=True, quiet=True)["files"] for agent in agents}
+    hooks = {agent: uninstall(fleet, agent, dry_run=True)["files"] for agent in agents}
     _show(fleet, report, hooks, going)
     if dry_run or not (agents or services or going):
         if fleet.json:
@@ -88,7 +88,7 @@ def _purge(
 
     report_losses(fleet, "uninstall --purge", host_name(), ["everything of this machine\nremoved"])
     for agent in agents:  # first, while a server may still take the events in its spool
-        uninstall(fleet, agent, dry_run=False, yes=True, quiet=True)
+        uninstall(fleet, agent, dry_run=False)
     failures = []
     for _, plan in services:
         failures += units.run(plan.before)

@@ -229,6 +229,11 @@ def hanging(text: str, indent: int, width: int) -> list[str]:
     return [(" " * indent if number else "") + one.replace("\0", " ") for number, one in enumerate(lines)]
 
 
+def highlight_commands(text: str, style: Styler) -> str:
+    """A text with its commands in backquotes coloured."""
+    return _COMMAND.sub(lambda found: style(found[0], "cyan"), text)
+
+
 def home_as_tilde(text: str) -> str:
     """A text with this user's home written as `~` at the beginning of paths."""
     home = os.path.expanduser("~").rstrip("/")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from workers.cli.common import Context
 from workers.cli.formatting import plain
 from workers.cli.output import Colour
-from workers.cli.screens.columns import GAP, Cell, Column, hanging, home_as_tilde, list_lines, terminal_width
+from workers.cli.screens.columns import (
+    GAP,
+    Cell,
+    Column,
+    hanging,
+    highlight_commands,
+    home_as_tilde,
+    terminal_width,
+)
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
@@ -28,8 +35,6 @@ _COLUMNS: Final = (Column("", 1), Column("CHECKED", 12), Column("PASSED", 6), Co
 _LONGEST: Final = 1_000
 """Characters of one finding."""
 
-_COMMAND: Final = re.compile(r"`[^`]+`")
-
 
 def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = False) -> None:
     """Write the report on stdout; `verbose` names every check that passed."""
@@ -37,8 +42,10 @@ def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = Fals
 
     groups = by_group(checks)
     labels = {group: label_of(group) for group in groups}
-    lines = _verbose_lines(fleet, groups, labels) if verbose else _group_lines(fleet, groups, labels)
-    fleet.data("\n".join(lines))
+    if verbose:
+        fleet.data("\n".join(_verbose_lines(fleet, groups, labels)))
+    else:
+        fleet.table(_COLUMNS, _group_rows(groups, labels))
     findings = list(_finding_lines(fleet, groups, labels))
     if findings:
         fleet.data("\n".join(findings))
@@ -72,13 +79,11 @@ def _row(checks: Sequence[Check], label: str, width: int) -> list[Cell]:
     return [Cell(sign, colour), Cell(label), Cell(share, "bright_black")]
 
 
-def _group_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
+def _group_rows(groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[list[Cell]]:
     width = _digits(groups)
-    rows = [
-        [*_row(checks, labels[group], width), Cell(", ".join(plain(one.brief) for one in checks if one.brief))]
-        for group, checks in groups.items()
-    ]
-    return iter(list(list_lines(_COLUMNS, rows, fleet.plain_style, terminal_width())))
+    for group, checks in groups.items():
+        brief = ", ".join(plain(check.brief) for check in checks if check.status == "ok" and check.brief)
+        yield [*_row(checks, labels[group], width), Cell(brief)]
 
 
 def _verbose_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
@@ -143,7 +148,7 @@ def _fix_lines(fleet: Context, fix: str, indent: int, width: int) -> Iterator[st
         return
     lines = hanging(fix, len(start), width)
     for line, beginning in zip(lines, [start, *("" for _ in lines)], strict=False):
-        yield beginning + _COMMAND.sub(lambda found: fleet.style(found[0], "cyan"), line)
+        yield beginning + highlight_commands(line, fleet.plain_style)
 
 
 def _digits(groups: Mapping[str, Sequence[Check]]) -> int:

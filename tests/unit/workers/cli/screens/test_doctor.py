@@ -33,7 +33,8 @@ def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """The lines of a report in a terminal of so many columns."""
 
     def written(*checks: Check, width: int = 80, verbose: bool = False, colour: bool = False) -> list[str]:
-        monkeypatch.setattr(doctor, "terminal_width", lambda: width)
+        for module in (doctor, columns):
+            monkeypatch.setattr(module, "terminal_width", lambda: width)
         doctor.show_report(Context(colour=colour), checks, verbose=verbose)
         return capsys.readouterr().out.splitlines()
 

@@ -1,0 +1,135 @@
+"""How `install` and `uninstall` show what they change: a table, facts, the diff, and what is left to the person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from workers.cli.common import Context
+from workers.cli.formatting import plain
+from workers.cli.output import Colour
+from workers.cli.screens.columns import Cell, Column, hanging, highlight_commands, home_as_tilde, terminal_width
+
+if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from workers.admin.file_changes import FileSummary
+
+_COLUMNS: Final = (
+    Column("", 1),
+    Column("AGENT", 8),
+    Column("EVENTS", 8),
+    Column("FILE", 16, rank=1, keep_end=True),
+    Column("CHANGE", 10, rank=3),
+    Column("THEN YOU", 8, rank=2),
+)
+_SIGNS: Final[Mapping[str, tuple[str, Colour]]] = {
+    "new": ("+", "green"),
+    "changed": ("~", "yellow"),
+    "removed": ("-", "red"),
+    "unchanged": ("✓", "bright_black"),
+}
+_LEFT_OUT: Final[tuple[str, Colour]] = ("✗", "red")
+_DIFF_COLOURS: Final[tuple[tuple[str, Colour], ...]] = (
+    ("---", "bright_black"),
+    ("+++", "bright_black"),
+    ("@@", "cyan"),
+    ("+", "green"),
+    ("-", "red"),
+)
+_LONGEST: Final = 1_000
+"""Characters of one message."""
+
+Row = Sequence[Cell]
+
+
+def change_row(label: str, file: FileSummary, then: str = "") -> Row:
+    """One file of an agent; `then` names the steps that are left to the person."""
+    sign, colour = _SIGNS[file.state]
+    many = f"{file.files} " if file.files > 1 else ""
+    words = {"new": f"{many}new" if many else "new file", "removed": f"{many}deleted"}
+    changed = [
+        f"{len(events)} {word}"
+        for word, events in (("added", file.added), ("updated", file.updated), ("removed", file.removed))
+        if events
+    ]
+    kept = [f"{len(file.kept)} kept"] if file.kept else []
+    return [
+        Cell(sign, colour),
+        Cell(label),
+        Cell(", ".join(changed + kept)),
+        Cell(home_as_tilde(file.path), "cyan"),
+        Cell(words.get(file.state, file.state), "bright_black"),
+        Cell(then, "yellow"),
+    ]
+
+
+def left_out_row(label: str, path: str) -> Row:
+    """An agent whose file cannot be changed; the command's last message says why."""
+    sign, colour = _LEFT_OUT
+    return [
+        Cell(sign, colour),
+        Cell(label),
+        Cell("left out", colour),
+        Cell(home_as_tilde(path), "cyan"),
+        Cell(""),
+        Cell(""),
+    ]
+
+
+def show_changes(fleet: Context, rows: Sequence[Row]) -> None:
+    """The table, one line a file."""
+    if rows:
+        fleet.table(_COLUMNS, rows)
+
+
+def show_facts(fleet: Context, facts: Iterable[tuple[str, str]]) -> None:
+    """Names and texts below each other; a long text goes on below its own beginning."""
+    found = list(facts)
+    width = max((len(name) for name, _ in found), default=0) + 2
+    lines = []
+    for name, text in found:
+        first, *more = hanging(home_as_tilde(plain(text, _LONGEST)), width, terminal_width())
+        lines += [fleet.style(f"{name:<{width}}", "bright_black") + first, *more]
+    if lines:
+        fleet.data("\n" + "\n".join(lines))
+
+
+def answer_files_fact(states: Mapping[str, str]) -> tuple[str, str]:
+    """The answer files (path to what happens to it) as one fact; all of them are in one folder."""
+    if len(states) == 1:
+        return "answer file", "".join(f"{path} ({state})" for path, state in states.items())
+    by_state: dict[str, list[str]] = {}
+    for path, state in states.items():
+        by_state.setdefault(state, []).append(Path(path).name)
+    folder = Path(next(iter(states))).parent
+    return "answer files", f"{folder}: " + "; ".join(
+        f"{', '.join(names)} ({state})" for state, names in by_state.items()
+    )
+
+
+def show_diff(fleet: Context, diff: str) -> None:
+    """A unified diff in colours; secrets are redacted in it already."""
+    for line in ["", *diff.splitlines()] if diff else ():
+        colour = next((colour for start, colour in _DIFF_COLOURS if line.startswith(start)), None)
+        fleet.data(fleet.style(line, colour) if colour else line)
+
+
+def show_warnings(fleet: Context, warnings: Mapping[str, Sequence[str]]) -> None:
+    """Warnings on stderr, each once, with the agents that it is about (by label)."""
+    if warnings:
+        fleet.say("")
+    for text, labels in warnings.items():
+        message = f"{', '.join(labels)}: {text}" if labels else text
+        first, *more = hanging(home_as_tilde(plain(message, _LONGEST)), len("warning: "), terminal_width())
+        fleet.say("\n".join([f"{fleet.style('warning:', 'yellow', err=True)} {first}", *more]))
+
+
+def show_steps(fleet: Context, title: str, steps: Sequence[str]) -> None:
+    """What only the person can do, numbered, on stderr."""
+    lines = [fleet.style(title, "yellow", err=True)]
+    for number, step in enumerate(steps, 1):
+        start = f"  {number}. "
+        first, *more = hanging(home_as_tilde(plain(step, _LONGEST)), len(start), terminal_width())
+        lines += [highlight_commands(line, partial(fleet.style, err=True)) for line in (start + first, *more)]
+    fleet.say("\n" + "\n".join(lines))
