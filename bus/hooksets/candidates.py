@@ -18,9 +18,9 @@ class Candidates(NamedTuple):
     blocking: tuple[Hook, ...]
     """Those of them that block, in order."""
     places: Mapping[str, int]
-    """By id, where each rule is among the blocking ones."""
+    """By id, where each rule is among the blocking ones that a command line may not fit."""
     others: tuple[int, ...]
-    """Where the blocking hooks are that are no rules."""
+    """Where the other blocking hooks are."""
     conditions: tuple[Condition, ...]
     """The `when:` of the blocking ones."""
     unconditional: bool
@@ -31,7 +31,7 @@ class Candidates(NamedTuple):
     """A rule asks for texts that a call carries."""
 
     def only(self, rules: Iterable[str]) -> list[Hook]:
-        """The blocking hooks, in their order, without the rules that are not among `rules`."""
+        """The blocking hooks, in their order, without those of `places` that are not among `rules`."""
         places = self.places
         kept = [*self.others, *[places[name] for name in rules if name in places]]
         kept.sort()
@@ -41,8 +41,9 @@ class Candidates(NamedTuple):
 class CandidatesMemory:
     """Candidates by what an index found, which gives the same tuple for the same kind of event."""
 
-    def __init__(self, conditions: Mapping[str, Condition]) -> None:
-        self._conditions = conditions
+    def __init__(self, conditions: Mapping[str, Condition], always: frozenset[str]) -> None:
+        """`always` are the rules that any command line may fit."""
+        self._conditions, self._always = conditions, always
         self._known: dict[int, Candidates] = {}
 
     def of(self, found: tuple[Hook, ...]) -> Candidates:
@@ -57,12 +58,13 @@ class CandidatesMemory:
     def _worked_out(self, found: tuple[Hook, ...]) -> Candidates:
         blocking = tuple(hook for hook in found if hook.blocking)
         rules = [hook.rule for hook in blocking if hook.rule is not None]
+        sifted = [hook.rule is not None and hook.id not in self._always for hook in blocking]
         conditions = tuple(one for hook in blocking if (one := self._conditions.get(hook.id)) is not None)
         return Candidates(
             found,
             blocking,
-            {hook.id: place for place, hook in enumerate(blocking) if hook.rule is not None},
-            tuple(place for place, hook in enumerate(blocking) if hook.rule is None),
+            {hook.id: place for place, hook in enumerate(blocking) if sifted[place]},
+            tuple(place for place in range(len(blocking)) if not sifted[place]),
             conditions,
             not conditions and not any(hook.own for hook in blocking),
             any(rule.commands for rule in rules),

@@ -90,7 +90,7 @@ class HookSet:
         self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self._candidates = CandidatesMemory(self._conditions)
+        self._candidates = CandidatesMemory(self._conditions, self._sieve.always)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:

@@ -13,7 +13,16 @@ from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
 from bus.matching.flags import flag_names, flags_of
 from bus.matching.globs import PathMatcher, compile_path_globs, literal_of
-from bus.matching.needles import NOTHING, Needles, needle_search, needles_in_literals, needles_of, words_of
+from bus.matching.needles import (
+    NOTHING,
+    Needles,
+    NeedleSearch,
+    needle_search,
+    needles_in_literals,
+    needles_of,
+    words_of,
+    worth,
+)
 from bus.matching.paths import place_of
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
@@ -41,16 +50,17 @@ class _Need(NamedTuple):
     words: frozenset[str]
     args: frozenset[str]
     flags: tuple[frozenset[str], ...]
-    texts: tuple[Needles, ...]
-    """Are in its commands, lower-cased."""
+    texts: tuple[NeedleSearch, ...]
+    """Are in its commands, lower-cased; the rarest first."""
 
-    def fits(self, seen: _Seen) -> bool:
+    def is_met(self, seen: _Seen) -> bool:
         """Whether the line has all of it."""
         if self.args and self.args.isdisjoint(seen.args):
             return False
-        for needles in self.texts:
-            if not seen.holds(needles):
-                return False
+        if seen.is_plain:
+            for search in self.texts:
+                if not search.is_met(seen.text, seen.words):
+                    return False
         for flags in self.flags:
             if flags.isdisjoint(seen.flags):
                 return False
@@ -60,7 +70,7 @@ class _Need(NamedTuple):
 class _Seen:
     """What rules ask of a line, each found when the first one asks."""
 
-    __slots__ = ("_args", "_find", "_flags", "_held", "_marks", "is_plain", "line", "text", "words")
+    __slots__ = ("_args", "_find", "_flags", "_marks", "is_plain", "line", "text", "words")
 
     def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], bool]) -> None:
         self.line = line
@@ -70,7 +80,6 @@ class _Seen:
         self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
         self._find = find
         self._marks: dict[tuple[str, ...], bool] = {}
-        self._held: dict[Needles, bool] = {}
         self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
 
@@ -92,14 +101,6 @@ class _Seen:
             self._flags = each[0] if len(each) == 1 else frozenset[str]().union(*each)
         return self._flags
 
-    def holds(self, needles: Needles) -> bool:
-        """Whether one of these needles is in it; many rules ask for the same ones."""
-        known = self._held.get(needles)
-        if known is None:
-            known = not self.is_plain or needle_search(needles).is_met(self.text, self.words)
-            self._held[needles] = known
-        return known
-
     def has(self, marks: tuple[str, ...]) -> bool:
         """Whether the line has every one of these marks."""
         known = self._marks.get(marks)
@@ -113,7 +114,7 @@ class _Seen:
 class _Needs:
     """What rules ask for, by one thing that a line has to have for each: only what the line has is looked at further."""
 
-    __slots__ = ("_by_arg", "_by_marks", "_by_word", "_others", "_sure")
+    __slots__ = ("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_words")
 
     def __init__(self, needs: Iterable[_Need] = ()) -> None:
         self._sure: frozenset[str] = frozenset(need.rule for need in needs if not any(need[1:]))
@@ -121,22 +122,26 @@ class _Needs:
         """By an argument: a subcommand's first word, or one that is asked for as a whole."""
         self._by_word: dict[bytes, tuple[_Need, ...]] = {}
         """By a word of its text."""
+        self._by_text: dict[str, tuple[_Need, ...]] = {}
+        """By a short text in its text."""
         self._by_marks: dict[tuple[str, ...], frozenset[str]] = {}
         """The rules that further marks alone let through: a look at paths is taken once for all of them."""
         self._others: tuple[_Need, ...] = ()
         for need in needs:
             if need.rule not in self._sure:
                 self._add(need)
+        self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
 
     def _add(self, need: _Need) -> None:
-        words = min((words for needles in need.texts if (words := _all_words(needles))), key=len, default=None)
         if args := need.words or need.args:
             for arg in args:
                 self._by_arg[arg] = (*self._by_arg.get(arg, ()), need)
-        elif words:
-            for word in words:
+        elif need.texts:
+            for word in need.texts[0].words:
                 self._by_word[word] = (*self._by_word.get(word, ()), need)
-        elif need.texts or need.flags:
+            for text in need.texts[0].texts:
+                self._by_text[text] = (*self._by_text.get(text, ()), need)
+        elif need.flags:
             self._others = (*self._others, need)
         else:
             self._by_marks[need.marks] = self._by_marks.get(need.marks, frozenset()) | {need.rule}
@@ -144,13 +149,20 @@ class _Needs:
     def add_met(self, seen: _Seen, found: set[str]) -> None:
         """Add to `found` the rules that a line may fit."""
         found |= self._sure
-        if self._by_word:
-            for word in seen.words.intersection(self._by_word) if seen.is_plain else self._by_word:
-                _add_fitting(self._by_word[word], seen, found)
-        if self._by_arg:
-            for arg in seen.args.intersection(self._by_arg):
-                _add_fitting(self._by_arg[arg], seen, found)
-        _add_fitting(self._others, seen, found)
+        plain = seen.is_plain
+        if self._words:
+            for word in self._words.intersection(seen.words) if plain else self._words:
+                _add_met(self._by_word[word], seen, found)
+        if self._by_text:
+            whole = seen.text
+            for text, needs in self._by_text.items():
+                if text in whole or not plain:
+                    _add_met(needs, seen, found)
+        if self._args:
+            for arg in self._args.intersection(seen.args):
+                _add_met(self._by_arg[arg], seen, found)
+        if self._others:
+            _add_met(self._others, seen, found)
         for more, rules in self._by_marks.items():
             if not rules <= found and seen.has(more):
                 found |= rules
@@ -166,7 +178,8 @@ class Sieve:
         marked = [name for name, rule in rules.items() if marks(rule)]
         unmarked = frozenset(rules).difference(marked)
         texts = {name: needles for name in sorted(unmarked) if (needles := _own_texts(rules[name].command))}
-        self._always = unmarked.difference(texts)
+        self.always = unmarked.difference(texts)
+        """The rules that any line may fit."""
         self._unmarked = _Needs([_text_need(name, needles) for name, needles in texts.items()])
         """Those of the rules that ask for no mark, but for texts."""
         self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
@@ -204,8 +217,8 @@ class Sieve:
         return known
 
     def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts] | None = None) -> set[str]:
-        """The rules that may fit `text`, which was read as `line` as a whole; `facts` are those of its commands."""
-        found = set(self._always)
+        """The rules beside `always` that may fit `text`, which was read as `line`; `facts` are those of its commands."""
+        found = set[str]()
         seen = _Seen(line, text, lambda mark, line: self._has(mark, line, facts))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:
@@ -235,19 +248,14 @@ class Sieve:
             return True
 
 
-def _add_fitting(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:
+def _add_met(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:
     for need in needs:
-        if need.rule not in found and need.fits(seen):
+        if need.rule not in found and need.is_met(seen):
             found.add(need.rule)
 
 
-def _all_words(needles: Needles) -> frozenset[bytes] | None:
-    """Words for these needles: a line with one of the needles has one of the words. None if a needle is not a whole word."""
-    return None if any(not needle.word for needle in needles) else frozenset(needle.word.encode() for needle in needles)
-
-
 def _text_need(rule: str, texts: Needles) -> _Need:
-    return _Need(rule, (), frozenset(), frozenset(), (), (texts,))
+    return _Need(rule, (), frozenset(), frozenset(), (), (needle_search(texts),))
 
 
 def _further_marks(match: CommandMatch) -> tuple[str, ...]:
@@ -288,7 +296,7 @@ def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
         first_words(match.subcommand),
         exact,
         flag_names(programs_of(match) or frozenset(), match.flags_any, match.flags_all),
-        tuple(needles for needles in texts if needles),
+        tuple(map(needle_search, sorted(filter(None, texts), key=worth, reverse=True))),
     )
 
 

@@ -55,7 +55,7 @@ NOTHING: Final[Needles] = frozenset()
 class NeedleSearch:
     """Looks for needles, of which one is enough."""
 
-    __slots__ = ("_by_word", "_texts", "_words")
+    __slots__ = ("_by_word", "_texts", "texts", "words")
 
     def __init__(self, needles: Needles) -> None:
         self._by_word: dict[bytes, tuple[tuple[str, NeedleSearch | None], ...]] = {}
@@ -64,13 +64,15 @@ class NeedleSearch:
                 more = (text, needle_search(also) if also else None)
                 key = word.encode()
                 self._by_word[key] = (*self._by_word.get(key, ()), more)
-        self._words = frozenset(self._by_word)
         self._texts = tuple((text, needle_search(also) if also else None) for word, text, also in needles if not word)
+        self.words = frozenset(self._by_word)
+        """A text with one of the needles has one of these words, or one of `texts` in it."""
+        self.texts = frozenset(text for text, _ in self._texts)
 
     def is_met(self, text: str, words: frozenset[bytes]) -> bool:
         """Whether one of the needles is in `text`, lower-cased, which has these words (`words_of`)."""
-        if not self._words.isdisjoint(words):
-            for word in self._words.intersection(words):
+        if not self.words.isdisjoint(words):
+            for word in self.words.intersection(words):
                 for more, also in self._by_word[word]:
                     if more in text and (also is None or also.is_met(text, words)):
                         return True
@@ -106,7 +108,7 @@ def needles_in_literals(literals: Iterable[str], known: frozenset[str] = frozens
 
 def best_of(each: Iterable[Needles]) -> Needles:
     """Of several that all have to be met, those that are met least, together with the next best."""
-    ranked = sorted((needles for needles in dict.fromkeys(each) if needles), key=_worth, reverse=True)
+    ranked = sorted((needles for needles in dict.fromkeys(each) if needles), key=worth, reverse=True)
     if not ranked:
         return NOTHING
     also = ranked[1] if len(ranked) > 1 else NOTHING
@@ -273,6 +275,6 @@ def _needle(literal: str, known: frozenset[str]) -> Needle | None:
     return Needle("", text) if useful else None
 
 
-def _worth(needles: Needles) -> tuple[int, int]:
-    """The longest needle is the best one; a whole word is rarer than a text of its length."""
+def worth(needles: Needles) -> tuple[int, int]:
+    """How rare these needles are: the longest is the best one, and a whole word is rarer than a text of its length."""
     return min((max(len(one.text), len(one.word) + 3 * bool(one.word)) for one in needles), default=0), -len(needles)
