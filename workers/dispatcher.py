@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -27,7 +26,7 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
-from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked, flat
+from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked
 from workers.carrier import GROUP as CARRIERS
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
@@ -35,6 +34,7 @@ from workers.records.bounds import Relief
 from workers.records.bulk_jobs import waiting
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.hook_loops import lineage, loop_text
+from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
 from workers.runtime.spooled_once import counts
 from workers.runtime.stream_repair import Repairs
 
@@ -68,19 +68,12 @@ _UNPARK_SECONDS: Final = 2.0
 _SCAN: Final = 1_000
 _MOST_TARGETS: Final = 10_000
 _CARRIER_SECONDS: Final = 0.5
-_LOG_SECONDS: Final = 30.0
-_PATIENCE_SECONDS: Final = 10.0
 _CATCH_UP_SECONDS: Final = 3.0
 """How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: fifo`)."""
 _LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
 """How soon a maintenance job is resumed whose worker died, or that let other jobs go first."""
-LAG_PER_CARRIER: Final = 200
-"""One more carrier is asked for when this many deliveries wait for each that is alive."""
-
-Enqueue = Callable[[str], Awaitable[int]]
-"""Queues an RQ job by its name (`carry`, `tidy`, `maintain`) and returns how many RQ workers listen there."""
 
 
 class Dispatcher:
@@ -88,7 +81,7 @@ class Dispatcher:
 
     def __init__(self, url: str, keys: Keys, watcher: Watcher, connections: Connections, enqueue: Enqueue) -> None:
         self.name = consumer_name("dispatcher")
-        self._keys, self._watcher, self._connections, self._enqueue = keys, watcher, connections, enqueue
+        self._keys, self._watcher, self._connections = keys, watcher, connections
         self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
             connections,
@@ -101,18 +94,17 @@ class Dispatcher:
         )
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
+        self._jobs = JobStarter(connections, keys, self.name, self._streams, CARRIERS, enqueue)
+        self._intervals = Intervals()
         self._hosts, self._records = Hosts(connections, keys), KnownRecords()
         self._repairs = Repairs(connections, keys, self.name)
         self._relief = Relief(connections, keys)
-        self._done_at: dict[str, float] = {}
         self._targets: set[str] = set()
         self._scan: bytes | None = None
-        self._asking_jobs: dict[str, asyncio.Task[None]] = {}
         self._count = _FIRST_READ
-        self._waiting: dict[str, float] = {}
         self._active = False
         self._next_due = self._wake_at = self._read_at = self._catch_up_until = 0.0
-        self._has_carriers = self._work_added = self._deliveries_added = False
+        self._work_added = self._deliveries_added = False
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -145,7 +137,7 @@ class Dispatcher:
         return True
 
     async def _holds_lease(self) -> bool:
-        if not self._due("lease", _LEASE_SECONDS if self._active else 0.0):
+        if not self._intervals.due("lease", _LEASE_SECONDS if self._active else 0.0):
             return True
         lease = (self._keys("alive", "dispatcher"),)
         return bool(await call(self._connections, "lease", lease, (self.name, HEARTBEAT_MS)))
@@ -158,7 +150,7 @@ class Dispatcher:
                     await connection.exchange([("DEL", self._keys("alive", "dispatcher"))])
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
-        await asyncio.gather(*self._asking_jobs.values(), return_exceptions=True)
+        await self._jobs.finish()
         await self._consumer.leave()
         await self._reading.close()
 
@@ -181,18 +173,18 @@ class Dispatcher:
             self._count = max(1, min(_MOST_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
             await self._dispatch(entries)
         self._work_added = self._work_added or bool(entries) or woken
-        often = _SEEN_SECONDS if self._has_carriers else 0.0
-        if self._due("carriers", often if self._work_added else _CARRIER_SECONDS):
-            await self._start_carriers()
+        often = _SEEN_SECONDS if self._jobs.has_carriers else 0.0
+        if self._intervals.due("carriers", often if self._work_added else _CARRIER_SECONDS):
+            await self._jobs.start_carriers()
             self._work_added = False
         if self._scan is not None:
             await self._find_parked(self._scan)
-        if self._targets and self._due("unpark", _UNPARK_SECONDS):
+        if self._targets and self._intervals.due("unpark", _UNPARK_SECONDS):
             await self._unpark()
-        if self._due("chores", CHORES_SECONDS):
-            self._ask_for_job("tidy")
-        if self._due("jobs", _JOBS_SECONDS) and await waiting(self._connections, self._keys):
-            self._ask_for_job("maintain")
+        if self._intervals.due("chores", CHORES_SECONDS):
+            self._jobs.start("tidy")
+        if self._intervals.due("jobs", _JOBS_SECONDS) and await waiting(self._connections, self._keys):
+            self._jobs.start("maintain")
 
     async def _is_behind(self) -> bool:
         """Whether another dispatcher still holds events, which are older than ours: its heartbeat may outlive its lease."""
@@ -204,13 +196,6 @@ class Dispatcher:
         if set(holders) <= {self.name.encode()} or time.monotonic() > self._catch_up_until:
             self._catch_up_until = 0.0
         return bool(self._catch_up_until)
-
-    def _due(self, what: str, seconds: float) -> bool:
-        now = time.monotonic()
-        if now - self._done_at.get(what, 0.0) < seconds:
-            return False
-        self._done_at[what] = now
-        return True
 
     async def _dispatch(self, entries: list[StreamEntry]) -> None:
         calls: dict[str, ScriptCall] = {}
@@ -329,53 +314,6 @@ class Dispatcher:
             checked(reply, "unparking")
         if len(targets) >= _MOST_TARGETS:
             self._targets = {target for target, exists in zip(targets, parked, strict=True) if exists}
-
-    async def _start_carriers(self) -> None:
-        """Ask RQ for carriers: one where there is any work and none is alive, more while the lag grows."""
-        streams, found, wanted = self._streams, [], False
-        with self._connections.lease() as connection:
-            asked = [part for name in streams for part in (("XLEN", name), ("XINFO", "CONSUMERS", name, CARRIERS))]
-            replies = await connection.exchange(asked)
-            for length, rows in zip(replies[::2], replies[1::2], strict=True):
-                names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]
-                asked = [("EXISTS", self._keys("beat", name)) for name in names]
-                beats = await connection.exchange(asked) if asked else []
-                found.append((int(checked(length, "measuring the work")), sum(1 for beat in beats if beat == 1)))
-            self._has_carriers = any(alive for _, alive in found) and all(alive for work, alive in found if work)
-            for stream, (work, alive) in zip(streams, found, strict=True):
-                self._warn_if_waiting(stream, work, alive)
-                wanted = wanted or bool(work and (not alive or work >= alive * LAG_PER_CARRIER))
-            if not wanted:
-                return
-            (marked,) = await connection.exchange([("SET", self._keys("wanted"), self.name, "NX", "PX", 1_000)])
-        if marked is not None:
-            self._ask_for_job("carry")
-
-    def _warn_if_waiting(self, stream: str, work: int, alive: int) -> None:
-        """Log an error if deliveries wait and no carrier comes; a host's own deliveries need a carrier on that host."""
-        now = time.monotonic()
-        if alive or not work:
-            self._waiting.pop(stream, None)
-        elif now - self._waiting.setdefault(stream, now) > _PATIENCE_SECONDS and self._due(stream, _LOG_SECONDS):
-            where = "anywhere" if stream == self._streams[0] else f"on {host_name()}"
-            log.error("%d deliveries wait and no carrier comes %s: `fleethook worker carrier` starts one", work, where)
-
-    def _ask_for_job(self, name: str) -> None:
-        """Ask RQ for a job in a task of its own: its server may be another one, and away."""
-        known = self._asking_jobs.get(name)
-        if known is None or known.done():
-            self._asking_jobs[name] = asyncio.create_task(self._enqueue_job(name))
-
-    async def _enqueue_job(self, name: str) -> None:
-        try:
-            workers = await self._enqueue(name)
-        except FleethookError as error:
-            if self._due("rq", _LOG_SECONDS):
-                log.error("%s: no job can be queued; deliveries wait", error)
-            return
-        if not workers and self._due(f"no {name}", _LOG_SECONDS):
-            kind = "carrier" if name == "carry" else "chores"
-            log.error("a %s is needed and none runs: `fleethook worker %s` starts one", kind, kind)
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -13,7 +13,6 @@ import msgspec
 from bus.chain import Evaluation, Run, evaluate
 from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
-from bus.hooks import Hook
 from bus.hooksets.host_hooks import HostRecorder
 from bus.hooksets.in_force import HookSet, Watcher
 from bus.http.client_pool import ClientPool
@@ -42,7 +41,7 @@ from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.replies import Replies
-from workers.runtime.request_hooks import RequestHooks
+from workers.runtime.request_hooks import HandledRequest, RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
 from workers.runtime.stream_repair import Repairs
@@ -198,15 +197,14 @@ class Evaluator:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
             verdict = await self._verdict_without_hooks(request, event)
-            if verdict is None:
-                request_hooks = RequestHooks(self._watcher.for_event(event), self._runners.run)
-                hooks = await request_hooks.fitting(event)
-                if await self._needs_slot(request, event, hooks):
-                    return self._start_or_defer(request, event, hooks, request_hooks)
-                verdict = await self._evaluate(request, event, hooks, request_hooks, request_hooks.run)
-            return [self._replies.answer(request, event, verdict)]
-        except OverBudget:
-            return self._check_in_background(request, event, request_hooks)
+            if verdict is not None:
+                return [self._replies.answer(request, event, verdict)]
+            handled = HandledRequest(request, event, RequestHooks(self._watcher.for_event(event), self._runners.run))
+            try:
+                return await self._answer_or_start(handled)
+            except OverBudget:  # other processes check its heavy rules, beside this loop
+                self._checking.start(self._answer_heavy(handled), entry.stream, entry.id)
+                return []
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             return self._replies.broken(request, event, error)
 
@@ -217,84 +215,75 @@ class Evaluator:
             reason = "the budget was used up before an evaluator was free"
         return self._replies.failed(request, event, reason) if reason else None
 
-    async def _needs_slot(self, request: Request, event: Event, hooks: Sequence[Hook]) -> bool:
+    async def _answer_or_start(self, handled: HandledRequest) -> list[ScriptCall]:
+        """Answer a request that needs only rules, or start it in a slot; returns the calls to send.
+
+        Raises OverBudget if its rules are heavy and nothing waits for them yet.
+        """
+        handled = await handled.with_fitting_hooks()
+        if not await self._needs_slot(handled):
+            return [self._replies.answer(handled.request, handled.event, await self._evaluate(handled))]
+        if self._slots.free <= 0:
+            return [defer_call(handled.request, self._keys, GROUP)]
+        handled.in_force.wait_for(self._checks, self._hook_seconds(handled.request))
+        entry = handled.request.entry
+        self._slots.start(self._run_in_slot(handled), entry.stream, entry.id)
+        return []
+
+    async def _needs_slot(self, handled: HandledRequest) -> bool:
+        request, event, hooks = handled.request, handled.event, handled.hooks
         return any(hook.kind != "rule" for hook in hooks) or (
             self._placement.is_remote(event) and await self._placement.needs_host(event, hooks, request.folder)
         )
 
-    def _start_or_defer(
-        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks
-    ) -> list[ScriptCall]:
-        """Start the request in a slot; if none is free, returns the call that defers it."""
-        if self._slots.free <= 0:
-            return [defer_call(request, self._keys, GROUP)]
-        request_hooks.wait_for(self._checks, self._hook_seconds(request))
-        self._slots.start(
-            self._run_in_slot(request, event, hooks, request_hooks), request.entry.stream, request.entry.id
-        )
-        return []
-
-    def _check_in_background(self, request: Request, event: Event, request_hooks: RequestHooks) -> list[ScriptCall]:
-        """Let other processes check a request with heavy rules."""
-        self._checking.start(self._answer_heavy(request, event, request_hooks), request.entry.stream, request.entry.id)
-        return []
-
-    async def _answer_heavy(self, request: Request, event: Event, request_hooks: RequestHooks) -> None:
+    async def _answer_heavy(self, handled: HandledRequest) -> None:
         """Answer a request with heavy rules; if it also needs a slot, it goes on in one."""
+        request = handled.request
         try:
-            request_hooks.wait_for(self._checks, self._hook_seconds(request))
-            hooks = await request_hooks.fitting(event)
-            if await self._needs_slot(request, event, hooks):
-                answers = self._start_or_defer(request, event, hooks, request_hooks)
-            else:
-                verdict = await self._evaluate(request, event, hooks, request_hooks, request_hooks.run)
-                answers = [self._replies.answer(request, event, verdict)]
+            handled.in_force.wait_for(self._checks, self._hook_seconds(request))
+            answers = await self._answer_or_start(handled)
         except FleethookError as error:
-            self._consumer.must_recheck_pending = True
-            log.error("request %s: %s; it is resumed later", request.id, error)
+            self._resume_later(request, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
-            answers = self._replies.broken(request, event, error)
+            answers = self._replies.broken(request, handled.event, error)
         await self._send_or_retry(request, answers)
 
-    async def _run_in_slot(
-        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks
-    ) -> None:
+    async def _run_in_slot(self, handled: HandledRequest) -> None:
         """Run the hooks and answer; while they run beyond the budget, a note tells the agent's side to wait on."""
+        request, event = handled.request, handled.event
         now, budget_end = self._clock.now(), request.deadline
         remote = self._placement.is_remote(event) and request.latest > budget_end  # only that host knows its hooks
-        deadline = request.latest if remote else extended_ms(event, hooks, now, budget_end, request.latest)
+        deadline = request.latest if remote else extended_ms(event, handled.hooks, now, budget_end, request.latest)
         if (deadline == budget_end and request.handed == 1) or not request.reply:
-            await self._run_hooks(request, event, hooks, request_hooks, budget_end)
+            await self._run_hooks(handled, budget_end)
             return
-        request = msgspec.structs.replace(request, deadline=deadline)
-        request_hooks.wait_for(self._checks, self._hook_seconds(request))
+        handled = handled._replace(request=msgspec.structs.replace(request, deadline=deadline))
+        handled.in_force.wait_for(self._checks, self._hook_seconds(handled.request))
         async with self._slots.slow(self._connections, request.reply, (budget_end - now) / 1000):
-            await self._run_hooks(request, event, hooks, request_hooks, budget_end)
+            await self._run_hooks(handled, budget_end)
 
-    async def _run_hooks(
-        self, request: Request, event: Event, hooks: Sequence[Hook], request_hooks: RequestHooks, budget_end: int
-    ) -> None:
+    async def _run_hooks(self, handled: HandledRequest, budget_end: int) -> None:
+        request, event = handled.request, handled.event
         try:
-            is_rerun, calls = await self._claim(request, event, hooks)
-            if is_rerun is None:
-                answers = calls
-            else:
-                run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
+            is_rerun, answers = await self._claim(handled)
+            if is_rerun is not None:
+                run = without_loops(handled.in_force.run, event, await lineage(self._connections, self._keys, event))
                 is_rerun = is_rerun or request.id in self._started
                 self._started.add(request.id)
-                verdict = await self._evaluate(
-                    request, event, hooks, request_hooks, run, is_rerun=is_rerun, budget_end=budget_end
-                )
+                verdict = await self._evaluate(handled, run, is_rerun=is_rerun, budget_end=budget_end)
                 answers = [self._replies.answer(request, event, verdict, owner=self.name)]
-        except FleethookError as error:
-            # Redis went away before a hook ran: the entry is still pending, and is resumed when Redis is back.
-            self._consumer.must_recheck_pending = True
-            log.error("request %s: %s; it is resumed later", request.id, error)
+        except FleethookError as error:  # Redis went away before a hook ran
+            self._resume_later(request, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, event, error)
         await self._send_or_retry(request, answers)
+
+    def _resume_later(self, request: Request, error: FleethookError) -> None:
+        """Leave the request's entry pending; it is resumed when Redis is back."""
+        self._consumer.must_recheck_pending = True
+        log.error("request %s: %s; it is resumed later", request.id, error)
 
     async def _send_or_retry(self, request: Request, answers: Sequence[ScriptCall]) -> None:
         """Send the answers of a task; while Redis is away they wait for the next read."""
@@ -305,11 +294,12 @@ class Evaluator:
             self._answers += answers  # the hooks have run and must not run again
             log.error("the answer to request %s: %s; it is sent again", request.id, error)
 
-    async def _claim(
-        self, request: Request, event: Event, hooks: Sequence[Hook]
-    ) -> tuple[bool | None, list[ScriptCall]]:
+    async def _claim(self, handled: HandledRequest) -> tuple[bool | None, list[ScriptCall]]:
         """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
-        claim = await claim_request(self._connections, self._keys, self._clock, request, event, hooks, GROUP, self.name)
+        request, event = handled.request, handled.event
+        claim = await claim_request(
+            self._connections, self._keys, self._clock, request, event, handled.hooks, GROUP, self.name
+        )
         if claim.word == "wait":
             reason = "the budget was used up while the same hook call was being evaluated"
             return None, [self._replies.answer(request, event, self._replies.failed(request, event, reason))]
@@ -320,39 +310,33 @@ class Evaluator:
         return (claim.word == "again", []) if claim.word in {"run", "again"} else (None, [])
 
     async def _evaluate(
-        self,
-        request: Request,
-        event: Event,
-        hooks: Sequence[Hook],
-        request_hooks: RequestHooks,
-        run: Run,
-        *,
-        is_rerun: bool = False,
-        budget_end: int = 0,
+        self, handled: HandledRequest, run: Run | None = None, *, is_rerun: bool = False, budget_end: int = 0
     ) -> Verdict:
-        ask_host, hooks_for = None, request_hooks.fitting
+        """The verdict of the request's hooks; `run` replaces the way to run one."""
+        request, event, in_force, hooks = handled
+        ask_host, hooks_for = None, in_force.fitting
         if self._placement.is_remote(event):
             budget_end = max(budget_end, min(request.deadline, self._clock.now()))
             policy = self._replies.strictest_policy(request)
             limits = (request.folder, policy, budget_end, request.deadline, self._clock)
             ask_host = await self._placement.host_part(event, hooks, *limits)
-            hooks, hooks_for = [hook for hook in hooks if not hook.on_host], request_hooks.fitting_here
+            hooks, hooks_for = [hook for hook in hooks if not hook.on_host], in_force.fitting_here
         verdict = await evaluate(
             Evaluation(
                 event=event,
                 hooks=hooks,
-                run=run,
+                run=run or in_force.run,
                 seconds=self._hook_seconds(request),
-                version=request_hooks.in_force.version,
-                layers=request_hooks.in_force.layers,
+                version=in_force.hook_set.version,
+                layers=in_force.hook_set.layers,
                 hooks_for=hooks_for,
                 ask_host=ask_host,
-                notes=request_hooks.notes(event, hooks),
+                notes=in_force.notes(event, hooks),
                 is_rerun=is_rerun,
             )
         )
         verdict = await self._late_contexts.add_to(event, request.native, verdict)
-        verdict = await self._notices.add_notes(request, event, verdict, request_hooks.in_force)
+        verdict = await self._notices.add_notes(request, event, verdict, in_force.hook_set)
         self._counters.count_verdict(verdict)
         return verdict
 

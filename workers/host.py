@@ -175,7 +175,7 @@ class HostWorker:
         self, ask: HostPart, request_hooks: RequestHooks, hooks: list[Hook], seconds: float
     ) -> Verdict:
         event = ask.event
-        in_force = request_hooks.in_force
+        in_force = request_hooks.hook_set
         run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         await self._record_lineage(event.id, event.parent, effects, "1")

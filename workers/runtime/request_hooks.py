@@ -1,9 +1,10 @@
-"""The hooks of one request: which of them fit, and what its rules decide. Other processes check heavy rules."""
+"""The hooks of one request: which ones fit, and what its rules decide. Other processes check heavy rules."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -17,6 +18,7 @@ from bus.matching.findings import Findings
 from bus.matching.questions import Question, answer_rule
 from bus.matching.rules import unread_notes
 from bus.outcomes import Outcome
+from bus.requests import Request
 from bus.runners.rule import rule_outcome
 from workers.runtime.rule_checks import RuleChecks
 
@@ -29,23 +31,23 @@ class RequestHooks:
     Before `wait_for` is called, a heavy check raises OverBudget.
     """
 
-    def __init__(self, in_force: HookSet, run: Run) -> None:
-        self.in_force, self._run = in_force, run
+    def __init__(self, hook_set: HookSet, run: Run) -> None:
+        self.hook_set, self._run = hook_set, run
         self._checks: RuleChecks | None = None
         self._until = 0.0
         self._disk = light_disk()
         self._found: list[tuple[object, Findings]] = []
-        """Each with the tool input that it is about, because a hook may change the input."""
+        """Findings with the tool input that was checked: a hook may change the input."""
 
     def wait_for(self, checks: RuleChecks, seconds: float) -> None:
-        """Let these processes do heavy checks, in half of the `seconds` that are left: hooks with effects come after them."""
+        """Let these processes do heavy checks, in half of the `seconds` that are left; the rest is for hooks with effects."""
         self._checks, self._until = checks, time.monotonic() + seconds / 2
 
     async def fitting(self, event: Event) -> list[Hook]:
         """The blocking hooks that fit `event`, in order."""
-        question = self.in_force.question(event)
+        question = self.hook_set.question(event)
         findings = await self._find(question) if question is not None else None
-        return self.in_force.blocking(event, findings, self._disk)
+        return self.hook_set.blocking(event, findings, self._disk)
 
     async def fitting_here(self, event: Event) -> list[Hook]:
         """The hooks for another machine's event that need not run there."""
@@ -78,7 +80,7 @@ class RequestHooks:
                 if self._checks is None:
                     raise
                 rules = {
-                    other.id: other.rule for other in self.in_force.blocking(event, findings) if other.rule is not None
+                    other.id: other.rule for other in self.hook_set.blocking(event, findings) if other.rule is not None
                 }
                 found = await self._find(Question(event=event, rules=rules | {hook.id: hook.rule}))
                 answer = found.rules[hook.id]
@@ -100,4 +102,17 @@ class RequestHooks:
         return findings
 
     def _known(self, event: Event) -> Findings | None:
-        return next((findings for about, findings in self._found if about is event.input), None)
+        return next((findings for checked_input, findings in self._found if checked_input is event.input), None)
+
+
+class HandledRequest(NamedTuple):
+    """A request while an evaluator handles it: its event, the hooks in force, and those of them that fit the event."""
+
+    request: Request
+    event: Event
+    in_force: RequestHooks
+    hooks: Sequence[Hook] = ()
+
+    async def with_fitting_hooks(self) -> Self:
+        """The same request with the hooks that fit its event; raises OverBudget as RequestHooks does."""
+        return self._replace(hooks=await self.in_force.fitting(self.event))
