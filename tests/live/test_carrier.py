@@ -289,8 +289,8 @@ hooks:
         )
         async with carrying(server.url, keys):
             one, two = await settled(connections, keys, name, "dead", "dead")
-        assert "endpoint 'one' was deleted or disabled since fleet@1" in one.reason
-        assert "hook 'two' was deleted or disabled since fleet@1" in two.reason
+        assert "endpoint 'one' was deleted or disabled after fleet@1" in one.reason
+        assert "hook 'two' was deleted or disabled after fleet@1" in two.reason
         assert [letter.id for letter in await dead_letters(connections, keys, Filter(reason="deleted"))]
         assert receiver.got == []
 
