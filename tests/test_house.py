@@ -164,15 +164,12 @@ def test_a_folder_has_few_files() -> None:
     assert {folder: n for folder, n in counts.items() if n > MOST_FILES} == {}
 
 
-def test_unit_tests_mirror_the_packages() -> None:
-    """A unit test of the packages is in the folder of the module that it tests."""
-    wrong = [
-        str(path.relative_to(ROOT))
-        for top in ("bus", "workers")
-        for path in ROOT.glob(f"tests/unit/{top}/**/test_*.py")
-        if not (ROOT / path.parent.relative_to(ROOT / "tests" / "unit")).is_dir()
-    ]
-    assert wrong == []
+@pytest.mark.parametrize("kind", ["unit", "live"])
+def test_unit_and_live_tests_mirror_the_packages(kind: str) -> None:
+    """A test of the packages is in the folder of the package that it tests."""
+    tests = [path for top in ("bus", "workers") for path in ROOT.glob(f"tests/{kind}/{top}/**/test_*.py")]
+    assert len(tests) > 40
+    assert [path for path in tests if not (ROOT / path.parent.relative_to(ROOT / "tests" / kind)).is_dir()] == []
 
 
 def test_a_file_answers_one_question_in_few_lines() -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from tests.live.receivers import receiver as listening
+from tests.support.http_servers import receiver as listening
 
 
 class Got(NamedTuple):

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, NamedTuple
 
-from tests.live.receivers import PEM
 from tests.support.doors import Full, listening
+from tests.support.http_servers import PEM
 
 SECONDS = 0.8
 """The deadline that every endpoint of the zoo has."""

@@ -1,4 +1,4 @@
-"""The rules of the roles as text; what they let through on a real server is tests/live/test_acl_rights.py."""
+"""The rules of the roles as text; what they let through on a real server is tests/live/bus/wire/test_acl.py."""
 
 from __future__ import annotations
 

@@ -1,0 +1,132 @@
+"""`fleethook bench` in small sizes: every comparison runs on real processes; its figures are those of the README's table."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli_kit import fleethook
+from workers.bench.placing import Places
+from workers.bench.rounds import alternate, figure
+from workers.cli.bench import PARTS
+
+ROOT = Path(__file__).parents[3]
+
+COMPARED = {
+    "guards, a harmless held-out line at the median": "at most",
+    "guards, any held-out line at the median": "at most",
+    "request p50": "at most",
+    "request, 32 in flight": "at least",
+    "request p50, synchronous face": "at most",
+    "request p50, 50 other hooks": "at most",
+    "command hook minus rule hook": "at most",
+    "verdict through the heaviest dialect": "at most",
+    "shim, spawn to exit with a verdict": "at most",
+    "publish, pipelined": "at least",
+    "deliveries per CPU-second of the carrier": "at least",
+    "deliveries per CPU-second of the carrier, plainly": "at least",
+    "publish to receiver, p95 promised": "at most",
+    "healthy p99, one of each ill": "at most",
+    "healthy deliveries in time, one of each ill": "at least",
+    "rm -rf / beside 3 agents' slowest lines, p99": "at most",
+    "rm -rf / denied beside 3 agents' slowest lines": "at least",
+    "up, idle: CPU of all processes": "at most",
+}
+"""What has a bar, and on which side of it the figure has to lie."""
+
+
+TOGETHER = (
+    ("deliveries", "publish"),
+    ("isolation", "shim", "command", "heavy"),
+    ("request", "dialects", "guards", "start"),
+)
+"""Parts that one program runs: mostly they wait for processes to start, so three programs at once take half the time."""
+
+
+@pytest.mark.req("B-01", "B-02", "B-03", "B-06")
+@pytest.mark.timeout(150)
+def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
+    """Exit code 0 whether or not a bar is met, and nothing is left behind."""
+    assert sorted(part for parts in TOGETHER for part in parts) == sorted(PARTS)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+    environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "workers.cli", "bench", *parts, "--quick", "--rounds=1", "--json"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for parts in TOGETHER
+    ]
+    said = [program.communicate(timeout=140) for program in programs]
+    assert [program.returncode for program in programs] == [0] * len(TOGETHER), [err for _, err in said]
+    figures = [one for out, _ in said for one in json.loads(out)]
+    by_name = {one["name"]: one for one in figures}
+    promised = by_name["publish to receiver, p95 promised"]
+    assert promised["sense"] == "at most"
+    assert (promised["bar"] is None) == promised["note"].startswith("0 of 1"), "no bar where the bare loop is slow too"
+    promised["bar"] = promised["bar"] or 1.0
+    assert {one["name"]: one["sense"] for one in figures if one["bar"]} == COMPARED
+    assert {one["name"] for one in figures if not one["bar"]} == {
+        "the same through redis-py",
+        "fleethook --help",
+        "up, from start to ready",
+        "publish to receiver, p50",
+        "publish to receiver, p95",
+        "publish to receiver, p99",
+        "guards, a harmless line at the median",
+        "guards, the same line: reading alone",
+        *(f"request p50, {way}" for way in Places(os.getpid(), ()).ways),
+    }
+    idle = by_name["up, idle: CPU of all processes"]
+    assert idle["ours"] < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
+    for one in figures:
+        assert one["rounds"] == (4 if one["name"].startswith("deliveries per CPU-second") else 1)
+        # An idle fleet may need less than a tick; of two requests the one with a process may be the faster, once.
+        assert one["ours"] > 0 or one in (idle, by_name["command hook minus rule hook"])
+        assert one["theirs"] > 0
+        assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
+        met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]
+        assert one is promised or one["met"] is (met if one["bar"] else None)
+    assert by_name["healthy deliveries in time, one of each ill"]["ours"] > 0, (
+        "how many are in time is for the bench to say"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_part_for_a_person_to_read() -> None:
+    done = fleethook("bench", "publish", "--quick", "--rounds", "1")
+    assert done.code == 0, done.err
+    assert "publish …" in done.err
+    head, row = done.out.splitlines()
+    assert head.split()[:2] == ["ratio", "bar"]
+    assert "at least 0.70" in row
+    assert row.rstrip().endswith("bare XADD of the same bytes, pipelined")
+
+
+async def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
+    """Whatever is slow for a while is slow for both."""
+    order: list[str] = []
+
+    def side(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    async def ours() -> float:
+        return side("ours")
+
+    async def theirs() -> float:
+        return side("theirs")
+
+    one, other = await alternate(ours, theirs, 2, slices=2)
+    assert order == ["theirs", "ours"] * 2 + ["ours", "theirs"] * 2 + ["theirs", "ours"] * 2
+    assert (one, other) == ([6.0, 11.0], [7.0, 10.0])
+    shown = figure("x", "y", "ms", one, other, bar=1.0)
+    assert (shown.ours, shown.theirs, shown.ratio, shown.met) == (8.5, 8.5, 1.0, True)
