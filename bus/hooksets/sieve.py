@@ -11,7 +11,7 @@ from bus.errors import OverBudget
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
-from bus.matching.flags import flag_names, flags_of
+from bus.matching.flags import flag_names
 from bus.matching.globs import PathMatcher, compile_path_globs, literal_of
 from bus.matching.needles import (
     NOTHING,
@@ -28,7 +28,7 @@ from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
 from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell import without_quotes
-from bus.shell.commands import CHANGES, Command, Commands
+from bus.shell.commands import CHANGES, Commands
 
 _GIVEN: Final = "is given a path that some rule asks for"
 _CHANGED: Final = "changes a path that some rule asks for"
@@ -70,11 +70,11 @@ class _Need(NamedTuple):
 class _Seen:
     """What rules ask of a line, each found when the first one asks."""
 
-    __slots__ = ("_args", "_find", "_flags", "_marks", "is_plain", "line", "text", "words")
+    __slots__ = ("_args", "_facts", "_find", "_flags", "_marks", "is_plain", "text", "words")
 
-    def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], bool]) -> None:
-        self.line = line
-        self.text = _searched_text(line.items, text)
+    def __init__(self, facts: Sequence[CommandFacts], text: str, find: Callable[[str], bool]) -> None:
+        self._facts = facts
+        self.text = _searched_text(facts, text)
         self.is_plain = self.text.isascii()
         """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
         self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
@@ -87,17 +87,15 @@ class _Seen:
     def args(self) -> frozenset[str]:
         """Every argument."""
         if self._args is None:
-            items = self.line.items
-            self._args = frozenset(
-                items[0].words if len(items) == 1 else [word for item in items for word in item.words]
-            )
+            each = self._facts
+            self._args = frozenset(each[0].words if len(each) == 1 else [word for one in each for word in one.words])
         return self._args
 
     @property
     def flags(self) -> frozenset[str]:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
-            each = [flags_of(command).names for command in self.line.items if command.words]
+            each = [one.flags.names for one in self._facts if one.words]
             self._flags = each[0] if len(each) == 1 else frozenset[str]().union(*each)
         return self._flags
 
@@ -106,7 +104,7 @@ class _Seen:
         known = self._marks.get(marks)
         if known is None:
             *others, last = marks
-            known = (not others or self.has(tuple(others))) and self._find(last, self.line)
+            known = (not others or self.has(tuple(others))) and self._find(last)
             self._marks[marks] = known
         return known
 
@@ -216,10 +214,10 @@ class Sieve:
             self._by_mark[mark] = known
         return known
 
-    def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts] | None = None) -> set[str]:
+    def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts]) -> set[str]:
         """The rules beside `always` that may fit `text`, which was read as `line`; `facts` are those of its commands."""
         found = set[str]()
-        seen = _Seen(line, text, lambda mark, line: self._has(mark, line, facts))
+        seen = _Seen(facts, text, lambda mark: self._has(mark, line, facts))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:
             needs = self._needs(mark)
@@ -227,17 +225,17 @@ class Sieve:
                 needs.add_met(seen, found)
         return found
 
-    def _has(self, mark: str, line: Commands, facts: Sequence[CommandFacts] | None) -> bool:
+    def _has(self, mark: str, line: Commands, facts: Sequence[CommandFacts]) -> bool:
         """Whether a line has a mark that takes a look at paths; in doubt it has it."""
         if mark == _OWN_INPUT:
-            return facts is None or any(one.empties_own_input for one in facts)
+            return any(one.empties_own_input for one in facts)
         if mark not in self._paths:
             return mark in line.marks
         if mark == _CHANGED and CHANGES not in line.marks:
             return False
         words_of, matches = self._paths[mark]
         try:
-            return facts is None or any(
+            return any(
                 matches(path, one.place)
                 for one in facts
                 for word in words_of(one)
@@ -309,15 +307,16 @@ def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
     return frozenset(), needles_in_literals([*(f" {word.lower()} " for word in plain), *map(literal_of, patterns)])
 
 
-def _searched_text(items: Sequence[Command], text: str) -> str:
+def _searched_text(facts: Sequence[CommandFacts], text: str) -> str:
     """All that a condition may look for texts in: the line as it is written, without quotes, and as commands; lower-cased.
 
     There is a blank on either side of each.
     """
     unquoted = without_quotes(text)
     parts = [text, unquoted] if unquoted != text else [text]
-    for command in items:
-        spoken = command.spoken if command.redirects or command.assignments else command.line
+    for one in facts:
+        command = one.command
+        spoken = command.spoken if command.redirects or command.assignments else one.line
         if spoken != text:
             parts.append(spoken)
         if command.stdin:

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from bus.matching.flags import Flags, flags_of
 from bus.matching.paths import Place, is_outside, located
+from bus.matching.subcommands import Verbs, verbs_of
 from bus.shell.commands import Command, plain_path
 from bus.shell.paths import UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
@@ -72,6 +73,11 @@ class CommandFacts:
     def flags(self) -> Flags:
         """Its options."""
         return flags_of(self.command)
+
+    @_Fact
+    def verbs(self) -> Verbs:
+        """Its first words that are no options."""
+        return verbs_of(self.command)
 
     @_Fact
     def operands(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from bus.errors import PatternError
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.flags import compile_flags
-from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob
+from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob, text_of
 from bus.matching.losses import loses
 from bus.matching.paths import is_whole_project
 from bus.matching.regexes import Regex, compile_alternatives
@@ -25,10 +25,13 @@ Fits = Callable[[CommandFacts], bool]
 
 
 @lru_cache(maxsize=4096)
-def compile_command_match(match: CommandMatch) -> Fits:
-    """A predicate over a command; PatternError where a pattern in `match` cannot be compiled, or nothing is asked."""
+def compile_command_match(match: CommandMatch, *, of_known_program: bool = False) -> Fits:
+    """A predicate over a command; PatternError where a pattern in `match` cannot be compiled, or nothing is asked.
+
+    With `of_known_program` the predicate is for commands whose program is one that `match` asks for.
+    """
     checks: list[Fits] = []
-    if match.program:
+    if match.program and not of_known_program:
         checks.append(_program(match.program))
     if match.program_none:
         other = _program(match.program_none)
@@ -48,7 +51,7 @@ def compile_command_match(match: CommandMatch) -> Fits:
         checks.append(lambda facts: not code_from.isdisjoint(facts.command.code_from))
     if match.subcommand:
         verbs = compile_subcommands(match.subcommand)
-        checks.append(lambda facts: verbs(facts.command))
+        checks.append(lambda facts: verbs(facts.verbs))
     if match.flags_any or match.flags_all or match.flags_none:
         flags = compile_flags(match.flags_any, match.flags_all, match.flags_none)
         checks.append(lambda facts: flags(facts.flags))
@@ -81,7 +84,7 @@ def compile_command_match(match: CommandMatch) -> Fits:
     if match.loses:
         lost = match.loses
         checks.append(lambda facts: any(loses(one, facts.command, facts.place) for one in lost))
-    if not checks:
+    if not checks and not of_known_program:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
     return _all_of(checks)
 
@@ -142,12 +145,15 @@ def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
 
 def _matchers(matches: Sequence[CommandMatch]) -> _Matchers:
     by_word: dict[str, tuple[Fits, ...]] = {}
+    others: list[Fits] = []
     for match in matches:
-        for word in first_words(match.subcommand):
-            by_word[word] = (*by_word.get(word, ()), compile_command_match(match))
-    return _Matchers(
-        by_word, tuple(compile_command_match(match) for match in matches if not first_words(match.subcommand))
-    )
+        check = compile_command_match(match, of_known_program=programs_of(match) is not None)
+        words = first_words(match.subcommand)
+        for word in words:
+            by_word[word] = (*by_word.get(word, ()), check)
+        if not words:
+            others.append(check)
+    return _Matchers(by_word, tuple(others))
 
 
 def programs_of(match: CommandMatch) -> frozenset[str] | None:
@@ -202,8 +208,9 @@ def _assignments(command: Command) -> list[str]:
 
 def _any_text(globs: tuple[str, ...]) -> Callable[[Sequence[str]], bool]:
     """Whether one of several texts fits one of the patterns."""
-    exact = _exact(globs)
-    patterns = tuple(compile_text_glob(glob) for glob in globs if glob not in exact)
+    plain = {glob: text for glob in globs if (text := text_of(glob)) is not None}
+    exact = frozenset(plain.values())
+    patterns = tuple(compile_text_glob(glob) for glob in globs if glob not in plain)
 
     def fits(texts: Sequence[str]) -> bool:
         if not exact.isdisjoint(texts):

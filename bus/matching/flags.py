@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import PatternError
@@ -70,24 +69,27 @@ class Flags(NamedTuple):
     """Long options that may be shortened."""
 
 
-@lru_cache(maxsize=1024)
-def _flags(words: tuple[str, ...], abbreviated: bool) -> Flags:
-    names: set[str] = set()
-    for word in words:
-        if word[:1] != "-" or word == "-":
-            continue
-        if word == "--":
-            break
-        names.add(word.partition("=")[0])
-        if word[1] != "-":
-            names.update([f"-{letter}" for letter in word[1:]])
-    long = tuple(name for name in names - _WHOLE if len(name) > 2 and name.startswith("--")) if abbreviated else ()
-    return Flags(frozenset(names), long)
+_NONE: Final = Flags(frozenset(), ())
 
 
 def flags_of(command: Command) -> Flags:
     """The options of a command."""
-    return _flags(command.words, command.program in _ABBREVIATING)
+    options = [word for word in command.words if word[:1] == "-"]
+    if not options:
+        return _NONE
+    names: list[str] = []
+    for word in options:
+        if word == "--":
+            break
+        name = word.partition("=")[0] if "=" in word else word
+        if name != "-":
+            names.append(name)
+        if len(word) > 2 and word[1] != "-":
+            names += [f"-{letter}" for letter in word[1:]]
+    known = frozenset(names)
+    if command.program not in _ABBREVIATING:
+        return Flags(known, ())
+    return Flags(known, tuple(name for name in known - _WHOLE if len(name) > 2 and name[:2] == "--"))
 
 
 def flag_names(

@@ -130,12 +130,20 @@ def _below(path: str, directory: str) -> str:
 @lru_cache(maxsize=4096)
 def compile_text_glob(glob: str) -> Callable[[str], bool]:
     """A matcher for one argument or program name: `*` is any text, `/` included; the whole text has to fit."""
-    if not any(sign in glob for sign in "*?["):
-        return lambda text: text == glob
+    plain = text_of(glob)
+    if plain is not None:
+        return lambda text: text == plain
+    if glob.endswith("?*") and text_of(glob[:-2]) == glob[:-2]:
+        return lambda text: len(text) > len(glob) - 2 and text.startswith(glob[:-2])
     if not any(sign in glob for sign in "?["):  # most are `name*` or `*name*`, and this costs a tenth
         return _starred(glob.split("*"))
     regex = _regex(glob, anything=True)
     return lambda text: _fits(regex, text)
+
+
+def text_of(glob: str) -> str | None:
+    """The one text that a text glob fits, a literal star written `[*]`; None for a pattern."""
+    return glob.replace("[*]", "*") if not any(sign in glob.replace("[*]", "") for sign in "*?[") else None
 
 
 def literal_of(glob: str) -> str:

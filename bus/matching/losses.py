@@ -38,12 +38,9 @@ def loses(what: Lost, command: Command, place: Place) -> bool:
 
     Git is asked with a time limit of 0.3 s and runs nothing that the repository names: no hook, monitor, filter or pager.
     """
-    directory = located(command.directory, place)
-    known = place.here and directory is not None and os.path.isdir(directory)
-    if what == "contents" and not known:
-        return any(_is_kept(word, place, command) for word in _emptied(command))
-    if directory is None or not known:
-        return True
+    directory = located(command.directory, place) if place.here else None
+    if directory is None or not os.path.isdir(directory):
+        return what != "contents" or any(_is_kept(word, place, command) for word in _emptied(command))
     if what == "contents":
         return any(_holds_something(word, place, command) for word in _emptied(command))
     if place.disk is not None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bus.errors import PatternError
 
 MAX_PATTERN = 2000
 """Characters; longer patterns are generated, and belong into a hook."""
+
+
+_NOWHERE: Final = (-1, -1)
+"""The place of a match that RE2 gives where there is none."""
 
 
 class Regex(Protocol):
@@ -98,24 +102,35 @@ def _hint(pattern: str) -> str:
 
 
 class _Linear:
-    """RE2's object behind the same two methods; it refuses lone surrogates, which JSON may carry."""
+    """RE2's object behind the same two methods; it refuses lone surrogates, which JSON may carry.
 
-    __slots__ = ("_compiled",)
+    The object that the library wraps is asked itself: the wrapper's iterator over all matches takes as long as the search,
+    and texts are given as bytes, since nobody asks for places in characters.
+    """
+
+    __slots__ = ("_anywhere", "_match", "_whole")
 
     def __init__(self, compiled: Any) -> None:
-        self._compiled = compiled
+        wrapped = compiled._regexp  # noqa: SLF001  (a test in test_globs.py holds what is used of it)
+        self._match = wrapped.Match
+        self._anywhere, self._whole = wrapped.Anchor.UNANCHORED, wrapped.Anchor.ANCHOR_BOTH
 
     def search(self, text: str, /) -> object:
-        try:
-            return self._compiled.search(text.encode())  # as text it would count its characters, which nobody asks for
-        except UnicodeEncodeError:
-            return self._compiled.search(_scrubbed(text))
+        encoded = _encoded(text)
+        place = self._match(self._anywhere, encoded, 0, len(encoded))[0]
+        return None if place == _NOWHERE else place
 
     def fullmatch(self, text: str, /) -> object:
-        try:
-            return self._compiled.fullmatch(text.encode())
-        except UnicodeEncodeError:
-            return self._compiled.fullmatch(_scrubbed(text))
+        encoded = _encoded(text)
+        place = self._match(self._whole, encoded, 0, len(encoded))[0]
+        return None if place == _NOWHERE else place
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _scrubbed(text).encode()
 
 
 def _scrubbed(text: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from bus.matching.globs import compile_text_glob, literal_of
 from bus.matching.needles import Needles, any_of, best_of, needles_in_literals
@@ -17,28 +16,46 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 """Programs all of whose options before the subcommand are known: those that take the next argument."""
 
 
+_MOST_VERBS: Final = 8
 _GLOB: Final = re.compile(r"[*?[]")
 
 
-def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Command], bool]:
-    """Whether a command's first words that are no options are those of any of `texts`: `push`, `delete ns|ns/*`.
+class Verb(NamedTuple):
+    """A word of a command that is no option."""
+
+    word: str
+    is_optional: bool
+    """It may be the value of the option before it."""
+
+
+Verbs = tuple[Verb, ...]
+_Words = tuple[Callable[[str], bool], ...]
+
+
+def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Verbs], bool]:
+    """Whether the first words of a command that are no options are those of any of `texts`: `push`, `delete ns|ns/*`.
 
     A word behind an option that is not known counts as its value and as a word of its own.
     """
-    wanted = tuple(tuple(compile_alternative_words(word) for word in one.split()) for one in texts)
-    plain = frozenset(text for one in texts if not _GLOB.search(one) for text in one.split()[0].split("|"))
-    rest = tuple(one for one, text in zip(wanted, texts, strict=True) if _GLOB.search(text))
+    by_first: dict[str, tuple[_Words, ...]] = {}
+    others: list[_Words] = []
+    for text in texts:
+        first, *more = text.split()
+        rest = tuple(map(compile_alternative_words, more))
+        if _GLOB.search(first):
+            others.append((compile_alternative_words(first), *rest))
+        else:
+            for word in first.split("|"):
+                by_first[word] = (*by_first.get(word, ()), rest)
 
-    def fits(command: Command) -> bool:
-        words = _verbs(command.program, command.words)
-        if any(_begins(words, one) for one in rest):
-            return True
-        for word, optional in words:
-            if word in plain:
-                return any(_begins(words, one) for one in wanted)
-            if not optional:
-                return False
-        return False
+    def fits(verbs: Verbs) -> bool:
+        for place, (word, is_optional) in enumerate(verbs, 1):
+            for rest in by_first.get(word, ()):
+                if not rest or _begins(verbs[place:], rest):
+                    return True
+            if not is_optional:
+                break
+        return bool(others) and any(_begins(verbs, one) for one in others)
 
     return fits
 
@@ -64,29 +81,30 @@ def compile_alternative_words(word: str) -> Callable[[str], bool]:
     return globs[0] if len(globs) == 1 else lambda text: any(fits(text) for fits in globs)
 
 
-@lru_cache(maxsize=1024)
-def _verbs(program: str, words: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
-    """The words that are no options, and whether each may be the value of the option before it."""
-    values = _VALUES.get(program)
-    found: list[tuple[str, bool]] = []
+def verbs_of(command: Command) -> Verbs:
+    """The first words of a command that are no options, eight at most."""
+    values = _VALUES.get(command.program)
+    found: list[Verb] = []
     option = ""
-    for word in words:
-        if word.startswith("-") and len(word) > 1:
+    for word in command.words:
+        if word[:1] == "-" and len(word) > 1:
             option = "" if "=" in word else word
             continue
         if values is None:
-            found.append((word, option != ""))
+            found.append(Verb(word, option != ""))
         elif found or option not in values:
-            found.append((word, False))
+            found.append(Verb(word, False))
+        if len(found) == _MOST_VERBS:
+            break
         option = ""
-    return tuple(found[:8])
+    return tuple(found)
 
 
-def _begins(words: tuple[tuple[str, bool], ...], wanted: tuple[Callable[[str], bool], ...]) -> bool:
-    """Whether `words` begin with `wanted`, any value of an option left out or counted."""
+def _begins(verbs: Verbs, wanted: _Words) -> bool:
+    """Whether `verbs` begin with `wanted`, any value of an option left out or counted."""
     if not wanted:
         return True
-    if not words:
+    if not verbs:
         return False
-    (word, optional), rest = words[0], words[1:]
-    return (wanted[0](word) and _begins(rest, wanted[1:])) or (optional and _begins(rest, wanted))
+    (word, is_optional), rest = verbs[0], verbs[1:]
+    return (wanted[0](word) and _begins(rest, wanted[1:])) or (is_optional and _begins(rest, wanted))

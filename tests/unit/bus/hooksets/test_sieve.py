@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,13 @@ from bus.hooksets.guards import DEFAULT_PACKS
 from bus.hooksets.guards.corpus import read_corpus
 from bus.hooksets.in_force import HookSet, Layered
 from bus.hooksets.sieve import Sieve
+from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import compile_command_match
 from bus.matching.needles import needle_search, needles_of, words_of
 from bus.matching.regexes import compile_regex
 from bus.matching.rules import Rule, judge, seen_call
-from bus.shell import commands
+from bus.shell import Commands
 from tests.unit.bus.matching.test_rules import bash
 
 CORPORA = [
@@ -118,12 +120,18 @@ def test_a_rule_that_fits_comes_through(match: CommandMatch, line: str) -> None:
     rule = Rule(commands=(match,))
     assert judge(rule, bash(line)) is not None
     sieve = Sieve({"it": rule})
-    assert sieve.always | sieve.passing(commands(line), line) == {"it"}
+    assert sieve.always | sieve.passing(*read(line)) == {"it"}
+
+
+def read(line: str) -> tuple[Commands, str, Sequence[CommandFacts]]:
+    """What a sieve is asked about a line."""
+    call = seen_call(bash(line))
+    return call.line, line, call.facts(None)
 
 
 def test_a_rule_whose_words_are_nowhere_is_left_out() -> None:
     rules = {"it": Rule(commands=(CommandMatch(program=("p",), subcommand=("a",), line=("abc",)),))}
-    assert Sieve(rules).passing(commands("p b abc"), "p b abc") == set()
-    assert Sieve(rules).passing(commands("p a abd"), "p a abd") == set()
+    assert Sieve(rules).passing(*read("p b abc")) == set()
+    assert Sieve(rules).passing(*read("p a abd")) == set()
     sieve = Sieve({"it": Rule(command=("abc",))})
-    assert sieve.always | sieve.passing(commands("p"), "p") == set()
+    assert sieve.always | sieve.passing(*read("p")) == set()

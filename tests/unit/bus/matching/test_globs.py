@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+import re2
 
 from bus.errors import PatternError
 from bus.hooksets.guards import load_pack, packs
@@ -87,6 +88,14 @@ def test_alternatives_find_what_each_finds_and_name_the_wrong_one() -> None:
     assert compile_alternatives([]) == ()
     with pytest.raises(PatternError, match="bad regular expression '\\("):
         compile_alternatives(["a", "("])
+
+
+def test_an_expression_finds_what_the_library_finds() -> None:
+    pattern = r"(?i)\brm( -\S+)* /(etc|usr)?$|é"
+    ours, theirs = compile_regex(pattern), re2.compile(pattern)
+    for text in ("rm /", "sudo RM -rf /etc", "rm /etc x", "", "é", "xéy", "a\0rm /", "\n rm /"):
+        assert (ours.search(text) is None) == (theirs.search(text) is None), text
+        assert (ours.fullmatch(text) is None) == (theirs.fullmatch(text) is None), text
 
 
 @pytest.mark.req("X-07", "F-05")
