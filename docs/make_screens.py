@@ -90,8 +90,9 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("webhooks-list", ("webhooks", "list")),
         Screen("hooks-list", ("hooks", "list")),
         Screen("guards-list", ("guards", "list")),
-        Screen("doctor", ("doctor",)),
-        Screen("install", ("install", "claude", "--dry-run")),
+        Screen("doctor", ("doctor", "--live")),
+        Screen("install", ("install", "--dry-run")),
+        Screen("uninstall", ("uninstall", "--dry-run")),
         Screen("help", ("--help",)),
     ]
 
@@ -218,6 +219,19 @@ def calls(numbers: Iterable[int], pause: float = 0.0) -> list[str]:
     return ids
 
 
+def agents_at_home(home: Path) -> None:
+    """Claude Code with its version, and the settings of Codex CLI and Gemini CLI."""
+    for path, text in ((".claude/settings.json", '{"model": "opus"}'), (".gemini/settings.json", '{"ui": {}}')):
+        (home / path).parent.mkdir()
+        (home / path).write_text(text, "utf-8")
+    for folder in (".codex", "bin"):
+        (home / folder).mkdir()
+    program = home / "bin" / "claude"
+    program.write_text("#!/bin/sh\necho '2.1.330 (Claude Code)'\n", "utf-8")
+    program.chmod(0o755)
+    os.environ["PATH"] = f"{home / 'bin'}:{os.environ['PATH']}"
+
+
 @contextmanager
 def fleet() -> Iterator[dict[str, str]]:
     """A fleet that runs, with agents that have done something; gives the ids that screens show."""
@@ -234,8 +248,11 @@ def fleet() -> Iterator[dict[str, str]]:
             del os.environ[name]
         (home / "run").mkdir(mode=0o700)
         (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port), "utf-8")
+        agents_at_home(home)
         fleethook("up", "--detach")
         fleethook("hooks", "apply", "hooks.yaml", "--yes")
+        fleethook("install", "claude", "--yes")
+        fleethook("install", "codex", "--events", "PreToolUse,Stop", "--yes")
         try:
             ids = calls(range(len(CALLS)), 0.2)
             fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')

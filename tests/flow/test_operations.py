@@ -120,7 +120,7 @@ def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
     assert "The first set" in said["fleethook hooks history"], "the restored server has the published sets"
     assert "After the copy" not in said["fleethook hooks history"]
     assert "evaluator-worker-" in said["fleethook worker --health"]
-    assert "the fleet answered deny" in said["fleethook doctor --live"]
+    assert "canary: deny in " in said["fleethook doctor --live"]
     assert not (fleet / "laptop/.claude/settings.json").exists()
     for host in ("worker", "laptop"):
         left = [path for path in (fleet / host).rglob("*") if path.is_file() and path.name != "fleethook-ca.pem"]

@@ -127,7 +127,7 @@ def _judge_unseen(one: Installed, answer: CanaryResult) -> Check:
     came = answer.understood.decision
     if came in {"deny", "ask"}:
         text = f"{text}: the fleet answered {came}, {answer.ms:.0f} ms end to end"
-        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came}")
+        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came} in {answer.ms:.0f} ms")
     text = f"{text}: exit code {answer.ran.code} and {came or 'nothing'} came back: no guard of the fleet stopped it"
     fix = "on a machine of the fleet: `fleethook guards publish`"
     return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)

@@ -75,7 +75,7 @@ def _summary(fleet: Context, checks: Sequence[Check]) -> str:
 def _row(checks: Sequence[Check], label: str, width: int) -> list[Cell]:
     passed = [check for check in checks if check.status == "ok"]
     sign, colour = SIGNS[max((check.status for check in checks), key=_ORDER.index)]
-    share = f"{len(passed):>{width}} of {len(checks):>{width}}"
+    share = f"{len(passed):>{width}} of {len(checks)}"
     return [Cell(sign, colour), Cell(label), Cell(share, "bright_black")]
 
 
