@@ -39,6 +39,9 @@ COLOURS: Final[Mapping[str, Colour]] = {
     "dead": "red",
     "due": "yellow",
     "retry": "yellow",
+    "done": "green",
+    "stopped": "yellow",
+    "failed": "red",
 }
 
 _MOST_SILENT: Final = 3

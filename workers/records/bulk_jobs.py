@@ -55,6 +55,8 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     """How many deliveries, dead letters or events it has looked at."""
     done: int = 0
     """How many deliveries it has retried, dropped or sent again."""
+    total: int = 0
+    """How many deliveries were meant when it began; 0 where that was not counted."""
     cursor: str = ""
     error: str = ""
 
@@ -73,8 +75,11 @@ class Step(NamedTuple):
     wait: float = 0.0
 
 
-async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec) -> str:
-    """Create a job; returns its id. Without `until` in its spec it covers what exists now."""
+async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec, total: int = 0) -> str:
+    """Create a job; returns its id. `total` is how many deliveries are meant, 0 where nobody counted them.
+
+    Without `until` in its spec it covers what exists now.
+    """
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
         spec = msgspec.structs.replace(spec, until=now)
@@ -93,6 +98,8 @@ async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter |
         0,
         "done",
         0,
+        "total",
+        total,
     )
     with connections.lease() as connection:
         replies = await connection.exchange(
@@ -287,6 +294,7 @@ def _job(name: str, fields: dict[bytes, bytes]) -> BulkJob:
             "updated": int(text("updated") or 0),
             "looked": int(text("looked") or 0),
             "done": int(text("done") or 0),
+            "total": int(text("total") or 0),
             "cursor": text("cursor"),
             "error": text("error"),
         },

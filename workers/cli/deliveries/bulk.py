@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers.cli.common import CheckFailed, Context, PartlyDone
 from workers.cli.formatting import short
+from workers.cli.screens.progress import Progress
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -101,10 +103,10 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
 
     async def work(connections: Connections) -> int:
         done = 0
-        for start in range(0, len(ids), _AT_ONCE):
-            done += await ACTS[kind](connections, fleet.keys(), ids[start : start + _AT_ONCE])
-            if len(ids) > MANY and (start // _AT_ONCE) % 5 == 4:
-                fleet.say(f"{start + _AT_ONCE:,} of {len(ids):,} …")
+        with Progress(fleet, kind, len(ids), unit="deliveries") as progress:
+            for start in range(0, len(ids), _AT_ONCE):
+                progress.update(start)
+                done += await ACTS[kind](connections, fleet.keys(), ids[start : start + _AT_ONCE])
         return done
 
     return fleet.run(work)
@@ -126,7 +128,7 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
     """Do it as a maintenance job: the chores worker does it if one runs, else this command does; prints the progress."""
     from workers.records.bulk_jobs import begin
 
-    name = fleet.run(lambda connections: begin(connections, fleet.keys(), kind, spec))
+    name = fleet.run(lambda connections: begin(connections, fleet.keys(), kind, spec, count))
     queued = _handed_over(fleet)
     if queued and not follow:
         if fleet.json:
@@ -139,7 +141,8 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
         return
     if not queued:
         fleet.say(f"job {name}: no chores worker runs, so it is done here; another goes on with it if this ends")
-    ended = fleet.run(lambda connections: _followed(fleet, connections, name, count, here=not queued))
+    with says_how_it_goes_on(fleet, name, here=not queued):
+        ended = fleet.run(lambda connections: _followed(fleet, connections, name, here=not queued))
     if fleet.json:
         fleet.data({"matching": count, "done": ended.done, "job": name, "state": ended.state})
     else:
@@ -148,35 +151,51 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
         raise PartlyDone(ended.error or f"it was {ended.state} after {ended.done:,} of {count:,}")
 
 
-async def follow_job(fleet: Context, connections: Connections, name: str, count: int = 0) -> BulkJob:
-    """Wait until a job has ended, and print its progress; returns the job."""
+@contextmanager
+def says_how_it_goes_on(fleet: Context, name: str, *, here: bool = False) -> Iterator[None]:
+    """Where following a job is interrupted: say what becomes of it, how to look at it again, and how to stop it.
+
+    `here` where this command does the job's work.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        goes_on = "waits for a chores worker, which `fleethook up` starts" if here else "goes on"
+        fleet.say(
+            f"job {name} {goes_on}; `fleethook jobs show {name} --follow` shows how far it is, "
+            f"`fleethook jobs stop {name}` stops it"
+        )
+        raise
+
+
+async def follow_job(fleet: Context, connections: Connections, name: str) -> BulkJob:
+    """Wait until a job has ended, and show its progress; returns the job."""
     import asyncio
 
     from workers.records.bulk_jobs import job
 
-    last_done = -1
-    while True:
-        job_now = await job(connections, fleet.keys(), name)
-        if job_now.over:
-            return job_now
-        if job_now.done != last_done:
-            last_done = job_now.done
-            fleet.say(f"{job_now.done:,}{f' of {count:,}' if count else ''} …")
-        await asyncio.sleep(_LOOK_SECONDS)
+    waits = "waits for a chores worker"
+    with Progress(fleet, f"job {name}", unit="deliveries") as progress:
+        while not (job_now := await job(connections, fleet.keys(), name)).over:
+            progress.update(
+                job_now.done, job_now.total, note=waits if job_now.state == "queued" and not job_now.looked else ""
+            )
+            await asyncio.sleep(_LOOK_SECONDS)
+    return job_now
 
 
-async def _followed(fleet: Context, connections: Connections, name: str, count: int, *, here: bool) -> BulkJob:
+async def _followed(fleet: Context, connections: Connections, name: str, *, here: bool) -> BulkJob:
     import asyncio
 
     from workers.records.bulk_jobs import work_at
 
     if not here:
-        return await follow_job(fleet, connections, name, count)
+        return await follow_job(fleet, connections, name)
     watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
     working = asyncio.create_task(work_at(connections, fleet.keys(), watcher, name, asyncio.Event()))
     try:
-        return await follow_job(fleet, connections, name, count)
+        return await follow_job(fleet, connections, name)
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)

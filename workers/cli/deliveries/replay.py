@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
-from workers.cli.deliveries.bulk import as_job, follow_job, watcher_here
+from workers.cli.deliveries.bulk import as_job, follow_job, says_how_it_goes_on, watcher_here
 from workers.cli.deliveries.options import MOMENT, RATE
-from workers.cli.formatting import short, when
+from workers.cli.formatting import COLOURS, short, when
 from workers.cli.hooks.sets import in_force
+from workers.cli.screens.columns import Cell, Column, sign
+from workers.cli.screens.progress import Progress
+from workers.cli.screens.rows import list_times
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
     from workers.records.bulk_jobs import BulkJob
     from workers.records.replay import ReplaySpec
+
+
+_JOB_COLUMNS: Final = (
+    Column("TIME", 8),
+    Column("ID", 8),
+    Column("KIND", 7, rank=2),
+    Column("STATE", 8),
+    Column("DONE", 5, rank=1),
+    Column("LOOKED AT", 9, rank=4),
+    Column("ABOUT", 16, rank=3),
+)
 
 
 @click.command()
@@ -96,10 +110,18 @@ def list_jobs(fleet: Context) -> None:
         for one in found:
             fleet.stream(one)
     elif found:
-        rows = [(when(one.created), one.id, one.kind, one.state, one.done, one.looked, _about(one)) for one in found]
-        fleet.table(("TIME", "ID", "KIND", "STATE", "DONE", "LOOKED AT", "ABOUT"), rows)
+        rows = [
+            (time, one.id, one.kind, Cell(sign(one.state), COLOURS.get(one.state)), _done(one), one.looked, _about(one))
+            for time, one in zip(list_times([one.created for one in found]), found, strict=True)
+        ]
+        fleet.table(_JOB_COLUMNS, rows)
     else:
         fleet.say("no jobs")
+
+
+def _done(one: BulkJob) -> str:
+    """How many deliveries were done, and of how many where that is known."""
+    return f"{one.done:,}" + (f" of {one.total:,}" if one.total else "")
 
 
 @jobs.command("show")
@@ -114,14 +136,18 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
 
     async def work(connections: Connections) -> BulkJob:
         found = whole_id(name, [one.id for one in await jobs(connections, fleet.keys())], "jobs")
-        return await follow_job(fleet, connections, found) if follow else await job(connections, fleet.keys(), found)
+        return await job(connections, fleet.keys(), found)
 
     one = fleet.run(work)
+    if follow:
+        with says_how_it_goes_on(fleet, one.id):
+            one = fleet.run(lambda connections: follow_job(fleet, connections, one.id))
     if fleet.json:
         fleet.data(one)
     else:
+        of = f" of {one.total:,}" if one.total and not one.over else ""
         fleet.data(
-            f"job {one.id}: {one.kind}, {one.state}, {counted(one.done, 'delivery', 'deliveries')}, "
+            f"job {one.id}: {one.kind}, {one.state}, {counted(one.done, 'delivery', 'deliveries')}{of}, "
             f"{one.looked:,} looked at  {_about(one)}"
         )
         fleet.data(f"  begun {when(one.created)}, last heard of {when(one.updated)}")
@@ -166,10 +192,14 @@ async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -
     await watcher.refresh(force=True)
     events, counts, doubts = 0, Counter[str](), Counter[str]()
     whole = msgspec.structs.replace(past, until=past.until or await server_now(connections), rate=0.0)
-    async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
-        events += len(chunk.again)
-        counts.update(one.hook for event in chunk.again for one in event.deliveries)
-        doubts.update(chunk.doubts)
+    looked = 0
+    with Progress(fleet, "counting", unit="events") as progress:
+        async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
+            looked += chunk.looked
+            events += len(chunk.again)
+            counts.update(one.hook for event in chunk.again for one in event.deliveries)
+            doubts.update(chunk.doubts)
+            progress.update(looked)
     if doubts:
         ((why, _),) = doubts.most_common(1)
         fleet.say(f"warning: --where cannot be evaluated for {doubts.total():,} events, which are left out: {why}")
