@@ -20,7 +20,8 @@ from workers.bench.spawning import command_figures, shim_figures
 from workers.bench.starting import start_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
-Say = Callable[[str], None]
+Begin = Callable[[int], None]
+"""Is told the number of the part that begins, from 0."""
 
 
 async def _deliveries(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
@@ -41,15 +42,15 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
 }
 
 
-def run(parts: Sequence[str], rounds: int, say: Say, sizes: Sizes = FULL) -> list[Figure]:
+def run(parts: Sequence[str], rounds: int, begin: Begin, sizes: Sizes = FULL) -> list[Figure]:
     """Run the named parts (all where none is named), `rounds` rounds each, on a server with AOF every second."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home, bench_server() as url:
         previous = os.environ.get("FLEETHOOK_HOME")
         os.environ["FLEETHOOK_HOME"] = home  # nobody's own user file takes part
         try:
-            for name in parts or PARTS:
-                say(f"{name} …")
+            for number, name in enumerate(parts or PARTS):
+                begin(number)
                 figures += asyncio.run(_awaited(PARTS[name](url, rounds, sizes)))
         finally:
             if previous is None:

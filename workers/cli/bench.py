@@ -5,8 +5,33 @@ from __future__ import annotations
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.screens.columns import Cell, Column
+from workers.cli.screens.progress import Part, Progress
 
 PARTS = ("request", "command", "dialects", "shim", "publish", "deliveries", "isolation", "guards", "heavy", "start")
+
+LENGTHS = {
+    "request": (2.0, 18.0, 2.0),
+    "command": (1.0, 3.0, 1.0),
+    "dialects": (2.0, 7.0, 2.0),
+    "shim": (1.0, 7.0, 1.0),
+    "publish": (0.5, 1.0, 0.5),
+    "deliveries": (10.0, 50.0, 6.0),
+    "isolation": (10.0, 40.0, 8.0),
+    "guards": (5.0, 3.0, 5.0),
+    "heavy": (2.0, 7.0, 4.0),
+    "start": (90.0, 25.0, 12.0),
+}
+"""Seconds of each part on a machine of two cores, in the size of the figures: before its rounds, each round; and `--quick`."""
+
+_COLUMNS = (
+    Column("RATIO", 5),
+    Column("BAR", 8, rank=1),
+    Column("", 5, rank=2),
+    Column("WHAT", 16),
+    Column("FIGURES", 16, rank=3),
+    Column("BASELINE", 16, rank=4),
+)
 
 
 @click.command()
@@ -25,7 +50,9 @@ def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> N
     from workers.bench.rounds import FULL, QUICK
     from workers.bench.run import run
 
-    figures = run(parts, rounds, fleet.say, QUICK if quick else FULL)
+    lengths = [Part(name, _seconds(name, rounds, quick)) for name in parts or PARTS]
+    with Progress(fleet, "bench", at_once=True) as progress:
+        figures = run(parts, rounds, lambda number: progress.update_part(lengths, number), QUICK if quick else FULL)
     if fleet.json:
         fleet.data([{**msgspec.to_builtins(one), "met": one.met} for one in figures])
         return
@@ -33,11 +60,17 @@ def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> N
         (
             f"{one.ratio:.2f}",
             f"{one.sense} {one.bar:.2f}" if one.bar else "-",
-            {True: "met", False: "NOT MET", None: ""}[one.met],
+            {True: Cell("✓ met", "green"), False: Cell("✗ NOT MET", "red"), None: Cell("-")}[one.met],
             one.name,
             f"{one.ours:,.2f} against {one.theirs:,.2f} {one.unit}",
             one.baseline,
         )
         for one in figures
     ]
-    fleet.table(("ratio", "bar", "", "what", "figures", "baseline"), rows)
+    fleet.table(_COLUMNS, rows)
+
+
+def _seconds(name: str, rounds: int, quick: bool) -> float:
+    """About how long a part takes."""
+    first, each, small = LENGTHS[name]
+    return small if quick else first + each * rounds

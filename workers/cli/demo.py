@@ -6,10 +6,21 @@ import asyncio
 
 import click
 
+from workers.cli.common import Context, pass_fleet
+from workers.cli.screens.progress import Part, Progress
+
 
 @click.command()
-def demo() -> None:
+@pass_fleet
+def demo(fleet: Context) -> None:
     """Play a scripted fleet through the real processes and a real server; exits 0 where everything held."""
-    from workers.demo.play import play
+    from workers.demo.play import STEPS, play
 
-    asyncio.run(play(click.echo))
+    parts = [Part(name, seconds) for name, seconds in STEPS]
+    with Progress(fleet, "demo", at_once=True) as progress:
+
+        def say(text: str) -> None:
+            with progress.hidden():
+                click.echo(text)
+
+        asyncio.run(play(say, lambda number: progress.update_part(parts, number)))

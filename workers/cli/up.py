@@ -18,6 +18,7 @@ import click
 from bus.errors import ServerError
 from workers.cli import output
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.screens.progress import Progress
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # `logs` needs none of them
@@ -94,17 +95,21 @@ def up(
         _announce(fleet, places, state, (config, created), time.monotonic() - began)
         return
     log = Log(places.log_dir / LOG)
+    progress = Progress(fleet, "starting", at_once=True)
 
     def on_line(name: str, text: str) -> None:
         log(name, text)
         if not no_echo and not text.endswith(" ready"):
-            with contextlib.suppress(OSError):  # the terminal may be gone while the last lines come
+            with progress.hidden(), contextlib.suppress(OSError):  # the terminal may be gone while the last lines come
                 fleet.say(f"{fleet.style(f'{name:<13}|', 'cyan', err=True)} {output.printable(text)}")
 
-    def on_ready(_name: str, waiting: int) -> None:
-        state = running(places) if not waiting and not no_echo else None
-        if state is not None:
-            _announce(fleet, places, state, (config, created), time.monotonic() - began)
+    def on_ready(_name: str, _waiting: int) -> None:
+        state = running(places) if not no_echo else None
+        if state is not None and state.ready:
+            with progress.hidden():
+                _announce(fleet, places, state, (config, created), time.monotonic() - began)
+        elif state is not None:
+            _show_starting(progress, state)
 
     async def work() -> int:
         from workers.runtime.lifeline import stop_event
@@ -112,7 +117,10 @@ def up(
         return await supervise(settings, places, on_line, on_ready, stop_event())
 
     try:
-        asyncio.run(work())
+        with progress:
+            if not no_echo:
+                _show_starting(progress, None)
+            asyncio.run(work())
     finally:
         log.close()
     if not no_echo:
@@ -236,7 +244,7 @@ def _server_text(fleet: Context, places: Directories) -> str:
 
 def _detach(fleet: Context, places: Directories) -> State:
     """Start `up` without a terminal and wait until it is ready; ServerError with its own words where it ends."""
-    from workers.supervisor import detach, import_path, running
+    from workers.supervisor import detach, import_path
 
     path = places.log_dir / OWN_LOG
     said = path.stat().st_size if path.exists() else 0
@@ -244,21 +252,48 @@ def _detach(fleet: Context, places: Directories) -> State:
     os.environ.update(import_path())
     command = [sys.executable, "-P", "-m", "workers.cli", "--no-color", "up", "--no-echo"]
     pid = detach([*command, f"--namespace={fleet.settings().namespace}", *flags], path)
+    with Progress(fleet, "starting", at_once=True) as progress:
+        return _wait_until_ready(fleet, places, pid, (path, said), progress)
+
+
+def _wait_until_ready(
+    fleet: Context, places: Directories, pid: int, words_of: tuple[Path, int], progress: Progress
+) -> State:
+    """The state of the detached `up` of this pid when it is ready; `words_of` is its log and how much of it is older."""
+    from workers.supervisor import running
+
+    path, said = words_of
     until, warned = time.monotonic() + READY_SECONDS, False
     while time.monotonic() < until:
         state = running(places)
         if state is not None and state.ready:
             return state
+        _show_starting(progress, state)
         failing = [child.name for child in state.children if child.restarts > 1] if state is not None else []
         if failing and not warned:
             warned = True
-            fleet.say(f"{', '.join(failing)}: ended and started again; `fleethook logs` says why. Waiting on ...")
+            with progress.hidden():
+                fleet.say(f"{', '.join(failing)}: ended and started again; `fleethook logs` says why. Waiting on ...")
         words = path.read_bytes()[said:].decode("utf-8", "replace") if path.exists() else ""
         ended = [line for line in words.splitlines() if line.startswith("fleethook: ")]
         if ended or not _alive(pid):
             raise ServerError(ended[-1].removeprefix("fleethook: ") if ended else f"it ended at once; see {path}")
         time.sleep(0.02)
     raise ServerError(f"not ready within {READY_SECONDS:g} s, and left running; `fleethook logs` says why")
+
+
+def _show_starting(progress: Progress, state: State | None) -> None:
+    """Say what has started, and what is waited for."""
+    children = state.children if state is not None else ()
+    waiting = [child.name for child in children if not child.ready]
+    ready = len(children) - len(waiting)
+    if not children:
+        note = "waits for the server"
+    elif waiting:
+        note = f"{ready} of {counted(len(children), 'process', 'processes')} · waits for {', '.join(waiting)}"
+    else:
+        note = f"{counted(ready, 'process', 'processes')} · waits for an evaluator's first answer"
+    progress.update(ready, len(children) + 1, note=note)
 
 
 def _alive(pid: int) -> bool:

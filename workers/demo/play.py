@@ -43,6 +43,17 @@ REQUESTS: Final = 40
 EVENTS: Final = 80
 PATIENCE: Final = 30.0
 
+STEPS: Final = (
+    ("starting the server and its workers", 2.5),
+    ("publishing the hooks", 1.0),
+    ("scene 1, a command is blocked", 0.5),
+    ("scene 2, a thousand harmless commands", 3.0),
+    ("scene 3, a hook in the background", 0.5),
+    ("scene 4, a webhook", 1.0),
+    ("scene 5, workers are killed", 4.0),
+)
+"""What the demo does, and about how many seconds each step takes."""
+
 HOOKS: Final = """
 guards: {{destructive-commands: true}}
 network: {{allow: ["127.0.0.1:{port}"]}}
@@ -82,8 +93,8 @@ class DemoContext:
         return {**kept, "FLEETHOOK_REDIS_URL": self.url, "FLEETHOOK_NAMESPACE": self.settings.namespace}
 
 
-async def play(say: Say) -> None:
-    """Play all scenes; raises DemoFailed where something did not hold."""
+async def play(say: Say, begin: Callable[[int], None] = lambda _: None) -> None:
+    """Play all scenes; raises DemoFailed where something did not hold. `begin` is told which of the `STEPS` begins."""
     with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
         project = _made(Path(folder, "project"))
         secret = generate_secret()
@@ -91,13 +102,13 @@ async def play(say: Say) -> None:
             places = directories()
             async with DemoReceiver(secret, failures=2) as receiver:
                 stage = DemoContext(places, project, receiver, say)
+                begin(0)
                 async with _running(stage):
+                    begin(1)
                     await _publish_hooks(stage, secret)
-                    await _blocked(stage)
-                    await _harmless(stage)
-                    await _background(stage)
-                    await _webhook(stage)
-                    await _killed(stage)
+                    for number, scene in enumerate((_blocked, _harmless, _background, _webhook, _killed), 2):
+                        begin(number)
+                        await scene(stage)
     say("\nAll of it held, and nothing of it is left on this machine.")
     say("Next: `fleethook up` in one terminal, `fleethook install claude` in another.")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from workers.cli.common import Context
 from workers.cli.output import colours
@@ -26,10 +26,18 @@ _DRAW_SECONDS: Final = 0.1
 _HOUR: Final = 3_600
 
 
+class Part(NamedTuple):
+    """A part of work whose length is known from earlier runs."""
+
+    name: str
+    seconds: float
+
+
 class Progress:
     """The progress of one piece of work, as a context manager; `update` says how far it is.
 
-    `unit` is what is counted: `deliveries`. With `--json` nothing is shown.
+    `unit` is what is counted: `deliveries`. Work shorter than 0.3 s shows no bar, unless `at_once`. With `--json`
+    nothing is shown.
     """
 
     def __init__(
@@ -39,9 +47,11 @@ class Progress:
         total: int = 0,
         *,
         unit: str = "",
+        at_once: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fleet, self._what, self._total, self._unit, self._clock = fleet, what, total, unit, clock
+        self._quiet = 0.0 if at_once else QUICK_SECONDS
         self._began = self._drawn = self._said = clock()
         self._first: tuple[float, float] | None = None
         self._bar: RichProgress | None = None
@@ -65,9 +75,17 @@ class Progress:
             if now - self._said >= CALM_SECONDS:
                 self._said = now
                 self._fleet.say(f"{self._what}: {pace}")
-        elif now - self._began >= QUICK_SECONDS and (now - self._drawn >= _DRAW_SECONDS or self._bar is None):
+        elif now - self._began >= self._quiet and (now - self._drawn >= _DRAW_SECONDS or self._bar is None):
             self._drawn = now
             self._draw(done, pace)
+
+    def update_part(self, parts: Sequence[Part], index: int) -> None:
+        """Say which of the parts begins now; the time left is that of the others, at the speed of those that are done."""
+        seconds = [part.seconds for part in parts]
+        slower = (self._clock() - self._began) / sum(seconds[:index]) if index else 1.0
+        left = f"about {time_text(slower * sum(seconds[index:]))} left"
+        note = f"{index + 1} of {len(parts)}: {parts[index].name} · {left}"
+        self.update(sum(seconds[:index]), max(1, round(sum(seconds))), note=note)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workers.cli.common import Context
-from workers.cli.screens.progress import CALM_SECONDS, Progress, pace_text, rate, time_text
+from workers.cli.screens.progress import CALM_SECONDS, Part, Progress, pace_text, rate, time_text
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,17 @@ def test_the_rate_is_of_what_was_watched() -> None:
     """A job that is half done when somebody looks was not done in that second."""
     assert rate((5_000, 10.0), (5_100, 12.0)) == 50
     assert rate((5_000, 10.0), (5_000, 10.0)) == 0
+
+
+def test_parts_of_known_length(capsys: pytest.CaptureFixture[str]) -> None:
+    """A machine that took twice as long for the first part takes twice as long for the others."""
+    now = 0.0
+    parts = [Part("request", 10), Part("shim", 20), Part("start", 70)]
+    with Progress(Context(), "bench", clock=lambda: now) as progress:
+        progress.update_part(parts, 0)
+        now = 20.0
+        progress.update_part(parts, 1)
+    assert capsys.readouterr().err == "bench: 2 of 3: shim · about 3 min left\n"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
