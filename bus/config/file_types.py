@@ -257,4 +257,12 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             examples=[{"allow": ["localhost:9000"]}],
         ),
     ] = None
+    tests: Annotated[
+        list[Any],
+        Meta(
+            description="What the hooks of this file have to say to which events. `fleethook hooks test` runs them; workers "
+            "ignore them.",
+            examples=[[{"name": "no force push", "command": "git push --force", "expect": "deny"}]],
+        ),
+    ] = msgspec.field(default_factory=list)
     settings: Annotated[Any, Meta(description="Fleethook's own settings, by name.", examples=[{"budget": "5s"}])] = None

@@ -8,6 +8,7 @@ import msgspec
 
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.hook_test_entry import HookTestEntry
 from bus.config.settings import Settings
 from bus.hooks import Format
 from bus.verdicts import POLICIES
@@ -32,11 +33,11 @@ _PAGERDUTY: Final[dict[str, Any]] = {
 
 def hook_file_schema() -> dict[str, Any]:
     """The schema as plain data. The loader checks more than it can say: patterns, CEL conditions and URLs."""
-    kinds = (FileFormat, HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings)
+    kinds = (FileFormat, HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings, HookTestEntry)
     _, found = msgspec.json.schema_components(kinds, ref_template=_REF)
     definitions: dict[str, dict[str, Any]] = {name: dict(schema) for name, schema in sorted(found.items())}
     top = definitions.pop(FileFormat.__name__)["properties"]
-    for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings):
+    for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings, HookTestEntry):
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
     hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule")]
@@ -78,6 +79,7 @@ def _top_properties(described: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(GuardSettings)]},
         },
         "network": {"anyOf": [{"type": "null"}, reference(Network)]},
+        "tests": {"type": "array", "items": reference(HookTestEntry)},
         "settings": {"anyOf": [{"type": "null"}, reference(Settings)]},
     }
     described = {name: {key: part[key] for key in ("description", "examples")} for name, part in described.items()}

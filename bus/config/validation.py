@@ -34,6 +34,8 @@ MISNOMERS: Final[Mapping[str, str]] = {
     "on_error": "on_failure",
     "order": "priority",
     "message": "reason",
+    "agent": "source",
+    "decision": "expect",
 }
 """Other systems' names for our keys, for hints; used where our name is a valid key and theirs is not."""
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
 from bus.hooks import HttpCall, OldSecret
 from bus.hooksets.hookfile import guard_packs
 from bus.matching.command_match import CommandMatch
@@ -14,6 +15,7 @@ from bus.pacing import Batch
 from docs.reference.fields import field_table
 
 HOOK_LINKS: Final = {"HttpCall": "http", "OldSecret": "old_secrets", "Rule": "rule", "CommandMatch": "commands"}
+TEST_LINKS: Final = {"HookTestEvent": "event"}
 ENDPOINT_LINKS: Final = {"OldSecret": "old_secrets", "Batch": "batch"}
 
 _TOP_TYPES: Final = {
@@ -22,6 +24,7 @@ _TOP_TYPES: Final = {
     "import": "list of texts or [mappings](#import)",
     "guards": "[mapping](#guards)",
     "network": "[mapping](endpoints.md#network)",
+    "tests": "list of [mappings](#tests)",
     "settings": "[mapping](settings.md)",
 }
 
@@ -57,6 +60,12 @@ hooks:
 
 guards:
   destructive-commands: {decision: ask}
+
+tests:
+  - name: a download into a shell is denied
+    command: curl https://example.com/install.sh | sh
+    expect: deny
+    hook: no-download-into-shell
 
 settings:
   budget: 5s
@@ -138,7 +147,19 @@ An entry is a path, or a mapping with these fields. See [importing hooks](import
 
 The packs are {packs}; see [guards](guards.md). A pack is `true`, `false`, or a mapping with these fields.
 
-{field_table(GuardSettings)}"""
+{field_table(GuardSettings)}
+## tests
+
+`fleethook hooks test` runs the tests of a file, its commands included; [writing hooks](writing-hooks.md#test-your-hooks) shows
+how. The event is a `tool:pre_execute` of `bash` unless other fields say more. The short fields are the same as in the tests of
+guard packs.
+
+{field_table(HookTestEntry, TEST_LINKS)}
+## event
+
+The event of a test as a mapping.
+
+{field_table(HookTestEvent)}"""
 
 
 def endpoints_page() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,21 +12,21 @@ import msgspec
 
 from bus.agents import find
 from bus.chain import Evaluation, Run, evaluate
-from bus.errors import DecodeError, PatternError
+from bus.errors import DecodeError
 from bus.events import Event, source_name
 from bus.hooks import Hook
 from bus.hooksets.guards import load_pack
+from bus.hooksets.hook_tests import agent_with_event, event_of_type
 from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
 from bus.http.client_pool import ClientPool
 from bus.ids import event_id, host_name
-from bus.matching.patterns import parse_pattern
 from bus.outcomes import Outcome
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.system.directories import Directories
-from bus.tools import canonical_input, canonical_tool
+from bus.tools import canonical_input
 from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -36,6 +37,11 @@ _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
 _OPTIONS: Final = frozenset({"tool", "source"})
 _NESTED: Final = frozenset({"input", "output", "data"})
 _MOST_NESTED: Final = 16
+_NATIVE_NAMES: Final = ("hook_event_name", "hookEventName", "hookName", "agent_action_name", "event_name", "event")
+"""Where agents' payloads name their event."""
+
+Judge = Callable[[Event], Awaitable[tuple[list[Hook], Verdict]]]
+"""Gives the blocking hooks that fit an event, and their verdict."""
 
 
 async def hooks_here(connections: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
@@ -76,27 +82,12 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
     PatternError and DecodeError.
     """
     source = source_name(source)
-    native = find(source).capabilities.get(kind)
-    if native is None:
-        (pattern, *others) = parse_pattern(kind)
-        if others or not pattern.exact:
-            raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")
-        tool = tool or pattern.tool
+    event = msgspec.structs.replace(event_of_type(kind, source=source, tool=tool), cwd=str(cwd))
+    tool = event.native_tool
     fields: dict[str, Any] = {"input": {}, "data": {}}
-    event_type = pattern.type if native is None else native.type
-    about_tool = bool(tool) or event_type.startswith(("tool:", "permission:"))
+    about_tool = bool(tool) or event.type.startswith(("tool:", "permission:"))
     for text in values:
         _put(fields, text, "input" if about_tool else "data")
-    event = Event(
-        type=event_type,
-        id=event_id(),
-        source=source,
-        native=kind,
-        host=host_name(),
-        cwd=str(cwd),
-        tool=canonical_tool(source, tool) if tool else "",
-        native_tool=tool,
-    )
     if tool and isinstance(fields["input"], dict):
         fields["input"] = canonical_input(source, tool, fields["input"])
     try:
@@ -112,6 +103,18 @@ def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
     """
     event = find(source_name(source)).read(kind, raw, host=host_name())
     return msgspec.structs.replace(event, id=event_id(), host=event.host or host_name(), cwd=event.cwd or str(cwd))
+
+
+def payload_source(raw: bytes) -> str:
+    """The agent that a payload is of, by the name of its event; `generic` for a canonical event and where nothing tells."""
+    try:
+        given = json.loads(raw)
+    except ValueError:
+        return "generic"
+    if not isinstance(given, dict) or "type" in given:
+        return "generic"
+    names = (given[key] for key in _NATIVE_NAMES if isinstance(given.get(key), str))
+    return next((agent for name in names if (agent := agent_with_event(name))), "generic")
 
 
 def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
@@ -161,29 +164,42 @@ async def try_event(
     event: Event, hooks: HookSet, *, effects: bool, seconds: float, policy: Policy
 ) -> tuple[list[Hook], Verdict]:
     """The blocking hooks that fit, and their verdict; commands and http hooks run only with `effects`."""
-    async with ClientPool() as clients, RuleChecks() as checks:
-        own = RequestHooks(hooks, _runner(clients, hooks, effects=effects))
-        own.wait_for(checks, seconds)
-        fitting = await own.fitting(event)
-        verdict = await evaluate(
-            Evaluation(
-                event=event,
-                hooks=fitting,
-                run=own.run,
-                seconds=seconds,
-                policy=policy,
-                version=hooks.version,
-                layers=hooks.layers,
-                hooks_for=own.fitting,
-                notes=own.notes(event, fitting),
-            )
-        )
-    return fitting, verdict
+    async with open_judge(hooks, effects=effects, seconds=seconds, policy=policy) as judge:
+        return await judge(event)
 
 
-def _runner(clients: ClientPool, hooks: HookSet, *, effects: bool) -> Run:
+@asynccontextmanager
+async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: Policy) -> AsyncIterator[Judge]:
+    """A function that gives the verdicts of these hooks, one event after the other; what it started ends with it."""
     commands = CommandRunner()
+    async with ClientPool() as clients, RuleChecks() as checks:
 
+        async def judge(event: Event) -> tuple[list[Hook], Verdict]:
+            own = RequestHooks(hooks, _runner(clients, commands, hooks, effects=effects))
+            own.wait_for(checks, seconds)
+            fitting = await own.fitting(event)
+            verdict = await evaluate(
+                Evaluation(
+                    event=event,
+                    hooks=fitting,
+                    run=own.run,
+                    seconds=seconds,
+                    policy=policy,
+                    version=hooks.version,
+                    layers=hooks.layers,
+                    hooks_for=own.fitting,
+                    notes=own.notes(event, fitting),
+                )
+            )
+            return fitting, verdict
+
+        try:
+            yield judge
+        finally:
+            await commands.end_background()
+
+
+def _runner(clients: ClientPool, commands: CommandRunner, hooks: HookSet, *, effects: bool) -> Run:
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
         if not effects:
             return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")

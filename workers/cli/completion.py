@@ -78,7 +78,14 @@ class _Offered(click.ParamType[Any]):
         return [CompletionItem(value, help=text) for value, text in known if value.startswith(incomplete)] + own
 
 
-_GROUPS: Final = {"deliveries": "delivery", "dead": "dead letter", "jobs": "job", "events": "event", "trace": "event"}
+_GROUPS: Final = {
+    "deliveries": "delivery",
+    "dead": "dead letter",
+    "jobs": "job",
+    "events": "event",
+    "trace": "event",
+    "show-input": "event",
+}
 
 
 def _kind(parameter: click.Parameter, path: Sequence[str]) -> str:

@@ -167,6 +167,7 @@ def _files(fleet: Context) -> list[Path]:
 
 
 def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
+    from bus.hooksets.hook_tests import load_hook_tests
     from bus.hooksets.hookfile import load_hook_file
 
     if not path.exists():
@@ -175,7 +176,8 @@ def _problems(path: Path, layer: Layer) -> tuple[list[ConfigError], list[str]]:
         file = load_hook_file(path, layer)
     except ConfigError as error:
         return [error], []
-    return list(file.problems), [str(warning) for warning in file.warnings]
+    problems = [*file.problems, *load_hook_tests(path, file)[1]]
+    return problems, [str(warning) for warning in file.warnings]
 
 
 def _shown(name: str, value: Any) -> Any:

@@ -174,7 +174,8 @@ def test_an_event_is_tried_as_it_is_in_a_file_or_on_the_stream(project: Path) ->
     assert (stored["event"]["id"], stored["verdict"]["decision"]) == (name, "deny")
     assert fleethook("hooks", "test", "--event", "none.json", *mine).code == 2
     assert fleethook("hooks", "test", "--event", name, "--set", "x=1", *mine).code == 2
-    assert fleethook("hooks", "test", *mine).code == 2
+    assert fleethook("hooks", "test", "--event", name[:12], *mine).json["event"]["id"] == name
+    assert fleethook("hooks", "test", *mine).code == 4, "the file has no tests"
 
 
 def test_trying_and_checking_need_no_server(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

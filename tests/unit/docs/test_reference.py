@@ -14,13 +14,16 @@ import msgspec
 import pytest
 
 from bus.agents import find
+from bus.config.documents import loads
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting
 from bus.events import MEANINGS, SOURCES, Event, EventType
 from bus.hooks import HttpCall, OldSecret
 from bus.hooksets.guards import load_pack, packs
-from bus.hooksets.hookfile import load_hook_file, parse_hook_file
+from bus.hooksets.hook_tests import read_hook_tests
+from bus.hooksets.hookfile import load_hook_file, parse_hook_file, read_hook_document
 from bus.matching.command_match import CommandMatch
 from bus.matching.conditions import compile_condition
 from bus.matching.rules import Rule
@@ -47,6 +50,8 @@ SECTIONS: dict[tuple[str, str], type] = {
     ("hooks.md", "old_secrets"): OldSecret,
     ("hooks.md", "import"): ImportEntry,
     ("hooks.md", "guards"): GuardSettings,
+    ("hooks.md", "tests"): HookTestEntry,
+    ("hooks.md", "event"): HookTestEvent,
     ("endpoints.md", "endpoints"): EndpointEntry,
     ("endpoints.md", "old_secrets"): OldSecret,
     ("endpoints.md", "batch"): Batch,
@@ -186,6 +191,20 @@ def test_the_examples_of_the_parts_of_an_entry_load() -> None:
         load({"endpoints": [{"url": "https://h.example/", "old_secrets": [secret]}]})
     for field, value in examples(Batch):
         load({"endpoints": [{"url": "https://h.example/", "batch": {field.name: value}}]})
+
+
+def test_the_examples_of_a_test_load() -> None:
+    hooks = "hooks: [{id: no-force-push, on: session:start, command: x}]"
+    for kind, below in ((HookTestEntry, None), (HookTestEvent, "event")):
+        for field, value in examples(kind):
+            given = {field.name: value} if below is None else {below: {field.name: value}}
+            alone = {"event", "prompt"} & set(given)
+            entry = {"name": "a", "expect": "deny", "source": "claude", **({} if alone else {"command": "x"}), **given}
+            if below is not None or isinstance(value, dict):
+                del entry["source"]
+            document = loads(f"{hooks}\ntests: [{json.dumps(entry)}]", file="example")
+            tests, problems = read_hook_tests(document, read_hook_document(document, "user"), Path("/"))
+            assert (len(tests), problems) == (1, []), entry
 
 
 def test_the_examples_of_the_sections_load() -> None:

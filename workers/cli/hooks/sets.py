@@ -15,6 +15,7 @@ from workers.cli.formatting import when
 from workers.cli.guard_reports import report_set_change
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooksets.hook_tests import HookTest
     from bus.hooksets.hookfile import HookFile
     from bus.hooksets.in_force import HookSet
     from bus.hooksets.published import SetChange
@@ -228,25 +229,48 @@ def in_force(
 
 def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     """A hook file by its name: the one given (`-` is stdin), else the nearest of this project, else the user's."""
+    name, read, _ = load_with_tests(fleet, file)
+    return name, read
+
+
+def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
+    """As `load`, and the file's tests; what is wrong with a test is among the problems of the file."""
+    from dataclasses import replace
+
+    from bus.config.documents import loads
     from bus.errors import NotFound
-    from bus.hooksets.hookfile import load_hook_file, parse_hook_file
+    from bus.hooksets.hook_tests import load_hook_tests, read_hook_tests
+    from bus.hooksets.hookfile import load_hook_file, read_hook_document
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 
     if file is not None and str(file) == "-":
-        return "stdin", parse_hook_file(sys.stdin.buffer.read().decode("utf-8", "replace"), "fleet", file="-")
+        document = loads(sys.stdin.buffer.read().decode("utf-8", "replace"), file="-")
+        read = read_hook_document(document, "fleet")
+        tests, wrong = read_hook_tests(document, read, Path.cwd())
+        return "stdin", replace(read, problems=(*read.problems, *wrong)), tests
+    user = config_file(fleet.directories().config)
     # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
-    found = file or config_file(Path.cwd()) or project_file(Path.cwd()) or config_file(fleet.directories().config)
+    found = file or config_file(Path.cwd()) or project_file(Path.cwd()) or user
     if found is None:
         raise NotFound("there is no fleethook.yaml here, in the project or in the user's configuration; name a file")
-    return str(found), load_hook_file(found, "fleet")
+    read = load_hook_file(found, "fleet")
+    is_users = user is not None and found.exists() and found.samefile(user)
+    tests, wrong = load_hook_tests(found, read, Path.home() if is_users else None)
+    return str(found), replace(read, problems=(*read.problems, *wrong)), tests
 
 
 def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     """A hook file without problems; ConfigError with all of them where it has some."""
+    name, read, _ = sound_with_tests(fleet, file)
+    return name, read
+
+
+def sound_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
+    """As `sound`, and the file's tests."""
     from bus.errors import ConfigError
 
-    name, read = load(fleet, file)
+    name, read, tests = load_with_tests(fleet, file)
     if read.problems:
         for problem in read.problems[1:]:
             fleet.say(fleet.style(str(problem), "red", err=True))
@@ -257,7 +281,7 @@ def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
         )
     for warning in read.warnings:
         fleet.say(fleet.style(f"{warning} (warning)", "yellow", err=True))
-    return name, read
+    return name, read, tests
 
 
 def holds(read: HookFile) -> str:

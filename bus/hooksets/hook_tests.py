@@ -1,0 +1,197 @@
+"""The tests of a hook file: each as an event and what the hooks have to say to it, with its line.
+
+Workers do not read them. A test uses the short fields of the tests in guard packs, or a whole event.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from bus.agents import find
+from bus.config.documents import Document, PathParts, dotted, load
+from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
+from bus.config.validation import convert, suggestion
+from bus.errors import ConfigError, PatternError
+from bus.events import SOURCES, Event, EventType, source_name
+from bus.hooksets.guards import load_pack
+from bus.hooksets.hookfile import HookFile
+from bus.ids import event_id, host_name
+from bus.matching.patterns import parse_pattern
+from bus.tool_names import CANONICAL, TABLE
+from bus.tools import canonical_input, canonical_tool
+
+_INPUT: Final = ("command", "path", "content")
+_SHORT: Final = ("tool", *_INPUT, "prompt", "cwd", "source", "native")
+
+_OWN_TYPES: Final = frozenset(kind.value for kind in EventType)
+_MOST_NAMED: Final = 5
+"""Hooks that a hint names."""
+
+
+class HookTest(NamedTuple):
+    """One test of a hook file: the event, what is expected, and its place."""
+
+    expected: HookTestEntry
+    event: Event
+    file: str
+    line: int
+
+    @property
+    def name(self) -> str:
+        """What it shows."""
+        return self.expected.name
+
+
+def read_hook_tests(document: Document, file: HookFile, folder: Path) -> tuple[list[HookTest], list[ConfigError]]:
+    """The tests of a hook file, and what is wrong with the others, each with line and column.
+
+    `file` is what the document was read into; `folder` is the directory of events that name none.
+    """
+    value = document.value.get("tests") if isinstance(document.value, dict) else None
+    if not isinstance(value, list):
+        return [], []  # reading the file has reported what is no list
+    tests: list[HookTest] = []
+    problems: list[ConfigError] = []
+    lines: dict[str, int] = {}
+    known = hook_ids(file)
+    for number, raw in enumerate(value):
+        path: PathParts = ("tests", number)
+        entry, wrong = convert(document, path, raw, HookTestEntry)
+        problems += wrong
+        if entry is None:
+            continue
+        line = document.place(path)[0]
+        try:
+            _check(document, path, entry, known, lines)
+            tests.append(HookTest(entry, _event(document, path, entry, folder), document.file, line))
+            lines[entry.name] = line
+        except ConfigError as error:
+            problems.append(error)
+    return tests, problems
+
+
+def load_hook_tests(path: Path, file: HookFile, folder: Path | None = None) -> tuple[list[HookTest], list[ConfigError]]:
+    """As `read_hook_tests`, for a file; without `folder`, events happen in the file's own."""
+    return read_hook_tests(load(path), file, folder or path.absolute().parent)
+
+
+def hook_ids(file: HookFile) -> list[str]:
+    """The ids of every hook of a file, those of its guard packs included."""
+    packs = [name for name, settings in file.guards.items() if settings.enabled]
+    return [hook.id for hook in file.hooks] + [rule.id for name in packs for rule in load_pack(name).rules]
+
+
+def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
+    """An event of one type (`tool:pre_execute:bash`), or of an agent's own name (`PreToolUse`); its id is new.
+
+    PatternError where `kind` names no type, or several.
+    """
+    native = find(source).capabilities.get(kind)
+    event_type = native.type if native is not None else ""
+    if native is None:
+        (pattern, *others) = parse_pattern(kind)
+        if others or not pattern.exact:
+            raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")
+        event_type, tool = pattern.type, tool or pattern.tool
+    return Event(
+        type=event_type,
+        id=event_id(),
+        source=source,
+        native=kind,
+        host=host_name(),
+        tool=canonical_tool(source, tool) if tool else "",
+        native_tool=tool,
+    )
+
+
+def _check(
+    document: Document, path: PathParts, entry: HookTestEntry, known: Sequence[str], lines: dict[str, int]
+) -> None:
+    """What the types cannot express: one form of event, names that are unique, a hook that exists."""
+    given = [name for name in _SHORT if getattr(entry, name)]
+    whole = isinstance(entry.event, HookTestEvent)
+    if whole and given:
+        raise document.error((*path, given[0]), f"{given[0]} belongs into `event`, which says what happens", key=True)
+    if not given and entry.event is None:
+        raise document.error(path, "a test needs an event", hint="write e.g. command: git push --force")
+    if entry.prompt and any(name in given for name in ("tool", *_INPUT)):
+        raise document.error((*path, "prompt"), "a prompt is about no tool", hint="make two tests of it", key=True)
+    if entry.name in lines:
+        raise document.error((*path, "name"), f"the name is taken (line {lines[entry.name]})")
+    if entry.hook and entry.hook not in known:
+        more = " and others" if len(known) > _MOST_NAMED else ""
+        hint = suggestion(entry.hook, known) or f"it has {', '.join(known[:_MOST_NAMED]) or 'none'}{more}"
+        raise document.error((*path, "hook"), f'the file has no hook "{entry.hook[:64]}"', hint=hint)
+
+
+def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Path) -> Event:
+    """The event of a test."""
+    if isinstance(entry.event, HookTestEvent):
+        place: PathParts = (*path, "event", "type")
+        whole = entry.event
+    else:
+        place = (*path, "event" if entry.event else "native")
+        whole = _whole_event(entry)
+    kind = entry.native or whole.type
+    source = source_name(whole.source) if whole.source else agent_with_event(kind) or _owner(whole.tool)
+    if entry.native and entry.native not in find(source).capabilities:
+        names = find(source).capabilities
+        hint = suggestion(entry.native, names) or f"its events are {', '.join(names)}"
+        raise document.error((*path, "native"), f'{source} has no event "{entry.native[:64]}"', hint=hint)
+    try:
+        event = event_of_type(kind, source=source, tool=whole.tool)
+    except PatternError as error:
+        line, column = document.place(place)
+        raise PatternError(
+            error.message, file=document.file, line=line, column=column, path=dotted(place), hint=error.hint
+        ) from error
+    return msgspec.structs.replace(
+        event,
+        session=whole.session,
+        host=whole.host or event.host,
+        cwd=os.path.normpath(folder / os.path.expanduser(whole.cwd)),
+        input=canonical_input(source, whole.tool, whole.input) if whole.tool else whole.input,
+        output=whole.output,
+        data=whole.data,
+    )
+
+
+def _whole_event(entry: HookTestEntry) -> HookTestEvent:
+    """The event that the short fields say."""
+    given: dict[str, Any] = {name: getattr(entry, name) for name in _INPUT if getattr(entry, name)}
+    kind = entry.event if isinstance(entry.event, str) else ""
+    if entry.prompt:
+        return HookTestEvent(
+            type=kind or EventType.USER_PROMPT_SUBMIT.value,
+            source=entry.source,
+            cwd=entry.cwd,
+            data={"prompt": entry.prompt},
+        )
+    about_tool = not kind or bool(given) or kind.startswith(("tool:", "permission:"))
+    named = kind.count(":") > 1  # `tool:pre_execute:write` names the tool itself
+    tool = entry.tool or ("bash" if about_tool and not named else "")
+    return HookTestEvent(
+        type=kind or EventType.TOOL_PRE_EXECUTE.value, source=entry.source, cwd=entry.cwd, tool=tool, input=given
+    )
+
+
+def agent_with_event(native: str) -> str:
+    """The first agent that calls one of its events so; empty for our own event types and for what nobody has."""
+    agents = () if native in _OWN_TYPES else SOURCES
+    return next((agent for agent in agents if native in find(agent).capabilities), "")
+
+
+def _owner(tool: str) -> str:
+    """The agent that a tool's own name belongs to; `generic` for our names."""
+    agents = () if not tool or tool in CANONICAL else TABLE.items()
+    return next((agent for agent, names in agents if tool in names), "generic")
+
+
+def matching(tests: Iterable[HookTest], text: str) -> list[HookTest]:
+    """The tests whose name contains a text, whatever its case."""
+    return [test for test in tests if text.lower() in test.name.lower()]
