@@ -171,25 +171,14 @@ async def find_event(connections: Connections, keys: Keys, name: str, *, say: Sa
     Searches around the time in the id, then the copies that deliveries keep, then the whole stream, because an agent's
     clock may be wrong and a spooled event arrives late. If only an agent's report of its own fallback is left, returns it.
     """
-    entry, pending = await _find_entry_anywhere(connections, keys, name, say)
+    entry, pending = await find_entry_anywhere(connections, keys, name, say)
     return msgspec.structs.replace(read_seen(entry, keys), pending=pending)
 
 
-async def stored_event(connections: Connections, keys: Keys, beginning: str) -> Event:
-    """The event whose id begins so, as hooks get it: not redacted. Raises NotFound, AmbiguousId and DecodeError."""
-    from workers.records.ids import whole_event_id  # it reads streams by this module
-
-    name = await whole_event_id(connections, keys, beginning)
-    entry, _ = await _find_entry_anywhere(connections, keys, name, None)
-    if _named(entry, b"of"):
-        raise NotFound(f"of the event {name!r} only its agent's report of a fallback is recorded, not what it held")
-    return read_event(read_request(entry, keys))
-
-
-async def _find_entry_anywhere(
+async def find_entry_anywhere(
     connections: Connections, keys: Keys, name: str, say: Say | None
 ) -> tuple[StreamEntry, bool]:
-    """The entry of an event, and whether it still waits for its verdict; raises NotFound."""
+    """The entry of an event, searched as in `find_event`, and whether it still waits for its verdict; raises NotFound."""
     near = await _near_its_time(connections, keys, name) or await kept_event(connections, keys, name)
     if near is not None:
         return near, False

@@ -174,10 +174,10 @@ def test(
 def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path) -> Event:
     """The event that `--event` names: a file's, stdin's, or a stored one."""
     from workers.admin.dry_run import payload_source, read_event
-    from workers.records.events import stored_event
+    from workers.records.stored_events import stored_event
 
     if given != "-" and not Path(given).exists() and not given.endswith(".json") and "/" not in given:
-        return fleet.run(lambda connections: stored_event(connections, fleet.keys(), given))
+        return fleet.run(lambda connections: stored_event(connections, fleet.keys(), given))[0]
     try:
         raw = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
     except OSError as error:

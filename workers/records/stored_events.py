@@ -1,0 +1,23 @@
+"""A stored event as hooks got it, and not as people see it: nothing is redacted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.errors import NotFound
+from bus.events import Event
+from bus.requests import read_event, read_request
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from workers.records.events import Seen, find_entry_anywhere, read_seen
+from workers.records.ids import whole_event_id
+
+
+async def stored_event(connections: Connections, keys: Keys, beginning: str) -> tuple[Event, Seen]:
+    """The event whose id begins so, and its redacted record. Raises NotFound, AmbiguousId and DecodeError."""
+    name = await whole_event_id(connections, keys, beginning)
+    entry, pending = await find_entry_anywhere(connections, keys, name, None)
+    seen = msgspec.structs.replace(read_seen(entry, keys), pending=pending)
+    if seen.of:
+        raise NotFound(f"of the event {name!r} only its agent's report of a fallback is recorded, not its content")
+    return read_event(read_request(entry, keys)), seen
