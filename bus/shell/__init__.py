@@ -14,7 +14,8 @@ from typing import Final
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
-from bus.shell.found import NOTHING, Found
+from bus.shell.found import NOTHING, Call, Found
+from bus.shell.inner import Arg
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
 from bus.shell.plain import Statement, plain_statements
@@ -71,15 +72,18 @@ def _commands(text: str) -> Commands:
 def _read(text: str, limits: Limits) -> Commands:
     cut = clean(text[: limits.length])
     statements = plain_statements(cut)
-    if statements is not None and len(text) <= limits.length:
-        known = _read_single(statements, limits)
-        if known is not None:
-            return known
+    single = _single(statements, limits) if statements is not None and len(text) <= limits.length else None
+    command, inner = single_command(single) if single else (None, [])
+    if command is not None and not inner:
+        # What it prints or changes for later ones does not matter, so this takes a third of the time.
+        return Commands((command,), marks=_marks(command.program, command.prompt, bool(changed(command))))
     budget = Budget(limits)
     found = Found(budget)
     reader = Reader(found, default_variables(), ".")
     try:
-        if statements is not None:
+        if single:
+            reader.run(list(map(Arg, single)), Call(), inner)
+        elif statements is not None:
             reader.run_plain(statements, NOTHING)
         else:
             reader.run_tree(cut, NOTHING)
@@ -94,31 +98,21 @@ def _read(text: str, limits: Limits) -> Commands:
             break
     names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
     return Commands(
-        items=tuple(found.items),
-        truncated=bool(budget.stopped),
-        incomplete=found.incomplete or found.too_deep,
-        marks=seen,
-        stopped=budget.stopped or ("it nests too deep" if found.too_deep else ""),
-        unread=names,
+        tuple(found.items),
+        bool(budget.stopped),
+        found.incomplete or found.too_deep,
+        seen,
+        budget.stopped or ("it nests too deep" if found.too_deep else ""),
+        names,
     )
 
 
-def _read_single(statements: list[Statement], limits: Limits) -> Commands | None:
-    """What a line of one plain command runs; None for any other line, and where the command runs others.
-
-    What such a command prints or changes for later ones does not matter, so this takes a third of the time.
-    """
+def _single(statements: list[Statement], limits: Limits) -> list[str] | None:
+    """The words of a line of one plain command; None for any other line."""
     if len(statements) > 1 or len(statements[0]) > 1 or len(statements[0][0]) > 1:
         return None
-    stage = statements[0][0][0]
-    if stage.redirected or len(stage.words) > limits.words:
-        return None
-    command = single_command(stage.words)
-    return (
-        None
-        if command is None
-        else Commands((command,), marks=_marks(command.program, command.prompt, bool(changed(command))))
-    )
+    words, redirected, _ = statements[0][0][0]
+    return None if redirected or len(words) > limits.words else words
 
 
 @lru_cache(maxsize=1024)

@@ -31,40 +31,42 @@ class _Program(NamedTuple):
     """What can be told of a program before its arguments are looked at."""
 
     name: str
-    ordinary: bool
-    """It does nothing but run: all below is False."""
     runs_others: bool
     prompts: bool
     prints: bool
     """What it prints may be known."""
-    stateful: bool
-    """It may change what the shell knows."""
-    writes: bool
+    changes: bool
+    """It may change what the shell knows, or write files that later commands run."""
 
 
 @lru_cache(maxsize=1024)
 def _program(word: str) -> _Program:
     """What the first word of a command names."""
     name = program_name(word)
-    known = (
+    return _Program(
+        name,
         runs_others(name) or _INIT_SCRIPT in word,
         may_prompt(name),
         name in PRINTING,
-        name in STATEFUL,
-        may_write(name),
+        name in STATEFUL or may_write(name),
     )
-    return _Program(name, not any(known), *known)
 
 
-def single_command(words: list[str]) -> Command | None:
-    """The command of these words on a line of its own; None where it runs others."""
+def _inner_of(program: str, argv: list[Arg], stdin: Output) -> list[Inner]:
+    """What a command of a program that may run others runs."""
+    inner = list(inner_calls(program, argv[1:], stdin))
+    return [*inner, *init_script(argv)] if _INIT_SCRIPT in argv[0].text else inner
+
+
+def single_command(words: list[str]) -> tuple[Command, list[Inner]]:
+    """The command of these words on a line of its own, and what it runs; of one that runs others more has to be asked."""
     known = _program(words[0])
-    if known.ordinary or not (known.runs_others or known.prompts):
-        return Command(known.name, tuple(words[1:]))
-    args = [Arg(word) for word in words[1:]]
-    if known.runs_others and (_INIT_SCRIPT in words[0] or any(True for _ in inner_calls(known.name, args, NOTHING))):
-        return None
-    return Command(known.name, tuple(words[1:]), prompt=known.prompts and opens_prompt(known.name, args))
+    rest = tuple(words[1:])
+    if not (known.runs_others or known.prompts):
+        return Command(known.name, rest), []
+    argv = list(map(Arg, words))
+    inner = _inner_of(known.name, argv, NOTHING) if known.runs_others else []
+    return Command(known.name, rest, prompt=known.prompts and opens_prompt(known.name, argv[1:])), inner
 
 
 class Shell(ABC):
@@ -102,11 +104,9 @@ class Shell(ABC):
             texts = []
             for place, pipeline in enumerate(statement):
                 before = self.scope.variables
-                if place:
-                    self.scope.variables = dict(before)
                 output, first = stdin, len(self.found.items)
                 for stage in pipeline:
-                    output = self._stage(stage, output)
+                    output = self._stage(stage, output, before if place else None)
                     if len(pipeline) > 1 and not pipeline[-1].redirected:
                         self.note_own_output(first)
                 if pipeline[-1].redirected:  # the grammar hangs its redirections on the whole list, and so its text
@@ -115,29 +115,33 @@ class Shell(ABC):
                     texts = [output.text]
                     continue
                 texts.append(output.text)
-                if place:
+                if place and self.scope.variables is not before:
                     self.may_keep(before)
         return together(texts) if len(statements) == 1 else None
 
-    def _stage(self, stage: Stage, stdin: Output) -> Output:
-        program = _program(stage.words[0])
-        if program.ordinary and not stage.redirects and self.found.is_fresh:
-            return self._run_ordinary(program.name, stage.words, stdin)
-        first = len(self.found.items)
-        if stage.redirects:
-            self.found.redirected = True
-        call = Call(stdin, (), stage.redirects, stdin.programs)
-        text = self.run(list(map(Arg, stage.words)), call)
-        return Output(text, stdin.programs + self.programs_from(first))
-
-    def _run_ordinary(self, program: str, words: list[str], stdin: Output) -> Output:
-        """As `run`, for a program that does nothing but run."""
-        if not self.found.may_go_on() or not self.found.budget.take_command(len(words)):
-            return Output(None, stdin.programs)
-        text, before = stdin
-        about = Command(program, tuple(words[1:]), (), (), before, (), self.directory, self.scripts, False, False, text)
-        self.found.items.append(about)
-        return Output(None, (*before, program))
+    def _stage(self, stage: Stage, stdin: Output, before: dict[str, tuple[str, ...]] | None) -> Output:
+        """Run a stage; the variables `before` it stay as they are, for it may not run."""
+        found, words = self.found, stage.words
+        known = _program(words[0])
+        argv = list(map(Arg, words)) if known.runs_others or known.prompts else None
+        inner = _inner_of(known.name, argv, stdin) if argv and known.runs_others else []
+        text, programs = stdin
+        if inner or known.changes or stage.redirects or not found.is_fresh:
+            first = len(found.items)
+            if stage.redirects:
+                found.redirected = True
+            if before is self.scope.variables:
+                self.scope.variables = dict(before)
+            call = Call(stdin, (), stage.redirects, programs)
+            text = self.run(argv or list(map(Arg, words)), call, inner)
+            return Output(text, programs + self.programs_from(first))
+        if not found.may_go_on() or not found.budget.take_command(len(words)):
+            return Output(None, programs)
+        name, rest = known.name, tuple(words[1:])
+        prompt = known.prompts and stdin == NOTHING and opens_prompt(name, argv[1:] if argv else ())
+        about = Command(name, rest, (), (), programs, (), self.directory, self.scripts, False, prompt, text)
+        found.items.append(about)
+        return Output(printed(name, rest, stdin) if known.prints else None, (*programs, name))
 
     def programs_from(self, first: int) -> tuple[str, ...]:
         """The programs of the commands from this place on, and those that wrote the files that these read."""
@@ -161,42 +165,41 @@ class Shell(ABC):
         if self.found.redirected or (items and items[-1].program == "tee"):
             read_own_output(items, first)
 
-    def run(self, argv: list[Arg], call: Call) -> str | None:
-        """Note one command and read what it runs in turn; what it prints, where that can be told."""
-        if not self.found.may_go_on() or not self.found.budget.take_command(len(argv)):
+    def run(self, argv: list[Arg], call: Call, inner: list[Inner] | None = None) -> str | None:
+        """Note one command and read what it runs (`inner`, where that is known); what it prints, where that can be told."""
+        found = self.found
+        if not found.may_go_on() or not found.budget.take_command(len(argv)):
             return None
         if not argv:
             if call.redirects:
-                self.found.items.append(
-                    Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts)
-                )
+                found.items.append(Command("", redirects=call.redirects, directory=self.directory, depth=self.scripts))
             return None
-        known = _program(argv[0].text)
+        first = argv[0].text
+        known = _program(first)
         program = known.name
         args = argv[1:]
         words = tuple([arg.text for arg in args])
-        inner = list(inner_calls(program, args, call.stdin)) if known.runs_others else []
-        if _INIT_SCRIPT in argv[0].text:
-            inner += init_script(argv)
-        place = len(self.found.items)
+        if inner is None:
+            inner = _inner_of(program, argv, call.stdin) if known.runs_others else []
+        place = len(found.items)
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
         about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)
-        self.found.items.append(about)
+        found.items.append(about)
         text = printed(program, words, call.stdin) if known.prints else None
         for name, value in call.assignments:
             inner += side_script(value) if name in VARIABLES else ()
-        if known.stateful:
+        if known.changes:
             text = self._change(program, args, words, call.stdin, text)
-        if call.redirects or not self.found.is_fresh:
-            inner += scripts_made(self.found, about, argv[0].text, self.inside)
-        if call.redirects or known.writes:
-            self.found.files.note(about, text)
+        if call.redirects or not found.is_fresh:
+            inner += scripts_made(found, about, first, self.inside)
+        if call.redirects or known.changes:
+            found.files.note(about, text)
         if inner:
             text = self._run_inner(inner, call, place, text)
-        if argv[0].text in self.found.functions and argv[0].text not in self.inside:
-            self.found.depth += 1
-            text = self._called(argv[0].text, words, call.stdin)
-            self.found.depth -= 1
+        if first in found.functions and first not in self.inside:
+            found.depth += 1
+            text = self._called(first, words, call.stdin)
+            found.depth -= 1
         return text
 
     def _run_inner(self, inner: list[Inner], call: Call, place: int, text: str | None) -> str | None:
