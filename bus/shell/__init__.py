@@ -18,7 +18,7 @@ from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
-from bus.shell.plain import Statement, plain_statements
+from bus.shell.plain import Stage, Statement, plain_statements
 from bus.shell.reader import Reader
 from bus.shell.state import single_command
 from bus.shell.words import UNKNOWN, UNSET, clean
@@ -111,8 +111,10 @@ def _single(statements: list[Statement], limits: Limits) -> list[str] | None:
     """The words of a line of one plain command; None for any other line."""
     if len(statements) > 1 or len(statements[0]) > 1 or len(statements[0][0]) > 1:
         return None
-    words, redirected, _ = statements[0][0][0]
-    return None if redirected or len(words) > limits.words else words
+    stage = statements[0][0][0]
+    if not isinstance(stage, Stage) or stage.redirected or stage.assignments or len(stage.words) > limits.words:
+        return None
+    return stage.words
 
 
 @lru_cache(maxsize=1024)

@@ -15,21 +15,26 @@ _LONGEST: Final = 2048
 """Characters; a line that is longer is left to the parser and its limits of time."""
 _MOST_STAGES: Final = 16
 _SIGNS: Final = r"\w./:@%+,~*?^\-"
+_BARE: Final = rf"(?! [12]>) [{_SIGNS}][{_SIGNS}=]*+ (?! [<>('\"{{\\\\])"
+"""A word of signs alone, with nothing else in it."""
 _WORDS: Final = re.compile(rf"[{_SIGNS}][{_SIGNS}=]*(?: +[{_SIGNS}][{_SIGNS}=]*)*", re.ASCII)
 """Words with blanks between them. One that begins with `=` may be an operator to the grammar."""
 _TOKEN: Final = re.compile(
     rf"""
     ( [ ]*+ (?:
-    ( (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" )++ (?![<>(]) )
+    ( (?>{_BARE}) (?: [ ]++ (?>{_BARE}) )*+ )
+    | ( (?!=) (?! [12]>) (?: [{_SIGNS}=]++ | '(?!~)[^']*+' | "(?!~)[^"$`\\]*+" | \{{\d*+\}} )++ (?![<>(])
+      | (?<=[ ]) \\[;()] (?=[ ]|$) )
     | ( && | \|\|? | ; | \n+ )
     | (?<=[ ]) (?: [12]?>& [12] | ( [12&]?>>? ) [ ]* ( [\w./~-][{_SIGNS}]*+ ) ) (?! [^ ;|&\n] )
     ) )
     """,
     re.ASCII | re.VERBOSE,
 )
-"""All of it, and in it a word, what joins commands, and the operator and the target of a redirection."""
+"""All of it, and in it words of signs alone, one other word, what joins commands, and a redirection: operator and target."""
 _PROGRAM: Final = re.compile(r"[A-Za-z_~./][\w./+~-]*|:", re.ASCII)
-_QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)\"""")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=([\w./:][\w./:-]*)", re.ASCII)
+_QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)"|\\(.)""")
 _KEYWORDS: Final = names(
     "if then elif else fi for while until do done case esac in select function time coproc declare typeset export readonly"
     " local unset unsetenv"
@@ -41,13 +46,14 @@ class Stage(NamedTuple):
     """A simple command of plain words."""
 
     words: list[str]
+    assignments: tuple[tuple[str, str], ...] = ()
     redirected: bool = False
     redirects: tuple[tuple[str, str], ...] = ()
     """(operator, target), without those from one descriptor to another."""
 
 
-Statement: TypeAlias = "list[list[Stage]]"
-"""Pipelines with `&&` or `||` between them."""
+Statement: TypeAlias = "list[list[Stage | Statement]]"
+"""Pipelines with `&&` or `||` between them; the first stage of one may be such a list, which is piped as a whole."""
 
 
 def plain_statements(text: str) -> list[Statement] | None:
@@ -56,37 +62,49 @@ def plain_statements(text: str) -> list[Statement] | None:
         return None
     if _WORDS.fullmatch(text):
         words = text.split()
-        return [[[Stage(words)]]] if _names_program(words[0]) else None
+        if _names_program(words[0]):
+            return [[[Stage(words)]]]
     return _statements(text) if text.isascii() else None
 
 
 def _statements(text: str) -> list[Statement] | None:
     statements: list[Statement] = [[[]]]
-    words, redirects, redirected = list[str](), list[tuple[str, str]](), False
+    words, assignments, redirects, redirected = list[str](), list[tuple[str, str]](), list[tuple[str, str]](), False
     length = stages = 0
     text = text.rstrip(" ")
-    for token, word, joint, operator, target in _TOKEN.findall(text):
+    for token, bare, word, joint, operator, target in _TOKEN.findall(text):
         length += len(token)
-        if word:
-            if redirected or (not words and not _names_program(word)):
+        if bare or word:
+            more = bare.split() if bare else [_unquoted(word)]
+            if not words:
+                while bare and more and "=" in more[0] and (pair := _ASSIGNMENT.fullmatch(more[0])):
+                    assignments.append((pair[1], pair[2]))
+                    del more[0]
+                if more and not _names_program(more[0] if bare else word):
+                    return None
+            if redirected:
                 return None
-            words.append(_unquoted(word) if "'" in word or '"' in word else word)
+            words += more
         elif joint:
             stages += 1
             if not words or stages == _MOST_STAGES:
                 return None
             statement = statements[-1]
-            statement[-1].append(Stage(words, redirected, tuple(redirects)))
+            statement[-1].append(Stage(words, tuple(assignments), redirected, tuple(redirects)))
             if joint == "|":
-                if redirected and (len(statement) > 1 or len(statement[0]) > 1):
-                    return None  # `a && b 2>&1 | c`: the grammar pipes both into c
+                if redirected and len(statement[0]) > 1:
+                    return None
+                if redirected and len(statement) > 1:
+                    if any(len(pipeline) > 1 for pipeline in statement):
+                        return None
+                    statements[-1] = [[statement]]  # `a && b 2>&1 | c`: the grammar pipes both into c
             elif joint != ";" and len(statement[-1]) > 2:
                 return None  # `a | b | c && d`: the grammar pipes a into d, and may join a next line to c
             elif joint in ("&&", "||"):
                 statement.append([])
             else:
                 statements.append([[]])
-            words, redirects, redirected = [], [], False
+            words, assignments, redirects, redirected = [], [], [], False
         else:
             if not words:
                 return None
@@ -95,7 +113,7 @@ def _statements(text: str) -> list[Statement] | None:
                 redirects.append((operator.lstrip("12"), target))
     if length != len(text) or not words:  # a part that is no token was left out
         return None
-    statements[-1][-1].append(Stage(words, redirected, tuple(redirects)))
+    statements[-1][-1].append(Stage(words, tuple(assignments), redirected, tuple(redirects)))
     return statements
 
 
@@ -108,4 +126,4 @@ def _unquoted(word: str) -> str:
     sign = word[0]
     if sign in "'\"" and word.find(sign, 1) == len(word) - 1:
         return word[1:-1]
-    return _QUOTED.sub(r"\1\2", word)
+    return _QUOTED.sub(r"\1\2\3", word)

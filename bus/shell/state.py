@@ -105,11 +105,16 @@ class Shell(ABC):
             for place, pipeline in enumerate(statement):
                 before = self.scope.variables
                 output, first = stdin, len(self.found.items)
+                redirected = isinstance(pipeline[-1], Stage) and pipeline[-1].redirected
                 for stage in pipeline:
-                    output = self._stage(stage, output, before if place else None)
-                    if len(pipeline) > 1 and not pipeline[-1].redirected:
+                    if isinstance(stage, Stage):
+                        output = self._stage(stage, output, before if place else None)
+                    else:
+                        text = self.run_plain([stage], output)
+                        output = Output(text, output.programs + self.programs_from(first))
+                    if len(pipeline) > 1 and not redirected:
                         self.note_own_output(first)
-                if pipeline[-1].redirected:  # the grammar hangs its redirections on the whole list, and so its text
+                if redirected:  # the grammar hangs its redirections on the whole list, and so its text
                     if len(pipeline) > 1:
                         read_own_output(self.found.items, first)
                     texts = [output.text]
@@ -126,13 +131,15 @@ class Shell(ABC):
         argv = list(map(Arg, words)) if known.runs_others or known.prompts else None
         inner = _inner_of(known.name, argv, stdin) if argv and known.runs_others else []
         text, programs = stdin
-        if inner or known.changes or stage.redirects or not found.is_fresh:
+        if inner or known.changes or stage.redirects or stage.assignments or not found.is_fresh:
             first = len(found.items)
+            for _, value in stage.assignments:
+                found.budget.take_text(len(value))
             if stage.redirects:
                 found.redirected = True
             if before is self.scope.variables:
                 self.scope.variables = dict(before)
-            call = Call(stdin, (), stage.redirects, programs)
+            call = Call(stdin, stage.assignments, stage.redirects, programs)
             text = self.run(argv or list(map(Arg, words)), call, inner)
             return Output(text, programs + self.programs_from(first))
         if not found.may_go_on() or not found.budget.take_command(len(words)):

@@ -26,6 +26,8 @@ WORDS = [
             " pushd popd mktemp > >> 2> 2>&1 &> >&2 >x 2>/dev/null < && || | ; & ;; |& 'a~' '~a'"
             " x'~' function export unset source"
             " $X \\ # {a,b} ( ) ! é ' \""
+            " {} {}/x x{} @{1} stash@{2} {12} {a} \\; \\( \\) a\\; 'a'\\; X=1 X=a/b Y=b:c-d GIT_DIR=.git"
+            " x=~/y z=-1 X=a=b X= GIT_EDITOR=rm"
         )
     ),
     "'q r'",
@@ -77,7 +79,7 @@ def test_a_made_line_gives_what_its_tree_gives(first: str, parts: list[tuple[str
     ("text", "count"),
     [
         ("git status", 1),
-        ("cd src && pytest -q 2>&1 | tail -5", None),  # to the grammar both are piped into tail
+        ("cd src && pytest -q 2>&1 | tail -5", 2),  # to the grammar both are piped into tail
         ("pytest -q 2>&1 | tail -5", 2),
         ("git commit -m 'a (b) $c' && git push", 2),
         ("a > x.log; b || c", 3),
@@ -86,7 +88,9 @@ def test_a_made_line_gives_what_its_tree_gives(first: str, parts: list[tuple[str
         ("a | b | c\nd", None),
         ("a | b | c; d", 4),
         ("if a", None),
-        ("x=1 a", None),
+        ("x=1 a", 1),
+        ("x=1", None),
+        ("find . -name a -exec rm {} \\;", 1),
         ("a $x", None),
         ("a;", None),
         ("a &", None),
