@@ -45,8 +45,6 @@ class CommandFacts:
         self.program = command.program
         self.words = command.words
         self._where = where
-        self._paths: dict[str, tuple[str, ...]] = {}
-        self._outside: dict[str, str | None] = {}
 
     @_Fact
     def place(self) -> Place:
@@ -101,6 +99,14 @@ class CommandFacts:
         if UNSET in directory:  # `cd $x; rm -rf *`
             words += tuple(f"{directory}/{word.removeprefix('./')}" for word in words)
         return any(UNSET in word and _AT_ROOT.fullmatch(word) is not None for word in words)
+
+    @_Fact
+    def _paths(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @_Fact
+    def _outside(self) -> dict[str, str | None]:
+        return {}
 
     def paths_of(self, word: str) -> tuple[str, ...]:
         """The path of a word as it is written, and its real path where that is another one (`/bin` is a link on Linux)."""

@@ -314,16 +314,15 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 
 
 class SeenCall:
-    """What all rules ask of one tool call, found once: its command line as text and as commands, and its place."""
+    """What all rules ask of one tool call, found once: its command line as text and as commands, and their facts."""
 
-    __slots__ = ("_disk", "_facts", "_line", "_place", "event", "text")
+    __slots__ = ("_disk", "_facts", "_line", "event", "text")
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.text = command_of(event)
         self._line: Commands | None = None
         self._disk: Disk | None = None
-        self._place: Place | None = None
         self._facts: Sequence[CommandFacts] | None = None
 
     @property
@@ -333,23 +332,29 @@ class SeenCall:
             self._line = commands(self.text or "")
         return self._line
 
-    def place(self, disk: Disk | None) -> Place:
-        """Where its command runs, with this request's look-ups."""
-        self._look_at(disk)
-        if self._place is None:
-            self._place = _place(self.event, disk)
-        return self._place
-
     def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
-        """Its commands with what is known of each; what was found on disk counts for one request only."""
-        self._look_at(disk)
-        if self._facts is None:
-            self._facts = [CommandFacts(command, lambda: self.place(disk)) for command in self.line.items]
-        return self._facts
+        """Its commands with what is known of each; what was found on disk counts for the request of `disk` only."""
+        known = self._facts
+        if known is None or disk is None or disk is not self._disk:
+            where = _Where(self.event, disk)
+            self._facts = known = [CommandFacts(command, where) for command in self.line.items]
+            self._disk = disk
+        return known
 
-    def _look_at(self, disk: Disk | None) -> None:
-        if disk is None or disk is not self._disk:
-            self._disk, self._place, self._facts = disk, None, None
+
+class _Where:
+    """The place of an event's commands, looked up once. It knows of no command, so that nothing waits for the collector."""
+
+    __slots__ = ("_disk", "_event", "_known")
+
+    def __init__(self, event: Event, disk: Disk | None) -> None:
+        self._event, self._disk = event, disk
+        self._known: Place | None = None
+
+    def __call__(self) -> Place:
+        if self._known is None:
+            self._known = _place(self._event, self._disk)
+        return self._known
 
 
 _LAST: Final[list[SeenCall]] = []

@@ -110,6 +110,6 @@ def _costs(hooks: HookSet, event: Event) -> tuple[float, float, float]:
     read = time.perf_counter()
     disk = full_disk()
     for hook in hooks.blocking(event, None, disk):
-        if hook.rule is not None:
-            judge(hook.rule, event, disk)
+        if hook.rule is not None and judge(hook.rule, event, disk) is not None and hook.rule.decision == "deny":
+            break  # as in the engine, where the first deny ends the chain
     return parsed - begin, read - parsed, time.perf_counter() - parsed
