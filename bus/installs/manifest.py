@@ -30,6 +30,8 @@ class FileChange:
     """Of a file that is made; one that exists keeps its own."""
     ours: bool = False
     """Something of ours stood in it before."""
+    events: tuple[str, ...] = ()
+    """The events of our hook commands in it after an install."""
     copy: bool = False
     """A copy stays beside it, since people have changed what goes."""
 
@@ -48,7 +50,7 @@ class InstallPlan:
 class Record:
     """What is known of one file that was written."""
 
-    __slots__ = ("agent", "backup", "created", "exact", "folders", "written")
+    __slots__ = ("agent", "backup", "created", "events", "exact", "folders", "written")
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Reads a record as `as_json` wrote it; what is missing is taken as unknown."""
@@ -60,6 +62,8 @@ class Record:
         self.folders = [Path(name) for name in given.get("folders", ())]
         """That were made for it, the outermost first."""
         self.written = str(given.get("written", ""))
+        self.events = [str(name) for name in given.get("events", ())]
+        """That the last install wrote into it; older installs did not record them."""
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data."""
@@ -70,6 +74,7 @@ class Record:
             "exact": self.exact,
             "folders": [str(folder) for folder in self.folders],
             "written": self.written,
+            "events": self.events,
         }
 
     def is_as_written(self, current: bytes) -> bool:
@@ -105,10 +110,21 @@ def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tup
             record.folders = _missing(change.path.parent)
         # The list first: a crash between the two leaves a file that is not as written, where only our entries go.
         record.written = _digest(change.after)
+        record.events = list(change.events)
         known[change.path] = record
         _save(state, known)
         _write(change.path, change.after, mode=change.mode)
     return tuple(backups)
+
+
+def record_events(state: Path, events: Mapping[Path, tuple[str, ...]]) -> None:
+    """Record what was chosen for files that are as an install wants them already; others are left alone."""
+    known = records(state)
+    differing = {path: names for path, names in events.items() if path in known and known[path].events != list(names)}
+    for path, names in differing.items():
+        known[path].events = list(names)
+    if differing:
+        _save(state, known)
 
 
 def undo(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:

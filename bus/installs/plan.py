@@ -11,7 +11,7 @@ from bus.agents import find
 from bus.installs import base
 from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Program, Scope
 from bus.installs.command import Setup, chosen_events, default_events
-from bus.installs.manifest import FileChange, InstallPlan, read, real, records
+from bus.installs.manifest import FileChange, InstallPlan, read, real, record_events, records
 from bus.secrets.redaction import redact_text
 
 
@@ -37,7 +37,8 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
         after = program.form.written(path, before, setup)
         if after != before:
             ours = before is not None and bool(program.form.calls(path, before))
-            changes.append(FileChange(path, before, after, program.form.mode, ours))
+            events = tuple(call.event for call in program.form.calls(path, after)) if after is not None else ()
+            changes.append(FileChange(path, before, after, program.form.mode, ours, events))
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
     # Whoever shares the repository may have an agent that is not on this machine.
     troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
@@ -88,6 +89,26 @@ def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tu
         calls = program.form.calls(path, raw) if raw is not None else ()
         if calls:
             yield scope, path, calls
+
+
+def accept_events(agent: str, scope: Scope, state: Path, where: InstallScope) -> None:
+    """Record the events that this scope's files have now as those that were wanted."""
+    program = installs.find(agent)
+    files = {path: read(path) for path in map(real, program.form.files(installs.place(program, scope, where)))}
+    calls = {path: program.form.calls(path, raw) for path, raw in files.items() if raw is not None}
+    record_events(state, {path: tuple(call.event for call in found) for path, found in calls.items()})
+
+
+def removed_events(agent: str, state: Path, where: InstallScope) -> dict[Path, tuple[str, ...]]:
+    """The events that the last install wrote and that somebody removed since, by file."""
+    program, known = installs.find(agent), records(state)
+    found = {}
+    for _, path in _files(program, where):
+        raw = read(path)
+        there = {call.event for call in program.form.calls(path, raw)} if raw is not None else set()
+        if path in known and (removed := tuple(event for event in known[path].events if event not in there)):
+            found[path] = removed
+    return found
 
 
 def troubles(

@@ -68,6 +68,9 @@ def install(
     cline. Shows what changes in which file, keeps a backup, changes nothing that is as it should be. A server of your own is
     reached by FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`).
     """
+    from bus.installs.plan import accept_events
+    from workers.admin.agent_setup import where_is
+
     names = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
     jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, fail_closed=fail_closed)
     needed = [job for job in jobs if job.needed]
@@ -88,6 +91,8 @@ def install(
         _report_weaker(fleet, weaker)
         record_host(fleet)
         _warn_of_missing_guard(fleet)
+    for job in jobs if not dry_run else ():
+        accept_events(job.plan.agent, scope, fleet.directories().state, where_is())
     if fleet.json:
         fleet.data({"agents": [job.report for job in jobs]})
     else:

@@ -18,7 +18,7 @@ from bus.errors import ConfigError, Unreachable
 from bus.installs import evidence, find
 from bus.installs.base import NAMES, InstallProblem, Program
 from bus.installs.command import deadline_ms, granted_timeout, timeout_of
-from bus.installs.plan import other_readers, troubles
+from bus.installs.plan import other_readers, removed_events, troubles
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import Directories
 from workers.admin.agent_setup import (
@@ -63,6 +63,7 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         yield _check(agent, "installed", "ok", text, brief=brief)
         yield from _current(one, settings, places, cwd)
         yield from _timeouts(one, settings, places)
+    yield from _removed(program, places, cwd)
     yield from _effective(program, here, cwd)
     for one in here:
         for trouble in other_readers(agent, one.scope, where_is(project=cwd)):
@@ -186,6 +187,22 @@ def _timeouts(one: Installed, settings: Settings, places: Directories) -> Iterat
     status: State = "fail" if short else "warn" if older else "ok"
     fix = f"{INSTALL} {one.agent} --scope {one.scope}" if short or older else ""
     yield _check(one.agent, "timeouts", status, text, fix=fix, mend=bool(fix))
+
+
+def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
+    """Events that an install wrote and somebody took out of the agent's settings since."""
+    try:
+        removed = removed_events(program.name, places.state, where_is(project=cwd))
+    except ConfigError as error:
+        yield _check(program.name, "events", "unknown", _place_and_message(error))
+        return
+    if not removed:
+        return
+    files = ", ".join(map(str, removed))
+    names = _some([event for events in removed.values() for event in events])
+    text = f"{program.label}: removed from {files} since the install: {names}"
+    fix = f"`{INSTALL} {program.name}` adds them again; `--events` says which to install"
+    yield _check(program.name, "events", "warn", text, fix=fix)
 
 
 def _in_its_unit(can: Capability, seconds: float) -> str:

@@ -8,10 +8,16 @@ from pathlib import Path
 from bus.agents import find
 from bus.config.settings import Settings
 from bus.installs.base import NAMES
+from bus.installs.manifest import record_events, records
 from bus.system.directories import Directories, make_private
 from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan
 from workers.admin.doctor import Check
 from workers.runtime.wording import counted
+
+
+def _chosen_events(places: Directories) -> dict[Path, tuple[str, ...]]:
+    """What installs wrote into each file; older ones did not record it."""
+    return {path: tuple(record.events) for path, record in records(places.state).items() if record.events}
 
 
 def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
@@ -25,7 +31,9 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
             if path.exists():
                 path.chmod(0o600)
         done.append("took back the rights of other users")
-    for agent in dict.fromkeys(check.agent for check in found if check.mend == "install"):
+    agents = dict.fromkeys(check.agent for check in found if check.mend == "install")
+    chosen = _chosen_events(places) if agents else {}
+    for agent in agents:
         here = installed(agent, project=cwd)
         closed = any(one.closed for one in here)  # all of them read the same answer file
         for one in here:
@@ -35,6 +43,7 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
             )
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {one.path}")
+    record_events(places.state, chosen)  # an entry that a person removed is not written, and is missed as before
     for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
         done.append(

@@ -13,10 +13,21 @@ import pytest
 from bus.config.settings import Settings
 from bus.installs import find
 from bus.installs.base import NAMES, CommandRun
+from bus.installs.plan import accept_events
 from bus.shim.answer_file import read_answer_file, server_from_url, write_answer_file
 from bus.system.directories import directories
 from bus.verdicts import Verdict
-from workers.admin.agent_setup import Installed, answers_for, connect, empty_spool, installed, plan, state_of, url_of
+from workers.admin.agent_setup import (
+    Installed,
+    answers_for,
+    connect,
+    empty_spool,
+    installed,
+    plan,
+    state_of,
+    url_of,
+    where_is,
+)
 from workers.admin.doctor import Check
 from workers.admin.doctor.agents import agent_checks, agents_here
 from workers.admin.doctor.canary import CanaryResult, judge
@@ -325,6 +336,31 @@ def test_a_settings_file_that_broke_after_an_install_is_named(person: Path) -> N
     found = _found("claude", person / "project")
     assert (found["installed"].status, found["effective"].status) == ("warn", "fail")
     assert f"{path} cannot be read" in found["effective"].what
+
+
+def test_an_entry_that_somebody_removed_by_hand_is_missed(person: Path) -> None:
+    """Events that were never chosen are not; what is left is as this fleethook writes it."""
+    project, places = person / "project", directories()
+    change = plan("claude", "user", places, closed=False, events=("PreToolUse", "Stop"), project=project)
+    connect(change, answers_for("claude", Settings(), places, closed=False)[0], places)
+    assert "events" not in _found("claude", project)
+    path = person / ".claude/settings.json"
+    settings = json.loads(path.read_bytes())
+    del settings["hooks"]["PreToolUse"]
+    path.write_text(json.dumps(settings, indent=2), "utf-8")
+    found = _found("claude", project)
+    assert (found["events"].status, found["commands"].status) == ("warn", "ok")
+    assert found["events"].what.endswith(f"{path} since the install: PreToolUse")
+    assert mend(found.values(), Settings(), places, project) == [], "whoever removed it may have meant it"
+    path.write_text(path.read_text("utf-8").replace(" -I -S ", " -I "), "utf-8")
+    assert mend(_found("claude", project).values(), Settings(), places, project) == [
+        f"installed claude again in {path}"
+    ]
+    found = _found("claude", project)
+    assert (found["events"].status, found["commands"].status) == ("warn", "ok"), "a repair does not hide it"
+
+    accept_events("claude", "user", places.state, where_is(project=project))
+    assert "events" not in _found("claude", project), "an install with --events chose what is there"
 
 
 @pytest.mark.parametrize("was_installed", [True, False])
