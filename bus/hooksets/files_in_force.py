@@ -1,7 +1,7 @@
-"""Which content of a hook file is in force: what the file says now, or its last good content where that has errors (X-10).
+"""Which content of a hook file is in force: its present content, or its last good content if it has new errors (X-10).
 
-A file that was in force and now has an error changes nothing. One that was never in force counts by its good entries
-(F-11). Both hold for the hook file and for each file that it imports.
+If a file was in force and now has an error, nothing changes. If a file was never in force, its good entries count (F-11).
+Both are true of the hook file and of each file that it imports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bus.hooksets.pinned_imports import folder_name
 log = logging.getLogger("fleethook.hooks")
 
 _TRIES: Final = 5
-"""How often a file that changes while it is read is read again, before it is left to the next look."""
+"""How often a file that changes while it is read is read again. After that, the next check reads it."""
 
 _LINE: Final = re.compile(r"[0-9]+")
 
@@ -35,15 +35,15 @@ class Rejected(NamedTuple):
     """Content of one file that is not in force, and why."""
 
     path: str
-    """Real."""
+    """The real path."""
     digest: str
-    """SHA-256 (hex) of the content, or of the errors where it cannot be read."""
+    """SHA-256 (hex) of the content, or of the first error if the file cannot be read."""
     problems: tuple[ConfigError, ...]
     meanwhile: str = "nothing of this change is in force, the last good content stays in force"
 
     @property
     def text(self) -> str:
-        """The first error with its place, how many more there are, and what is in force meanwhile."""
+        """The first error with its place, the number of further errors, and what is in force instead."""
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
         return f"{self.problems[0]}{more}; {self.meanwhile}"
 
@@ -54,18 +54,18 @@ class FileInForce(NamedTuple):
     file: HookFile
     rejected: tuple[Rejected, ...] = ()
     texts: Mapping[str, str] = {}
-    """By real path: what was read, the last good text where the file's own is rejected."""
+    """The texts that were read, by real path; the last good text of a file whose own is rejected."""
     sources: tuple[Source, ...] = ()
-    """What has to change before another content can be in force."""
+    """The files to watch: while none of them changes, the same content is in force."""
     kept: Kept | None = None
-    """What is kept of it; None where none of it could be read."""
+    """The contents to keep for later; None if nothing of the file could be read."""
 
 
 def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | None = None) -> FileInForce:
-    """What is in force of a hook file; keeps it in `folder`, for every process and later.
+    """The content of a hook file that is in force. Keeps it in `folder`, for other and later processes.
 
-    `known` is what this process had in force, where the folder cannot be used. A file that is gone has nothing in force,
-    and nothing of it is kept. ConfigError where no content of it can be read, now or before.
+    `known` is what this process had in force; it counts if the folder cannot be used. If the file is gone, nothing of it
+    is in force or kept. Raises ConfigError if no content of it can be read, now or before.
     """
     for _ in range(_TRIES):
         before = _sources(path, folder)
@@ -80,29 +80,29 @@ def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | N
             return whole
         try:
             with locked(folder):
-                if any(one.changed() for one in whole.sources):
+                if any(source.changed() for source in whole.sources):
                     continue
                 write_kept(folder, new)
                 return whole._replace(sources=(*_sources(path, folder), *found.file.sources))
         except ConfigError as error:
-            log.error("%s; what is in force now will be lost with this process", error)
+            log.error("%s; the hooks in force are not kept for the time after this process", error)
             return whole
     return whole
 
 
 def _sources(path: Path, folder: Path | None) -> tuple[Source, ...]:
-    """The file itself, and what is kept of it."""
+    """The file itself, and the file that keeps its last good content."""
     places = (path, *(() if folder is None else (kept_file(folder, path),)))
     return tuple(Source(str(place), stamp(place)) for place in places)
 
 
 def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept | None:
-    """What has to be known of it later: each file's text, with the errors that it had when it came into force.
+    """The contents to keep: each file's text, with the errors that it had when it came into force.
 
-    None where nothing of the file could be read, now or before.
+    None if nothing of the file could be read, now or before.
     """
     by_file = _by_file(found.file.problems)
-    unread = {name for name, problems in by_file.items() if any(one.unread for one in problems)} - set(copies)
+    unread = {name for name, problems in by_file.items() if any(error.unread for error in problems)} - set(copies)
     if os.path.realpath(path) not in found.texts.keys() - unread:
         return None
     return Kept(
@@ -116,7 +116,7 @@ def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept
 
 
 def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Kept | None]:
-    """The file with the last good text of each file in it that has a new error, and what is to be kept of that."""
+    """The hook file, read with the last good text of each file that has a new error, and the contents to keep."""
     copies = kept.files if kept is not None else {}
     instead: dict[str, str] = {}
     rejected: list[Rejected] = []
@@ -141,15 +141,15 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
 
 
 def left_out(file: HookFile, texts: Mapping[str, str]) -> Iterator[Rejected]:
-    """By file, the entries with errors that are not in force while the others are."""
+    """For each file with errors in some entries: these entries, which are not in force."""
     for name, problems in _by_file(file.problems).items():
         unread = any(problem.unread for problem in problems)
-        meanwhile = "nothing of it is in force" if unread else "what is wrong is left out, the rest is in force"
+        meanwhile = "nothing of it is in force" if unread else "the wrong entries are left out, the others are in force"
         yield Rejected(name, _digest(texts.get(name), problems), tuple(problems), meanwhile)
 
 
 def _load(path: Path, layer: Layer) -> HookFile:
-    """The file, or nothing but the error that keeps all of it from being read."""
+    """The file; if it cannot be read at all, an empty one with that error."""
     with gathering() as read:
         try:
             file = load_hook_file(path, layer)
@@ -161,13 +161,13 @@ def _load(path: Path, layer: Layer) -> HookFile:
 
 
 def _errors(file: HookFile, texts: Mapping[str, str], copies: Mapping[str, Copy]) -> dict[str, list[ConfigError]]:
-    """By real path: what is wrong with each file; that it became empty is an error of a file that held something."""
+    """The errors of each file, by real path. A file that had content and became empty has an error too."""
     found = _by_file(file.problems)
-    for name in [one for one in found if folder_name(one) in copies]:
+    for name in [name for name in found if folder_name(name) in copies]:
         found[folder_name(name)] = found.pop(name)
     for name, copy in copies.items():
         if name in texts and _blank(texts[name]) and not _blank(copy.text):
-            hint = "remove the file, or write `hooks: []`, where it is to hold none"
+            hint = "to have no hooks, remove the file or write `hooks: []`"
             found.setdefault(name, []).insert(0, ConfigError("the file is empty", file=name, line=1, hint=hint))
     return found
 
@@ -180,17 +180,17 @@ def _by_file(problems: Iterable[ConfigError]) -> dict[str, list[ConfigError]]:
 
 
 def _accepted(copy: Copy, text: str | None, problems: list[ConfigError]) -> bool:
-    """Whether a content may come into force: it is the same, or has no error that the one in force did not have."""
+    """Whether the new content may come into force: it is unchanged, or has only errors that the kept content had too."""
     return text == copy.text or not Counter(map(_key, problems)) - Counter(copy.problems)
 
 
 def _is_pinned(problems: list[ConfigError]) -> bool:
-    """Whether a file is one that a person accepted: that it is gone takes nothing away."""
-    return any(isinstance(one, NotAccepted) for one in problems)
+    """Whether the errors are about a pinned import, whose accepted content stays in force even if the file is gone."""
+    return any(isinstance(error, NotAccepted) for error in problems)
 
 
 def _key(problem: ConfigError) -> str:
-    """An error without its place: a line that moved is no new error."""
+    """The error's message without numbers: an error whose line moved is not a new one."""
     return _LINE.sub("#", problem.message)
 
 

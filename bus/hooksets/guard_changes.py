@@ -1,4 +1,4 @@
-"""What a change takes from the guards: which are gone or weaker, said as an event and kept for `status`."""
+"""Changes that remove or weaken guards: found, announced as an event, and kept for `status`."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _MOST_LOSSES: Final = 100
 
 
 class Loss(NamedTuple):
-    """A guard that is gone or weaker, and how: `removed`, `deny became ask`, `only observes`, `changed`."""
+    """A guard that was removed or weakened, and how: `removed`, `deny became ask`, `only observes`, `changed`."""
 
     guard: str
     how: str
 
 
 class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change that weakens guards: who made it, by what, and what was lost."""
+    """A change that weakens guards: who made it, how, and which guards."""
 
     how: str
-    """The command (`guards disable`), or `file` and `published` where a worker noticed it."""
+    """The command (`guards disable`); `file` or `published` if a worker noticed it."""
     where: str
     """The file, `version 3`, or the machine."""
     losses: tuple[Loss, ...] = ()
     by: str = ""
-    """The user; empty where nobody can tell who changed a file."""
+    """The user; empty if it is not known who changed a file."""
     agent: str = ""
-    """The agent below which a person confirmed it."""
+    """The agent in whose terminal a person confirmed it."""
     about: str = ""
-    """The same in every process that notices the change, so that it is announced once."""
+    """Identifies the change: the same in every process that notices it, so that it is announced once."""
     host: str = ""
     ms: int = 0
     """Milliseconds since 1970 by the clock of the process that noticed it."""
 
     @property
     def text(self) -> str:
-        """What a person is told."""
+        """The change in one line, for people."""
         lost = ", ".join(f"{loss.guard} {loss.how}" for loss in self.losses[:5])
         more = f" and {len(self.losses) - 5} more" if len(self.losses) > 5 else ""
         below = f" below {self.agent}" if self.agent else ""
@@ -58,16 +58,16 @@ class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def weakened(before: Mapping[str, Hook], after: Mapping[str, Hook]) -> tuple[Loss, ...]:
-    """The guards of `before`, by id, that `after` has no more or in a weaker form; a guard is a hook that can object."""
+    """The guards of `before` that are missing or weaker in `after`. A guard is a hook that can deny or ask."""
     return tuple(
         Loss(name, how) for name, hook in before.items() if _guards(hook) and (how := _loss(hook, after.get(name)))
     )
 
 
 def file_mark(path: str, digest: str, imported: Iterable[str] = (), seen: Mapping[str, int] | None = None) -> str:
-    """What names one state of a hook file for everybody on this host, also where it comes back to what it said before.
+    """Identifies one state of a hook file in all processes of this host; a return to earlier content is a new state.
 
-    `seen` are the times of change (nanoseconds) of the files as they were read; the files may be others by now.
+    `seen` are the times of change (nanoseconds) of the files when they were read; they may have changed again since.
     """
     times = [_changed_at(name) if seen is None or name not in seen else seen[name] for name in (path, *imported)]
     return f"{os.path.realpath(path)}\n{digest}\n{max(times)}"
@@ -86,7 +86,7 @@ def event_data(change: GuardChange) -> dict[str, Any]:
 
 
 async def report(connections: Connections, keys: Keys, change: GuardChange) -> bool:
-    """Announce a change, and keep it for `status`; False where somebody has done so before. Raises Unreachable."""
+    """Announce a change, and keep it for `status`; returns False if another process has done so. Raises Unreachable."""
     kind = EventType.GUARD_CHANGED.value
     if not await announce(connections, keys, kind, event_data(change), host=change.host, about=change.about):
         return False
@@ -95,16 +95,17 @@ async def report(connections: Connections, keys: Keys, change: GuardChange) -> b
 
 
 async def list_spooled(connections: Connections, keys: Keys, event: Event) -> None:
-    """Show in `status` a change that a command had to spool; raises Unreachable, and DecodeError where it is none.
+    """Keep for `status` a change whose event a command spooled, and keep workers from announcing it again.
 
-    It replaces what a worker noticed of the same change, since it knows who made it, and no worker announces it again.
+    It replaces the entry of a worker that noticed the same change, since the event names the user. Raises Unreachable, and
+    DecodeError if the event describes no such change.
     """
     try:
-        losses = [(one["guard"], one["how"]) for one in event.data["losses"]]
-        told = {"about": event.id, **event.data, "losses": losses, "host": event.host, "ms": event.time}
-        change = msgspec.convert(told, type=GuardChange)
+        losses = [(loss["guard"], loss["how"]) for loss in event.data["losses"]]
+        fields = {"about": event.id, **event.data, "losses": losses, "host": event.host, "ms": event.time}
+        change = msgspec.convert(fields, type=GuardChange)
     except (msgspec.ValidationError, LookupError, TypeError) as error:
-        raise DecodeError(f"event {event.id} tells of no change of the guards: {error}") from error
+        raise DecodeError(f"event {event.id} describes no change of guards: {error}") from error
     with connections.lease() as connection:
         key = announced_key(keys, EventType.GUARD_CHANGED.value, change.about)
         _, known = await connection.exchange(
@@ -151,7 +152,7 @@ def _guards(hook: Hook) -> bool:
 
 
 def _loss(hook: Hook, now: Hook | None) -> str:
-    """How a guard is weaker than it was; empty where it is the same."""
+    """How a guard became weaker; empty if it did not."""
     if now is None or not now.enabled:
         return "removed"
     if not now.blocking:
@@ -163,12 +164,12 @@ def _loss(hook: Hook, now: Hook | None) -> str:
         if was != becomes and strictest(was, becomes) == was:
             return f"{was} became {becomes}"
     if hook.on_failure == "deny" and now.on_failure != "deny":
-        return "no longer denies where it fails"
+        return "no longer denies if it fails"
     return "" if _bare(hook) == _bare(now) else "changed"
 
 
 def _bare(hook: Hook) -> Hook:
-    """What a guard does, without its place and its words; a stricter decision is no loss."""
+    """The fields that decide what a guard blocks, for comparison; without its decision, place and texts."""
     rule = hook.rule
     if rule is not None:
         rule = msgspec.structs.replace(rule, decision="deny", reason="", instead="", incident="")

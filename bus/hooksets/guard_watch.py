@@ -1,4 +1,4 @@
-"""Notices what a file or a published set takes from its guards, also where it was changed while no worker ran (X-09)."""
+"""Notices when a hook file or a published set loses guards, even if it changed while no worker ran (X-09)."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ from bus.hooksets.last_good import Kept, forget, locked, read_kept, write_kept
 log = logging.getLogger("fleethook.hooks")
 
 _MOST_CHANGES: Final = 64
-"""How many changes wait to be reported; a process that reports none keeps a few."""
+"""How many changes wait to be reported. A process that reports none keeps no more."""
 
 Compile = Callable[[Layer, HookFile], Mapping[str, Hook]]
-"""Every hook of a file alone, by id."""
+"""Gives every hook of one file, by id."""
 
 
 class GuardWatch:
-    """What each hook file and the published set had in force at the last look, and which of it is gone or weaker since.
+    """Compares the hooks of each file and of the published set with those at the last check, and notes lost guards.
 
-    `last_good` is the folder of the last good contents. Below it lies what the workers have reported on already: a command
-    that looks at a changed file does not hide the change from them. None compares within this process alone.
+    `last_good` is the folder of the last good contents. Its folder `reported` has the contents whose changes the workers
+    reported, so a command that reads a changed file does not hide the change from them. If it is None, changes are only
+    noticed within this process.
     """
 
     def __init__(self, host: str, last_good: Path | None, compile_file: Compile) -> None:
         self._host, self._last_good, self._compile = host, last_good, compile_file
         self._hooks: dict[Path, tuple[str, Mapping[str, Hook]]] = {}
-        """By file, the digest of what is in force, and its hooks."""
+        """By file, the digest of the content in force, and its hooks."""
         self._earlier: dict[Path, Kept] = {}
         self._unkept: dict[Path, Kept | None] = {}
-        """By file, what is in force now, where that is not on disk as reported."""
+        """By file, the content in force that is not yet on disk as reported."""
         self.weakened: list[GuardChange] = []
-        """Changes that weakened guards; reporting them takes them out."""
+        """Changes that weakened guards, until they are reported."""
 
     def recall(self, path: Path) -> None:
-        """Look up what an earlier process had in force of a file; before the first look, which replaces that."""
+        """Read the content that an earlier process had in force. Call it before the file is first read, which replaces it."""
         if self._last_good is None:
             return
         kept = read_kept(self._last_good / "reported", path) or read_kept(self._last_good, path)
@@ -53,24 +54,24 @@ class GuardWatch:
             self._earlier[path] = kept
 
     def compare(self, layer: Layer, path: Path, found: FileInForce) -> None:
-        """Note what a file's content takes from the guards that it had at the last look."""
+        """Note the guards that a file lost since the last check."""
         before = self._hooks.get(path)
         if before is not None and before[0] == found.file.digest:
             return
         if before is None and found.kept is None and not is_gone(path):
-            return  # nothing of it can be read
+            return  # it cannot be read
         now = self._compile(layer, found.file)
         earlier = self._earlier.pop(path, None)
         if before is None and earlier is not None and earlier != found.kept:
             before = ("", self._hooks_of(layer, path, earlier))
         self._hooks[path], self._unkept[path] = (found.file.digest, now), found.kept
         if before is not None:
-            seen = {one.path: one.stamp[0] for one in reversed(found.sources)}
-            mark = file_mark(str(path), found.file.digest, (one.path for one in found.file.imports), seen)
+            seen = {source.path: source.stamp[0] for source in reversed(found.sources)}
+            mark = file_mark(str(path), found.file.digest, (entry.path for entry in found.file.imports), seen)
             self.note(before[1], now, "file", str(path), f"{self._host}\n{mark}")
 
     def note(self, before: Mapping[str, Hook], after: Mapping[str, Hook], how: str, where: str, about: str) -> None:
-        """Note what `after` takes from the guards of `before`."""
+        """Note the guards of `before` that are missing or weaker in `after`."""
         losses = weakened(before, after)
         if not losses or len(self.weakened) >= _MOST_CHANGES:
             return
@@ -80,7 +81,7 @@ class GuardWatch:
         )
 
     def keep(self) -> None:
-        """Keep on disk what is in force, once its changes are reported: the next process compares with that."""
+        """Keep the contents in force on disk, once their changes are reported: the next process compares with them."""
         folder = self._last_good and self._last_good / "reported"
         while self._unkept:
             path, kept = self._unkept.popitem()
@@ -93,15 +94,15 @@ class GuardWatch:
                     elif is_gone(path):
                         forget(folder, path)
             except ConfigError as error:
-                log.error("%s; a change of %s while no worker runs may stay unnoticed", error, path)
+                log.error("%s; a change of %s while no worker runs may not be noticed", error, path)
 
     def _hooks_of(self, layer: Layer, path: Path, kept: Kept) -> Mapping[str, Hook]:
-        """The hooks of a file as it was, read by this version of Fleethook, so that an upgrade is no change of the file."""
+        """The hooks of a file's earlier content, read by this version, so that an upgrade does not look like a change."""
         try:
             if kept.contents is not None:
                 return self._compile(layer, from_document(kept.contents, layer=layer))
             with reading_as({os.path.realpath(name): text for name, text in kept.files_text().items()}):
                 return self._compile(layer, load_hook_file(path, layer))
         except ConfigError as error:
-            log.warning("%s: what was in force before cannot be read any more: %s", path, error)
+            log.warning("%s: its earlier content cannot be read any more: %s", path, error)
             return {}

@@ -1,7 +1,7 @@
-"""fleethook.yaml read into hooks, endpoints and guard settings: every mistake with its place, the rest in force (F-11).
+"""Reads fleethook.yaml into hooks, endpoints and guard settings, and reports every mistake with its place (F-11).
 
-A bad entry is left out and reported; a bad pattern rejects its hook and never matches everything (F-18). Only a
-document that cannot be read at all raises.
+A bad entry is left out, and the others are in force. A bad pattern rejects its hook, and never matches everything (F-18).
+Only a document that cannot be read at all raises.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
 def load_hook_file(path: Path, layer: Layer) -> HookFile:
-    """Read a hook file; ConfigError only where nothing of it can be read."""
+    """Read a hook file; raises ConfigError only if nothing of it can be read."""
     return _read_file(path, layer, Trail((os.path.realpath(path),)))
 
 
 def load_foreign(path: Path, layer: Layer, dialect: str | None = None) -> tuple[HookFile, Imported]:
-    """Read a file or folder of any dialect as `import:` would, guessing whose it is where `dialect` is None.
+    """Read a file or folder of any dialect as `import:` would; detects the dialect if it is None.
 
-    ConfigError where nothing of it can be read.
+    Raises ConfigError if nothing of it can be read.
     """
     try:
         return read_one(path, layer, _read_file, dialect=dialect)
@@ -72,27 +72,24 @@ def _read_file(path: Path, layer: Layer, trail: Trail) -> HookFile:
 
 
 def parse_hook_file(text: str, layer: Layer, *, file: str = "fleethook.yaml") -> HookFile:
-    """Read the text of a hook file; ConfigError only where nothing of it can be read."""
+    """Read the text of a hook file; raises ConfigError only if nothing of it can be read."""
     return read_hook_document(loads(text, file=file), layer)
 
 
 def read_hook_document(document: Document, layer: Layer, trail: Trail | None = None) -> HookFile:
-    """Read a hook file from its document; an empty one holds nothing and is valid.
-
-    `trail` says which files imported it.
-    """
+    """Read a hook file from its document; an empty document is valid. `trail` names the files that imported it."""
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise document.error((), "a hook file is a mapping with hooks, endpoints, guards", hint="begin with `hooks:`")
     version = value.get("version", 1)
     if version is not True and version != 1:
-        # Another format is not half-read: what an unknown version means is not ours to guess.
+        # A file of an unknown version is not read at all: its fields may mean something else.
         raise document.error(("version",), "version has to be 1", hint="a newer fleethook may read this file")
     return _HookFileReader(document, layer, trail or Trail()).read(value)
 
 
 class _HookFileReader:
-    """Reads one document's parts, and collects what is wrong with them."""
+    """Reads the parts of one document, and collects their problems."""
 
     def __init__(self, document: Document, layer: Layer, trail: Trail) -> None:
         self.document, self.layer, self.trail = document, layer, trail
@@ -104,12 +101,14 @@ class _HookFileReader:
     def read(self, value: dict[str, Plain]) -> HookFile:
         parts = self.top(value)
         self.on_failure = parts.on_failure
-        # Explicit ids first, so that a derived one steps aside and not the other way round.
+        # Explicit ids first, so that a derived id avoids them and not the other way round.
         for name, entries in (("hooks", parts.hooks), ("endpoints", parts.endpoints)):
             self.take_ids(name, entries)
         hooks = [hook for n, entry in enumerate(parts.hooks) if (hook := self.hook(n, entry)) is not None]
-        endpoints = [one for n, entry in enumerate(parts.endpoints) if (one := self.endpoint(n, entry)) is not None]
-        guards = {name: kept for name, raw in parts.guards.items() if (kept := self.guard(name, raw)) is not None}
+        read = (self.endpoint(number, entry) for number, entry in enumerate(parts.endpoints))
+        endpoints = [endpoint for endpoint in read if endpoint is not None]
+        settings = {name: self.guard(name, raw) for name, raw in parts.guards.items()}
+        guards = {name: setting for name, setting in settings.items() if setting is not None}
         allow, proxy = self.network(parts.network)
         self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
         found = read_imports(
@@ -124,7 +123,7 @@ class _HookFileReader:
         allow = (*allow, *found.network_allow)
         problems = [*self.problems, *found.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
-        closed = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
+        refused = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
         result = HookFile(
             self.in_order(hooks, found),
             (*endpoints, *found.endpoints),
@@ -132,7 +131,7 @@ class _HookFileReader:
             self.on_failure,
             allow,
             tuple(problems),
-            (*self.warnings, *found.warnings, *closed),
+            (*self.warnings, *found.warnings, *refused),
             imports=tuple(found.imports),
             sections=found.sections,
             sources=sources(found),
@@ -141,7 +140,7 @@ class _HookFileReader:
         return result.sealed()
 
     def in_order(self, own: list[Hook], found: Gathered) -> tuple[Hook, ...]:
-        """The file's own hooks and the imported ones, as `hooks:` and `import:` follow each other in it."""
+        """The file's own hooks and the imported ones, in the order of `hooks:` and `import:` in the file."""
         if not found.hooks:
             return tuple(own)
         first = self.document.place(("import",), key=True) < self.document.place(("hooks",), key=True)
@@ -149,7 +148,7 @@ class _HookFileReader:
         return tuple(msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks))
 
     def top(self, value: dict[str, Plain]) -> FileFormat:
-        """The top level; a part of the wrong kind is reported and left empty, the other parts stand."""
+        """The top level. A part of the wrong type is reported and left empty; the other parts count."""
         kept = dict(value)
         while True:
             parts, problems = convert(self.document, (), kept, FileFormat)
@@ -163,18 +162,18 @@ class _HookFileReader:
 
     def take_ids(self, name: str, entries: list[Plain]) -> None:
         for number, entry in enumerate(entries):
-            given = entry.get("id") if isinstance(entry, dict) else None
-            if not isinstance(given, str):
+            entry_id = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(entry_id, str):
                 continue
             line = self.document.place((name, number, "id"))[0]
-            if given in self.ids:
-                message = f'the id "{given[:64]}" is taken (line {self.ids[given]})'
+            if entry_id in self.ids:
+                message = f'the id "{entry_id[:64]}" is taken (line {self.ids[entry_id]})'
                 self.report((name, number, "id"), message, hint="ids of hooks and endpoints are unique in a file")
             else:
-                self.ids[given] = line
+                self.ids[entry_id] = line
 
-    def duplicate(self, path: PathParts, given: str | None) -> bool:
-        return given is not None and self.ids.get(given) != self.document.place((*path, "id"))[0]
+    def is_duplicate(self, path: PathParts, entry_id: str | None) -> bool:
+        return entry_id is not None and self.ids.get(entry_id) != self.document.place((*path, "id"))[0]
 
     def hook(self, number: int, raw: Plain) -> Hook | None:
         path: PathParts = ("hooks", number)
@@ -192,18 +191,18 @@ class _HookFileReader:
             self.url(place, http.url)
             self.headers((*path, "http", "headers"), http.headers)
             self.secret((*path, "http", "secret"), http.secret)
-            for old, one in enumerate(http.old_secrets):
-                self.secret((*path, "http", "old_secrets", old, "secret"), one.secret)
+            for position, old in enumerate(http.old_secrets):
+                self.secret((*path, "http", "old_secrets", position, "secret"), old.secret)
         self.environment(path, entry)
         if entry.rule is not None and not entry.blocking:
             self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
         for below, check in rule_checks(entry.rule):
             self.accepts((*path, "rule", *below), check)
         on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
-        given = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
-        if len(self.problems) > before or self.duplicate(path, entry.id):
+        fields = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
+        if len(self.problems) > before or self.is_duplicate(path, entry.id):
             return None
-        given |= {
+        fields |= {
             "id": entry.id or self.derive("hooks", number, entry.description),
             "on": on,
             "http": http,
@@ -212,7 +211,7 @@ class _HookFileReader:
             "retry": tuple(entry.retry),
             "on_failure": entry.on_failure or self.on_failure,
         }
-        return Hook(**given, layer=self.layer, position=number, origin=self.origin(path))
+        return Hook(**fields, layer=self.layer, position=number, origin=self.origin(path))
 
     def endpoint(self, number: int, raw: Plain) -> Endpoint | None:
         path: PathParts = ("endpoints", number)
@@ -232,13 +231,13 @@ class _HookFileReader:
             self.warn((*path, field), text)
         self.headers((*path, "headers"), entry.headers)
         self.secret((*path, "secret"), entry.secret)
-        for old, one in enumerate(entry.old_secrets):
-            self.secret((*path, "old_secrets", old, "secret"), one.secret)
+        for position, old in enumerate(entry.old_secrets):
+            self.secret((*path, "old_secrets", position, "secret"), old.secret)
         events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
-        given = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
-        if len(self.problems) > before or self.duplicate(path, entry.id):
+        fields = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
+        if len(self.problems) > before or self.is_duplicate(path, entry.id):
             return None
-        given |= {
+        fields |= {
             "id": entry.id or self.derive("endpoints", number, entry.description),
             "events": events,
             "retry": entry.retry if isinstance(entry.retry, str) else tuple(entry.retry),
@@ -246,7 +245,7 @@ class _HookFileReader:
             "old_secrets": tuple(entry.old_secrets),
             "on_failure": (entry.on_failure or self.on_failure) if entry.can_block else None,
         }
-        return Endpoint(**given, layer=self.layer, origin=self.origin(path))
+        return Endpoint(**fields, layer=self.layer, origin=self.origin(path))
 
     def entry(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:
         entry, problems = convert(self.document, path, raw, kind)
@@ -273,7 +272,7 @@ class _HookFileReader:
         return settings
 
     def network(self, raw: Plain) -> tuple[tuple[str, ...], str]:
-        """The allow list, and the proxy where this layer may name one."""
+        """The allow list, and the proxy if this layer may name one."""
         if raw is None:
             return (), ""
         network, problems = convert(self.document, ("network",), raw, Network)
@@ -284,16 +283,16 @@ class _HookFileReader:
                 allowed.append(text)
         return tuple(allowed), self.proxy((network.proxy or "") if network is not None else "")
 
-    def proxy(self, said: str) -> str:
+    def proxy(self, url: str) -> str:
         path = ("network", "proxy")
-        if said and self.layer not in MAY_NAME:
-            hint = "say it in your own file or in the fleet's set"
+        if url and self.layer not in MAY_NAME:
+            hint = "name it in your own file or in the fleet's set"
             self.report(path, f"a {self.layer}'s file may not name the proxy that webhooks go through", hint=hint)
             return ""
-        return said if self.accepts(path, partial(check_proxy, said)) else ""
+        return url if self.accepts(path, partial(check_proxy, url)) else ""
 
     def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str) -> tuple[str, ...]:
-        """The event patterns one by one; all matchers of the entry are compiled once, to see that they can be."""
+        """The event patterns one by one. Reports each matcher of the entry that cannot be compiled."""
         texts = [on] if isinstance(on, str) else on
         split = tuple(part.strip() for text in texts for part in text.split(","))
         for below, check in matcher_checks(split, tool, when):
@@ -301,7 +300,7 @@ class _HookFileReader:
         return split
 
     def accepts(self, path: PathParts, check: Callable[[], object]) -> bool:
-        """Run a check of another module; what it refuses is reported at this place."""
+        """Whether a check of another module passes; if not, its error is reported at this place."""
         try:
             check()
         except TargetRefused as error:
@@ -338,7 +337,7 @@ class _HookFileReader:
                 self.report((*path, name), f"{name} holds a NUL")
 
     def secret(self, path: PathParts, secret: str) -> None:
-        """Refuse what is no secret, and warn of one that stands in the file; neither message quotes it."""
+        """Refuse what is not a secret, and warn of a secret that is written in the file; no message quotes it."""
         kind, _, rest = secret.partition(":")
         if not secret or (kind == "file" and rest) or (kind == "env" and _ENV.match(rest)):
             return
@@ -348,16 +347,16 @@ class _HookFileReader:
             except (binascii.Error, ValueError):
                 length = 0
             if 24 <= length <= 64:
-                self.warn(path, "a secret stands in the file as it is; env:NAME or file:PATH keep it out of it")
+                self.warn(path, "the secret is written in the file; write env:NAME or file:PATH to keep it elsewhere")
             else:
                 self.report(path, "the secret is not whsec_ and 24 to 64 bytes in base64")
             return
         self.report(path, "a secret is written env:NAME, file:PATH or whsec_…")
 
     def derive(self, name: str, number: int, description: str) -> str:
-        """An id for an entry without one: what it says of itself, or the file's name, and its number.
+        """An id for an entry without one: its description or the file's name, and its number.
 
-        Below the fleet the layer stands in front, so that two files with derived ids do not collide.
+        In the user's and the project's layer it begins with the layer, so that derived ids of two files do not collide.
         """
         stem = _SLUG.sub("-", description.lower()).strip("-")[:40].strip("-")
         stem = stem or _SLUG.sub("-", Path(self.document.file).stem.lower()).strip("-")[:40] or "hook"

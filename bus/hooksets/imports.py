@@ -1,6 +1,6 @@
-"""`import:` in fleethook.yaml: files and folders of other dialects, read in place into the file that names them.
+"""Reads the files and folders that a fleethook.yaml imports, in any dialect.
 
-What is missing or broken is a problem with its place, and the rest loads. Each hook keeps its own `file:line`.
+A missing or broken import is reported with its place, and the others load. Each hook keeps its own `file:line`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from bus.http.address_policy import AddressPolicy, check_address, never, parse_t
 from bus.verdicts import Policy
 
 MOST_FILES: Final = 100
-"""Files and folders that one hook file imports, directly and through others."""
+"""The most files and folders that one hook file may import, directly and through others."""
 
 _ID: Final = re.compile(ID_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_OURS: Final = "# fleethook"
+_INSTALLED_MARK: Final = "# fleethook"
 """The end of every command that `fleethook install` writes into an agent's settings."""
 
 _WATCHED_DEPTH: Final = 3
@@ -44,24 +44,25 @@ _WATCHED_FOLDERS: Final = 200
 
 @dataclass(slots=True)
 class Trail:
-    """What has been imported on the way to a file: by whom it was (for circles), and everything (to read it once)."""
+    """The imports that led to a file, to find circles, and all imports so far, to read each file once."""
 
     above: tuple[str, ...] = ()
+    """The real paths of the files that import this one, outermost first."""
     read: dict[str, str] = field(default_factory=dict)
-    """Origins by real path."""
+    """The origin of each import so far, by real path; all trails of one hook file share it."""
 
     def below(self, path: str) -> Trail:
-        """The trail of a file that is imported; what was read is known to all."""
+        """The trail of a file that this one imports."""
         return Trail((*self.above, path), self.read)
 
 
 Native = Callable[[Path, Layer, Trail], HookFile]
-"""Reads a fleethook.yaml; it stands above this module."""
+"""Reads a fleethook.yaml. It is passed in, because its module imports this one."""
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What all imports of one file came to."""
+    """The results of all imports of one file."""
 
     hooks: list[Hook] = field(default_factory=list)
     endpoints: list[Endpoint] = field(default_factory=list)
@@ -84,7 +85,7 @@ def read_imports(
     on_failure: Policy | None,
     taken: Iterable[str],
 ) -> Gathered:
-    """Read every entry of a file's `import:`, in order; `taken` are the ids that its own hooks and endpoints have."""
+    """Read every entry of a file's `import:`, in order; `taken` are the ids of the file's own hooks and endpoints."""
     found = Gathered()
     ids = set(taken)
     for number, raw in enumerate(entries):
@@ -98,28 +99,27 @@ def read_imports(
         if entry is None:
             continue
         origin = f"{document.file}:{document.place(path)[0]}"
-        place = place_of(entry.path, document.file)
+        place = import_path(entry.path, document.file)
         if not entry.enabled:
             found.imports.append(Imported(str(place), origin, entry.dialect or "", enabled=False))
             continue
         try:
-            file, said = _read(entry, place, origin, layer, native, trail, found.sources)
+            file, imported = _read(entry, place, origin, layer, native, trail, found.sources)
         except ConfigError as error:
             where = () if isinstance(raw, str) else ("path",)
             found.problems.append(_placed(error, document, (*path, *where), place))
-            there = not is_gone(place)
-            found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=there))
+            found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=not is_gone(place)))
             continue
-        _add(found, file, said, ids, entry, on_failure)
+        _add(found, file, imported, ids, entry, on_failure)
     return found
 
 
 def read_one(path: Path, layer: Layer, native: Native, *, dialect: str | None = None) -> tuple[HookFile, Imported]:
-    """A file or folder of any dialect, as an import would read it; ConfigError where nothing of it can be read."""
+    """A file or folder of any dialect, as an import would read it; raises ConfigError if nothing of it can be read."""
     entry = ImportEntry(path=str(path), dialect=dialect)  # type: ignore[arg-type]  # any text: `_read` refuses others
     found = Gathered()
-    file, said = _read(entry, path.absolute(), str(path), layer, native, Trail(), found.sources)
-    _add(found, file, said, set(), entry, None)
+    file, imported = _read(entry, path.absolute(), str(path), layer, native, Trail(), found.sources)
+    _add(found, file, imported, set(), entry, None)
     whole = HookFile(
         tuple(found.hooks),
         tuple(found.endpoints),
@@ -136,12 +136,12 @@ def read_one(path: Path, layer: Layer, native: Native, *, dialect: str | None = 
 
 
 def sources(found: Gathered) -> tuple[Source, ...]:
-    """What was read, and where something could appear."""
+    """The files that were read, and the folders where a file of hooks could appear."""
     return tuple(Source(*pair) for pair in found.sources.items())
 
 
-def place_of(text: str, file: str) -> Path:
-    """Where an entry points: from its file, with `~` for home."""
+def import_path(text: str, file: str) -> Path:
+    """The path that an import entry means: relative to its file, with `~` for the home directory."""
     return Path(os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(file)), os.path.expanduser(text))))
 
 
@@ -167,17 +167,17 @@ def _read(
             target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else detect_dialect(place)
             if not dialect:
                 raise ConfigError(
-                    "it is not clear whose hooks these are",
-                    hint="say `dialect:` (`--dialect`) pigo, forge, gobby, claude or ion",
+                    "it is not clear which system's hooks these are",
+                    hint="name it with `dialect:` (`--dialect`): pigo, forge, gobby, claude or ion",
                 )
             real = os.path.realpath(target)
-            _once(real, origin, trail)
-            ours = dialect == NATIVE
+            _note_import(real, origin, trail)
+            is_native = dialect == NATIVE
             if entry.sha256 and not place.is_dir() and content_digest(place) != entry.sha256:
-                raise _not_accepted(place, "its content is not the one that you accepted")
+                raise _not_accepted(place, "its content changed since you accepted it")
             file = (
                 native(target, layer, trail.below(real))
-                if ours
+                if is_native
                 else find_hooks(dialect).read(target, layer)
                 if entry.dialect
                 else read_guessed(target, layer, dialect)
@@ -185,7 +185,7 @@ def _read(
             if entry.sha256:
                 names = [*read, *(source.path for source in file.sources)]
                 if place.is_dir() and content_digest(place, names) != entry.sha256:
-                    raise _not_accepted(place, "its content is not the one that you accepted")
+                    raise _not_accepted(place, "its content changed since you accepted it")
                 check_alone(file, names, place)
                 file = with_pins(_with_unique_ids(file, entry.path), place, entry.scripts)
                 keep_folder(place, file)
@@ -213,13 +213,13 @@ def _not_accepted(place: Path, what: str) -> NotAccepted:
 
 
 class _ImportRefused(ConfigError):
-    """The file that imports is at fault, and not the one that is imported."""
+    """An import that is wrong in the importing file; the imported file is not at fault."""
 
 
-def _once(real: str, origin: str, trail: Trail) -> None:
+def _note_import(real: str, origin: str, trail: Trail) -> None:
     if real in trail.above:
         circle = " -> ".join((*trail.above[trail.above.index(real) :], real))
-        raise _ImportRefused("the files import each other in a circle", hint=f"{circle}; take one of the imports out")
+        raise _ImportRefused("the files import each other in a circle", hint=f"{circle}; remove one of the imports")
     if real in trail.read:
         raise _ImportRefused("it is imported twice", hint=f"the first is in {trail.read[real]}; its hooks run once")
     if len(trail.read) >= MOST_FILES:
@@ -228,7 +228,7 @@ def _once(real: str, origin: str, trail: Trail) -> None:
 
 
 def _folders(place: Path) -> Iterator[tuple[str, Stamp]]:
-    """A folder and those in it, not deep: where a file of hooks could appear or go."""
+    """A folder and the folders in it, three levels deep: a file of hooks could appear or disappear there."""
     if not os.path.isdir(place):
         return
     for count, (folder, below, _) in enumerate(os.walk(place)):
@@ -247,7 +247,7 @@ def _near(place: Path) -> str:
 
 
 def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...], place: Path) -> ConfigError:
-    """The error with a place: the imported file's own where it has one, else that of the entry."""
+    """The error with its place in the imported file; if it has none, with the place of the import entry."""
     if error.line:
         line = document.place(path)[0]
         hint = "; ".join(filter(None, (error.hint, f"imported by {document.file}:{line}")))
@@ -269,12 +269,12 @@ def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...],
 
 
 def _add(
-    found: Gathered, file: HookFile, said: Imported, ids: set[str], entry: ImportEntry, on_failure: Policy | None
+    found: Gathered, file: HookFile, imported: Imported, ids: set[str], entry: ImportEntry, on_failure: Policy | None
 ) -> None:
-    """Take one import's part over: ids made unique, the failure policy of the entry or the file laid in."""
+    """Add one imported file: makes its ids unique, and sets the failure policy of the entry or of the importing file."""
     policy = entry.on_failure or on_failure
     hooks = []
-    own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_OURS)]
+    own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_INSTALLED_MARK)]
     if own:
         found.warnings.append(
             f"{own[0].origin}: Fleethook's own hooks in it ({len(own)}) are left out: they would ask in a loop"
@@ -282,9 +282,9 @@ def _add(
     for hook in file.hooks:
         if hook in own:
             continue
-        wrong = _wrong(hook.on, hook.tool, hook.when)
+        wrong = _matcher_error(hook.on, hook.tool, hook.when)
         if wrong is not None:
-            found.problems.append(_at(wrong, hook.origin))
+            found.problems.append(_error_at(wrong, hook.origin))
             continue
         changes: dict[str, Any] = {"id": _unique(hook.id, ids, entry.path)}
         if hook.on_failure is None and policy is not None:
@@ -293,29 +293,29 @@ def _add(
     itself = [hook for hook in hooks if hook.own.get("itself")]
     if itself:
         found.warnings.append(
-            f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): for its own events they "
-            "are left to it (not where they are published to the fleet), for those of other agents they run here"
+            f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): Fleethook runs them for "
+            "other agents' events only; in a set that is published to the fleet, it runs them for Claude Code's events too"
         )
-    endpoints = [msgspec.structs.replace(one, id=_unique(one.id, ids, entry.path)) for one in file.endpoints]
+    endpoints = [msgspec.structs.replace(target, id=_unique(target.id, ids, entry.path)) for target in file.endpoints]
     found.hooks += hooks
     found.endpoints += endpoints
     found.guards = {**file.guards, **found.guards}
     found.network_allow += file.network_allow
     if file.network_proxy:
         text = "an imported file may not name a proxy"
-        hint = "say network.proxy in the file that imports it"
-        found.problems.append(ConfigError(text, file=said.path, path="network.proxy", hint=hint))
-    found.sections |= {said.path: dict(file.sections)} if file.sections else {}
+        hint = "set network.proxy in the file that imports it"
+        found.problems.append(ConfigError(text, file=imported.path, path="network.proxy", hint=hint))
+    found.sections |= {imported.path: dict(file.sections)} if file.sections else {}
     found.problems += file.problems
     found.warnings += file.warnings
     found.imports += [
-        replace(said, hooks=tuple(one.id for one in hooks), endpoints=tuple(one.id for one in endpoints)),
+        replace(imported, hooks=tuple(hook.id for hook in hooks), endpoints=tuple(target.id for target in endpoints)),
         *file.imports,
     ]
 
 
-def _wrong(on: tuple[str, ...], tool: str, when: str) -> ConfigError | None:
-    """Why a matcher cannot be compiled: one that slipped through a dialect must not take the whole set with it."""
+def _matcher_error(on: tuple[str, ...], tool: str, when: str) -> ConfigError | None:
+    """Why a matcher cannot be compiled. A dialect may let one pass, and it must not make the whole set fail."""
     for _, check in matcher_checks(on, tool, when):
         try:
             check()
@@ -324,15 +324,15 @@ def _wrong(on: tuple[str, ...], tool: str, when: str) -> ConfigError | None:
     return None
 
 
-def _at(error: ConfigError, origin: str) -> ConfigError:
+def _error_at(error: ConfigError, origin: str) -> ConfigError:
     file, _, line = origin.rpartition(":")
     kind = PatternError if isinstance(error, PatternError) else ConfigError
     return kind(error.message, file=file or origin, line=int(line) if line.isdigit() else 0, hint=error.hint)
 
 
 def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowed: AddressPolicy) -> Iterator[str]:
-    """A warning for each URL whose host is this machine or a private address that nothing opens."""
-    targets = [(one.origin, one.url) for one in endpoints]
+    """A warning for each URL whose host is this machine or a private address that `allowed` does not open."""
+    targets = [(endpoint.origin, endpoint.url) for endpoint in endpoints]
     targets += [(hook.origin, hook.http.url) for hook in hooks if hook.http is not None]
     for origin, url in targets:
         try:
@@ -350,17 +350,17 @@ def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowe
 
 def _with_unique_ids(file: HookFile, path: str) -> HookFile:
     ids: set[str] = set()
-    hooks = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.hooks)
-    endpoints = tuple(msgspec.structs.replace(one, id=_unique(one.id, ids, path)) for one in file.endpoints)
+    hooks = tuple(msgspec.structs.replace(hook, id=_unique(hook.id, ids, path)) for hook in file.hooks)
+    endpoints = tuple(msgspec.structs.replace(target, id=_unique(target.id, ids, path)) for target in file.endpoints)
     return replace(file, hooks=hooks, endpoints=endpoints)
 
 
 def _unique(wanted: str, ids: set[str], path: str) -> str:
-    """An id that nobody has, the same at every load: a taken one gets a mark of the file that it comes from."""
-    given = wanted if _ID.match(wanted) else _UNFIT.sub("-", wanted).strip("-")[:64] or "hook"
-    if given in ids:
-        mark = hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-        given = f"{given[:50]}-{mark}"
-        given = next(name for n in range(1, len(ids) + 2) if (name := given if n == 1 else f"{given}-{n}") not in ids)
-    ids.add(given)
-    return given
+    """A valid id that is not in `ids`, the same at every load: a taken one gets a mark made of the imported path."""
+    name = wanted if _ID.match(wanted) else _UNFIT.sub("-", wanted).strip("-")[:64] or "hook"
+    if name in ids:
+        marked = f"{name[:50]}-{hashlib.sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+        candidates = (marked if count == 1 else f"{marked}-{count}" for count in range(1, len(ids) + 2))
+        name = next(candidate for candidate in candidates if candidate not in ids)
+    ids.add(name)
+    return name

@@ -1,4 +1,4 @@
-"""The hooks in force for an event: fleet, user and project layers, compiled, watched, swapped without a pause."""
+"""The hooks in force for an event: the fleet's, the user's and the project's layer, compiled and kept up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hookfiles import find_hooks
-from bus.hooks import LAYERS, Endpoint, Hook, Layer
+from bus.hooks import Endpoint, Hook, Layer
 from bus.hooksets.candidates import Candidates, CandidatesMemory
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
@@ -47,47 +47,47 @@ __all__ = ["POLL_SECONDS", "HookSet", "Layered", "Watcher"]
 log = logging.getLogger("fleethook.hooks")
 
 POLL_SECONDS: Final = 0.5
-"""How often the published version and the files are looked at: a change is in force within a second."""
+"""How often the published version and the files are checked: a change is in force within a second."""
 _NO_VERDICT: Final = {"decision": "", "reason": ""}
 _LONG_TEXT: Final = 64 * 1024
-"""Characters of a tool call above which no regular expression is searched for in the loop that answers."""
+"""Above this many characters of a tool call, another process searches it for regular expressions, and not the loop."""
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 _LONGEST_FOLDER: Final = 4096  # characters of a remembered folder's name: no system has longer ones
 
 
 class HookSet:
-    """Several layers, compiled: finds the hooks and endpoints that fit an event, in order."""
+    """Several layers, compiled. Finds the hooks and endpoints that fit an event, in order."""
 
     def __init__(self, layers: Sequence[Layered]) -> None:
-        self.version = " ".join(f"{one.layer}@{one.version}" for one in layers) or "none"
-        self.layers = tuple(one.layer for one in layers)
+        self.version = " ".join(f"{layered.layer}@{layered.version}" for layered in layers) or "none"
+        self.layers = tuple(layered.layer for layered in layers)
         self.files = tuple(layers)
-        self.waiting = tuple(text for one in layers for text in one.waiting)
-        """Newer content of the layers' files that is not in force, and why, in words."""
+        self.waiting = tuple(text for layered in layers for text in layered.waiting)
+        """Messages about newer content of the layers' files that is not in force: which and why."""
         self.hooks: dict[str, Hook] = {}
         self.endpoints: dict[str, Endpoint] = {}
         taken: dict[str, Hook | Endpoint] = {}
         allow: list[str] = []
-        for one in layers:
-            for hook in (*guard_hooks(one), *one.file.hooks):
-                placed = place_entry(hook, one, taken) if hook.enabled else None
+        for layered in layers:
+            for hook in (*guard_hooks(layered), *layered.file.hooks):
+                placed = place_entry(hook, layered, taken) if hook.enabled else None
                 if placed is not None:
                     self.hooks[placed.id] = placed
-            for number, endpoint in enumerate(one.file.endpoints, len(one.file.hooks)):
-                target = place_entry(endpoint, one, taken) if endpoint.enabled else None
+            for number, endpoint in enumerate(layered.file.endpoints, len(layered.file.hooks)):
+                target = place_entry(endpoint, layered, taken) if endpoint.enabled else None
                 if target is not None:
                     self.endpoints[target.id] = target
                     if target.can_block:
                         self.hooks[target.id] = target.question(number)
-            if one.layer != "project":  # a cloned repository may not open the network
-                allow.extend(one.file.network_allow)
+            if layered.layer != "project":  # a cloned repository may not open the network
+                allow.extend(layered.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
-        said = (one.file.network_proxy for one in layers if one.layer in MAY_NAME and one.file.network_proxy)
-        self.proxy: str = next(said, "")
-        """What `network.proxy` says in the highest layer that says anything."""
+        named = [layered.file.network_proxy for layered in layers if layered.layer in MAY_NAME]
+        self.proxy: str = next(filter(None, named), "")
+        """`network.proxy` of the highest layer that has it."""
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
-        self._conditions = {one.id: compile_condition(one.when) for one in taken.values() if one.when}
+        self._conditions = {entry.id: compile_condition(entry.when) for entry in taken.values() if entry.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
         self._candidates = CandidatesMemory(self._conditions, self._sieve.always)
@@ -102,11 +102,11 @@ class HookSet:
         return self
 
     def question(self, event: Event) -> Question | None:
-        """What a process that can be killed has to be asked before `blocking`; None where all can be told at once."""
+        """The checks that may take long, for a process that can be killed to do before `blocking`; None if there are none."""
         candidates = self._candidates.of(self._index.find(event))
         heavy = self._is_heavy(candidates, event)
         size = size_of(event.facts()) if candidates.conditions else None
-        costly = dict.fromkeys(one.text for one in candidates.conditions if size is not None and one.is_costly(size))
+        costly = {one.text: None for one in candidates.conditions if size is not None and one.is_costly(size)}
         if not heavy and not costly:
             return None
         rules = {hook.id: hook.rule for hook in candidates.blocking if hook.rule is not None} if heavy else {}
@@ -117,18 +117,18 @@ class HookSet:
         if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
             return True
         if not candidates.read_lines:
-            return False  # a patch is a text of that name, too
+            return False  # an input named `command` need not be a command line: a patch has that name too
         text = seen_call(event).text
         try:
             return text is not None and commands_if_light(text) is None
         except Exception:
-            log.exception("a command cannot be read here")
+            log.exception("a command cannot be read in this process; another one checks the rules")
             return True
 
     def blocking(self, event: Event, findings: Findings | None = None, disk: Disk | None = None) -> list[Hook]:
-        """The blocking hooks that fit `event`, in order; a `when:` that fails keeps its hook in (see `holds`).
+        """The blocking hooks that fit `event`, in order. A hook whose `when:` fails counts as fitting (see `holds`).
 
-        `findings` are what a process found about the event's `question`; `disk` is what the event's rules may look up.
+        `findings` are the answers to the event's `question`; the rules look up files and links with `disk`.
         """
         candidates = self._candidates.of(self._index.find(event))
         fitting = self._fitting(candidates, event, findings, disk or light_disk())
@@ -137,12 +137,12 @@ class HookSet:
         return [hook for hook in fitting if self.holds(hook, event, findings=findings)]
 
     def _fitting(self, candidates: Candidates, event: Event, findings: Findings | None, disk: Disk) -> Sequence[Hook]:
-        """The blocking ones whose matchers fit; not a rule about programs that the event's command does not run (F-05)."""
+        """The blocking hooks whose matchers fit, without rules about programs that the command does not run (F-05)."""
         found = candidates.blocking
         if findings is not None and findings.rules:
             return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
         if not candidates.read_lines:
-            return found  # a patch is a text of that name, too, and takes long to be read as a command
+            return found  # no rule reads command lines; reading a patch as one would take long
         call = seen_call(event)
         if call.text is None:
             return found
@@ -152,13 +152,13 @@ class HookSet:
                 return found
             return candidates.only(self._sieve.passing(line, call.text, call.facts(disk)))
         except Exception:
-            log.exception("event %s: its command cannot be read; each rule fails on it by its own policy", event.id)
+            log.exception("event %s: its command cannot be read; each rule answers by its failure policy", event.id)
             return found
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
-        """The hooks that run in the background: the non-blocking ones, and all where nobody asked for a verdict.
+        """The hooks that run in the background: the non-blocking ones, and without a verdict the blocking ones too.
 
-        A rule only decides, so it has nothing to do there, and an endpoint that can block is told by its delivery.
+        Rules are left out, because they only decide. Endpoints that can block are left out, because they get a delivery.
         """
         return [
             hook
@@ -170,20 +170,20 @@ class HookSet:
         ]
 
     def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
-        """The endpoints that are told of `event`: all but those that were asked about it and answered."""
+        """The endpoints that get a delivery of `event`: all that fit, except those that gave a part of the verdict."""
         answered = {part.hook for part in verdict.parts if not part.fallback} if verdict is not None else frozenset()
         return [
-            one
-            for one in self._targets.find(event)
-            if not (one.can_block and one.id in answered) and self.holds(one, event, verdict)
+            endpoint
+            for endpoint in self._targets.find(event)
+            if not (endpoint.can_block and endpoint.id in answered) and self.holds(endpoint, event, verdict)
         ]
 
     def is_costly(self, event: Event) -> bool:
-        """Whether `background` and `targets` have to ask a process about this event, and block for as long."""
+        """Whether `background` and `targets` have to ask another process about this event, and block meanwhile."""
         entries: list[Hook | Endpoint] = [*self._index.find(event), *self._targets.find(event)]
-        conditions = [one for entry in entries if (one := self._conditions.get(entry.id)) is not None]
+        conditions = [self._conditions[entry.id] for entry in entries if entry.id in self._conditions]
         size = size_of(event.facts()) if conditions else None
-        return size is not None and any(one.is_costly(size) for one in conditions)
+        return size is not None and any(condition.is_costly(size) for condition in conditions)
 
     def holds(
         self,
@@ -192,20 +192,20 @@ class HookSet:
         verdict: Verdict | None = None,
         findings: Findings | None = None,
     ) -> bool:
-        """Whether the entry's `when:` holds; one that cannot be evaluated counts as holding, so that no guard is lost.
+        """Whether the entry's `when:` is true. If it cannot be evaluated it counts as true, so that no guard is lost.
 
-        A rule that allows is no guard: in doubt it says nothing.
+        For a rule that allows it counts as false: such a rule guards nothing.
         """
         if isinstance(entry, Hook) and entry.own and not find_hooks(entry.dialect).applies(entry, event):
             return False
         condition = self._conditions.get(entry.id)
         if condition is None:
             return True
-        said = {"decision": verdict.decision, "reason": verdict.reason} if verdict else _NO_VERDICT
+        facts = {"decision": verdict.decision, "reason": verdict.reason} if verdict else _NO_VERDICT
         try:
             if findings is not None and findings.knows(condition.text):
                 return findings.holds(condition.text)
-            return holds(condition, event, said)
+            return holds(condition, event, facts)
         except (ConditionError, OverBudget) as error:
             counts = not (isinstance(entry, Hook) and entry.rule is not None and entry.rule.decision == "allow")
             log.warning(
@@ -215,10 +215,10 @@ class HookSet:
 
 
 class Watcher:
-    """Keeps the sets in force: polls the published version and the files, and swaps whole sets atomically.
+    """Keeps the hook sets up to date: polls the published version and the files, and swaps whole sets at once.
 
-    A file with errors keeps what was in force of it and says so; Redis away keeps everything. `last_good` is where that
-    is kept for other processes and later ones (`Directories.last_good`); None keeps it in this process alone.
+    If a file has errors, its last good content stays in force. If Redis is away, every set stays in force. The folder
+    `last_good` keeps last good contents for other and later processes; if it is None, only this process keeps them.
     """
 
     def __init__(
@@ -235,15 +235,15 @@ class Watcher:
         self.last_good = last_good
         self._fleet = Layered("fleet", "0", HookFile())
         self._files: dict[Path, WatchedFile] = {}
-        self._sets: dict[tuple[str, ...], HookSet] = {}
+        self._sets: dict[tuple[tuple[str, ...], ...], HookSet] = {}
         self._looked = 0.0
         self._seen = 0
-        """The published version that was looked at last, good or bad."""
+        """The published version that was checked last, whether it is in force or not."""
         self.trust_file = trust_file
         self._projects: dict[str, tuple[float, Path | None]] = {}
         self._recent: dict[tuple[bool, str | None], tuple[float, HookSet]] = {}
-        self.guards = GuardWatch(host, last_good, lambda layer, file: _single(layer, file).hooks)
-        """What changes took from the guards of a file or of the published set."""
+        self.guards = GuardWatch(host, last_good, lambda layer, file: compile_file(layer, file).hooks)
+        """Notes guards that a change of a file or of the published set removed or weakened."""
 
     @classmethod
     def here(cls, connections: Connections, keys: Keys, places: Directories, host: str = "") -> Watcher:
@@ -259,10 +259,10 @@ class Watcher:
         )
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Look at the published version, at most every half second.
+        """Put a newly published version in force; checks at most every half second.
 
-        Raises only when forced: Unreachable, and ConfigError where a set was published, none was in force here before, and no
-        earlier version can be read either. To go on without any would let through what they are there to stop.
+        Raises only with `force`: Unreachable, and ConfigError if none of the published versions can be read and this
+        process has none in force. Without the fleet's hooks it would let through what they block.
         """
         now = time.monotonic()
         if not force and now - self._looked < POLL_SECONDS:
@@ -281,7 +281,7 @@ class Watcher:
             await asyncio.to_thread(lambda: self._layered(here=True, folder=None).prepare())
 
     async def _load_earlier(self, error: FleethookError) -> None:
-        """Put in force what a worker that has run for longer would have kept: the newest version that can be read."""
+        """Put the newest version in force that can be read: a worker that has run for longer still has it in force."""
         newest = self._seen
         for version in range(newest - 1, max(0, newest - KEPT_VERSIONS), -1):
             try:
@@ -292,9 +292,9 @@ class Watcher:
                 continue
             self._seen = newest
             return
-        self._seen = 0  # looked at again by whoever tries again
+        self._seen = 0  # the next refresh tries again
         raise ConfigError(
-            f"{error}; nor is an earlier one", hint="publish a good set: `fleethook hooks apply`"
+            f"{error}; no earlier version can be read either", hint="publish a good set: `fleethook hooks apply`"
         ) from error
 
     async def _load(self, version: int) -> None:
@@ -309,12 +309,12 @@ class Watcher:
         except Unreachable:
             raise
         except FleethookError as error:
-            self._seen = version  # said once, and not tried again before another is published
+            self._seen = version  # logged once, and not tried again until another version is published
             raise FleethookError(f"version {version} is not put in force: {error}") from error
 
     async def _put_in_force(self, version: int, file: HookFile) -> None:
         layered = Layered("fleet", str(version), file)
-        # On a thread: both guard packs take 0.4 s of a core, and the loop has requests and heartbeats to see to.
+        # On a thread: compiling both guard packs takes 0.4 s of a core, and the loop has requests and heartbeats.
         compiled = await asyncio.to_thread(lambda: HookSet([layered]).prepare())
         if self._fleet.version != "0":
             name = f"version {version}"
@@ -324,7 +324,7 @@ class Watcher:
         log.info("hook set %s is in force: %d hooks, %d endpoints", version, len(file.hooks), len(file.endpoints))
 
     def for_event(self, event: Event) -> HookSet:
-        """The set in force for `event`: user and project layers exist only on their own host."""
+        """The set in force for `event`. Events of other hosts have only the fleet's layer here."""
         here = event.host == self.host
         folder, now = event.cwd if here and len(event.cwd) <= _LONGEST_FOLDER else None, time.monotonic()
         place = (here, folder)
@@ -332,7 +332,7 @@ class Watcher:
         if known is None or now >= known[0]:
             if len(self._recent) >= _MOST_FOLDERS:
                 self._recent.clear()
-            # Agents ask many times a second from one folder; a tenth of the time between two looks is no delay.
+            # An agent asks many times a second from one folder, so the set is remembered for a tenth of the poll interval.
             known = self._recent[place] = (now + POLL_SECONDS / 10, self._layered(here=here, folder=folder))
         return known[1]
 
@@ -341,15 +341,14 @@ class Watcher:
         if here:
             if self.user_file is not None:
                 layers.append(self._file("user", self.user_file))
-            # Absolute: below a relative one would lie the worker's own folder.
+            # Only an absolute folder: a relative one would be resolved in the worker's own folder.
             project = self._project(folder) if folder is not None and os.path.isabs(folder) else None
             if project is not None:
                 layers.append(self._file("project", project))
-        used = [one for one in layers if one.version not in {"", "0"}]
-        return self._compiled(used)
+        return self._compiled([layered for layered in layers if layered.version not in {"", "0"}])
 
     def _project(self, cwd: str) -> Path | None:
-        """The project file above `cwd`, looked for at most every half second: it costs a walk up the folders."""
+        """The project file above `cwd`. Finding it walks up the folders, so it is done at most every half second."""
         now = time.monotonic()
         known = self._projects.get(cwd)
         if known is None or now - known[0] >= POLL_SECONDS:
@@ -359,13 +358,13 @@ class Watcher:
         return known[1]
 
     def rejected(self) -> tuple[Rejected, ...]:
-        """Newer content that is not in force: of the user's file, and of the projects that events came from lately."""
+        """Newer content that is not in force: of the user's file, and of the projects of recent events."""
         if self.user_file is not None:
             self._file("user", self.user_file)
         found = {path: (watched.layer, watched.current(POLL_SECONDS)) for path, watched in self._files.items()}
         for path, (layer, now) in found.items():
-            self.guards.compare(layer, path, now)  # every process sees the same state of the file, and says it once
-        return tuple(one for _, now in found.values() for one in now.rejected)
+            self.guards.compare(layer, path, now)
+        return tuple(rejected for _, now in found.values() for rejected in now.rejected)
 
     def fleet(self) -> HookSet:
         """The fleet's own layer alone."""
@@ -385,16 +384,16 @@ class Watcher:
         watched = self._files.get(path)
         if watched is None:
             self.guards.recall(path)
-            check = partial(_single, layer)
+            check = partial(compile_file, layer)
             watched = self._files[path] = WatchedFile(layer, path, self.trust_file, self.last_good, check)
         found = watched.current(POLL_SECONDS)
         self.guards.compare(layer, path, found)
-        return Layered(layer, found.file.digest[:8], found.file, tuple(one.text for one in found.rejected))
+        return Layered(layer, found.file.digest[:8], found.file, tuple(rejected.text for rejected in found.rejected))
 
 
-def _single(layer: Layer, file: HookFile) -> HookSet:
+def compile_file(layer: Layer, file: HookFile) -> HookSet:
     return HookSet([Layered(layer, file.digest[:8], file)])
 
 
-def _key(layers: Sequence[Layered]) -> tuple[str, ...]:
-    return tuple(text for one in layers for text in (f"{LAYERS.index(one.layer)}{one.version}", *one.waiting))
+def _key(layers: Sequence[Layered]) -> tuple[tuple[str, ...], ...]:
+    return tuple((layered.layer, layered.version, *layered.waiting) for layered in layers)

@@ -1,7 +1,7 @@
-"""Files and folders of a repository in the user's own hook file: pinned by the content that a person accepted (X-10).
+"""Imports of a repository's files and folders into the user's own hook file, pinned by the accepted content (X-10).
 
-A folder is pinned by every file that is read for its hooks. What came of it is kept beside the texts of hook files
-(`reading_as`), so that it stays in force while the folder holds something else.
+A folder is pinned by every file that is read for its hooks. The accepted hooks are kept beside the texts of hook files
+(`reading_as`), so that they stay in force when the folder changes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bus.hooksets.named_files import lies_in, named_files
 from bus.hooksets.pins import script_digest
 
 _FOLDER: Final = ".fleethook-accepted"
-"""Stands for a folder among the texts of files; no file of this name is read."""
+"""The name under which a folder's accepted hooks are kept among the texts of files; no such file exists."""
 
 
 def content_digest(place: Path, names: Iterable[str] = ()) -> str:
-    """What a pinned import's `sha256` is: of a file's text, or of the texts of the files `names` that a folder's hooks need.
+    """A pinned import's `sha256`: over a file's text, or over the texts of the files `names` that a folder's hooks need.
 
-    ConfigError where one cannot be read, or lies outside of the folder.
+    Raises ConfigError if one of them cannot be read, or is outside of the folder.
     """
     if not place.is_dir():
         return _text_digest(place)
@@ -38,19 +38,19 @@ def content_digest(place: Path, names: Iterable[str] = ()) -> str:
     texts = {}
     for name in sorted({os.path.realpath(name) for name in names if os.path.isfile(name)}):
         if not lies_in(name, root):
-            raise _brings(name, "and lies outside of the folder")
+            raise _needs_other_file(name, "which is outside of the folder")
         texts[os.path.relpath(name, root)] = _text_digest(Path(name))
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def scripts_digest(file: HookFile, place: Path) -> str:
-    """What a pinned import's `scripts` is: of the files that its commands name; empty where there is none."""
+    """A pinned import's `scripts`: a digest over the files that its commands name; empty if there is none."""
     digests = {name: digest for hook in file.hooks for name, digest in _pins(hook, place).items() if digest}
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest() if digests else ""
 
 
 def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
-    """The hooks with the scripts that they name pinned; where these are not the accepted ones, none of them is run."""
+    """The hooks with the scripts that they name pinned; if the scripts are not the accepted ones, none of them runs."""
     same = scripts_digest(file, place) == scripts
     hooks = []
     for hook in file.hooks:
@@ -64,7 +64,7 @@ def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
 
 
 def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:
-    """Raise ConfigError where a pinned import brings others with it, whose content nobody has accepted."""
+    """Raise ConfigError if a pinned import needs other files, whose content the user has not accepted."""
     real = os.path.realpath(place)
     others = (
         []
@@ -72,28 +72,31 @@ def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:
         else sorted(name for name in read if os.path.realpath(name) != real and os.path.isfile(name))
     )
     if file.imports or others:
-        raise _brings(others[0] if others else file.imports[0].path, "which is not pinned")
+        raise _needs_other_file(others[0] if others else file.imports[0].path, "which is not pinned")
 
 
 def folder_name(place: Path | str) -> str:
-    """The name under which what was accepted of a folder is kept."""
+    """The name under which a folder's accepted hooks are kept."""
     return os.path.join(os.path.realpath(place), _FOLDER)
 
 
 def kept_folder(place: Path, layer: Layer) -> HookFile | None:
-    """What was accepted of a folder, where that is read instead of the folder; ConfigError where it cannot be read."""
+    """A folder's accepted hooks, if these are to be read instead of the folder; else None.
+
+    Raises ConfigError if they cannot be read.
+    """
     text = known_text(folder_name(place))
     return None if text is None else from_document(json.loads(text), layer=layer)
 
 
 def keep_folder(place: Path, file: HookFile) -> None:
-    """Note what came of a folder as it was accepted; nothing for a single file, whose text is kept."""
+    """Keep the accepted hooks of a folder; does nothing for a single file, whose text is kept."""
     if place.is_dir():
         note_text(folder_name(place), json.dumps(to_document(file)))
 
 
 def repository(path: Path) -> str:
-    """The root of the repository that a file lies in, by its real path; empty where it is in none, or in the home's own."""
+    """The root of the repository around a file's real path; empty if there is none below the home directory."""
     home = os.path.realpath(os.path.expanduser("~"))
     for folder in Path(os.path.realpath(path)).parents:
         if str(folder) == home:
@@ -112,5 +115,5 @@ def _pins(hook: Hook, place: Path) -> dict[str, str]:
     return {name: script_digest(name) for name in named_files(hook, repository(inside) or str(inside.parent))}
 
 
-def _brings(name: str, why: str) -> ConfigError:
-    return ConfigError(f"it brings {name} with it, {why}", hint="import it into the project's own file")
+def _needs_other_file(name: str, why: str) -> ConfigError:
+    return ConfigError(f"it needs {name}, {why}", hint="import it into the project's own file")

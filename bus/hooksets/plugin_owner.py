@@ -1,4 +1,4 @@
-"""Claude Code's or ion's: what the content of a hook file or plugin says, since both write the same form."""
+"""Decides from content whether a hook file or plugin is Claude Code's or ion's, since both have the same form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bus.hookfiles.claude.plugins import HOOKS, MANIFEST, is_single_skill, plugi
 from bus.hooks import Layer
 
 Sign = tuple[bool, str]
-"""Whether it is proof, and whose it is: `claude` or `ion`."""
+"""Whether a sign is proof, and of which system: `claude` or `ion`."""
 
 _ION: Final[Sign] = (True, ion.NAME)
 _CLAUDE: Final[Sign] = (True, claude.NAME)
@@ -28,24 +28,24 @@ _MAYBE_CLAUDE: Final[Sign] = (False, claude.NAME)
 _WORDS: Final[Mapping[Sign, re.Pattern[str]]] = {
     _ION: re.compile(r"(?<![A-Za-z0-9_])(?:PLUGIN_ROOT|ION_[A-Z]+)(?![a-z0-9])"),
     _MAYBE_ION: re.compile(r"(?<![A-Za-z0-9_])tool_output(?![A-Za-z0-9_])|(?<![\w.)\]])\.event(?!\w)"),
-    # ion sets CLAUDE_PLUGIN_ROOT and sends Claude Code's fields too (I-02, I-07), so these prove nothing beside its own.
+    # ion sets CLAUDE_PLUGIN_ROOT and sends Claude Code's fields too (I-02, I-07), so these are no proof.
     _MAYBE_CLAUDE: re.compile(r"(?<![A-Za-z0-9_])(?:CLAUDE_[A-Z]+|hook_event_name|tool_response)(?![a-z0-9])"),
 }
-"""Variables and fields of the payload."""
+"""Names of variables and payload fields that are signs."""
 
 _EVENTS: Final = frozenset(claude.CAPABILITIES) - frozenset(ion.CAPABILITIES)
 _TYPES: Final = frozenset({"http", "mcp_tool", "prompt", "agent"})
 _FIELDS: Final = frozenset(
     {"if", "async", "asyncRewake", "onFailure", "once", "statusMessage", "allowedEnvVars", "shell"}
 )
-"""Of a handler, and Claude Code's alone."""
+"""Fields of a handler that only Claude Code has."""
 
 _SECONDS: Final = frozenset({1200, 1500, 1800, 2400, 2700, 3600, 5400, 7200})
-"""Timeouts above a thousand that people write in seconds: round parts of an hour."""
+"""Timeouts above a thousand that people write in seconds: multiples of five minutes and the like."""
 
 
 def owner(path: Path) -> str:
-    """Whose a plugin's folder, a file of it, or a file of hooks is: `claude` or `ion`; empty where it says neither or both."""
+    """The owner of a plugin (its folder or a file of it) or of a hook file: `claude`, `ion`, or empty if unclear."""
     if path.is_dir():
         return _decided(_plugin(path))
     if path.parts[-2:] in (MANIFEST.parts, HOOKS.parts):
@@ -54,14 +54,14 @@ def owner(path: Path) -> str:
 
 
 def owners(path: Path, usual: str) -> dict[str, str]:
-    """Whose each plugin is that a path stands for, by its real folder; `usual` where its content does not say."""
-    return {os.path.realpath(one): owner(one) or usual for one in plugin_roots(path)}
+    """The owner of each plugin that a path leads to, by the plugin's real folder; `usual` if its content is unclear."""
+    return {os.path.realpath(root): owner(root) or usual for root in plugin_roots(path)}
 
 
 def read_guessed(path: Path, layer: Layer, dialect: str) -> HookFile:
-    """A file or folder of a guessed dialect; of a folder that holds plugins of Claude Code and of ion, each as its own.
+    """Read a file or folder of a detected dialect. Plugins of Claude Code and of ion in one folder are each read as such.
 
-    ConfigError: nothing of it can be read.
+    Raises ConfigError if nothing of it can be read.
     """
     file = find_hooks(dialect).read(path, layer)
     if dialect not in {claude.NAME, ion.NAME}:
@@ -70,22 +70,22 @@ def read_guessed(path: Path, layer: Layer, dialect: str) -> HookFile:
     if not others or not path.is_dir():
         return file
     other = find_hooks(next(iter(others.values()))).read(path, layer)  # the same hooks, in another unit of time
-    theirs = {hook.id: hook for hook in other.hooks if hook.own.get("root") in others}
+    replaced = {hook.id: hook for hook in other.hooks if hook.own.get("root") in others}
     roots = tuple(f"{root}{os.sep}" for root in others)
     warnings = [text for text in file.warnings if not text.startswith(roots)]
     warnings += [text for text in other.warnings if text.startswith(roots)]
-    hooks = tuple(theirs.get(hook.id, hook) for hook in file.hooks)
+    hooks = tuple(replaced.get(hook.id, hook) for hook in file.hooks)
     return replace(file, hooks=hooks, warnings=tuple(warnings)).sealed()
 
 
 def common_owner(paths: Iterable[Path]) -> str:
-    """Whose all of them are that say it; empty where none does, or they differ."""
+    """The owner of all paths whose owner is clear; empty if there is none, or they differ."""
     found = {owner(path) for path in paths} - {""}
     return found.pop() if len(found) == 1 else ""
 
 
 def _decided(signs: Iterable[Sign]) -> str:
-    """The one that the proofs name, or without proofs the other signs."""
+    """The owner that the proofs name; without proofs, the one that the other signs name. Empty if they differ."""
     found = set(signs)
     names = {name for proof, name in found if proof} or {name for _, name in found}
     return names.pop() if len(names) == 1 else ""
@@ -105,10 +105,10 @@ def _plugin(root: Path) -> Iterator[Sign]:
 
 
 def _shapes(root: Path) -> Iterator[Sign]:
-    """What the files beside the hooks say: commands of ion's may be scripts, its skills single files."""
+    """Signs in the files beside the hooks: ion's commands may be scripts, and its skills single files."""
     if any((root / "commands").glob("*.sh")) and not any((root / "commands").glob("*.md")):
         yield _MAYBE_ION
-    if any(is_single_skill(one) for one in (root / "skills").glob("*.md")) and not any(
+    if any(is_single_skill(file) for file in (root / "skills").glob("*.md")) and not any(
         (root / "skills").glob("*/SKILL.md")
     ):
         yield _MAYBE_ION
@@ -135,27 +135,28 @@ def _signs(value: Plain) -> Iterator[Sign]:
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
         if event in _EVENTS:
             yield _CLAUDE
-        yield from (sign for group in _dicts(groups) for one in _dicts(group.get("hooks")) for sign in _handler(one))
+        handlers = (handler for group in _dicts(groups) for handler in _dicts(group.get("hooks")))
+        yield from (sign for handler in handlers for sign in _handler(handler))
 
 
-def _handler(one: dict[str, Plain]) -> Iterator[Sign]:
-    timeout = one.get("timeout")
-    if one.get("type") in _TYPES or not _FIELDS.isdisjoint(one):
+def _handler(handler: dict[str, Plain]) -> Iterator[Sign]:
+    timeout = handler.get("timeout")
+    if handler.get("type") in _TYPES or not _FIELDS.isdisjoint(handler):
         yield _CLAUDE
     if isinstance(timeout, int | float) and timeout >= 1000 and timeout not in _SECONDS:
         yield _MAYBE_ION  # milliseconds (I-04)
 
 
 def _dicts(value: Plain) -> Iterator[dict[str, Plain]]:
-    yield from (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+    yield from (item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
 def _texts(value: Plain) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _texts(item)

@@ -1,6 +1,7 @@
-"""Which rules of a project are in force: those that a person trusted, until newer content is trusted or the trust taken back.
+"""Which content of a project's hook file is in force: the content that the user trusted.
 
-The scripts that trusted hooks name are pinned by content: a changed one is not run (`config/pins.py`).
+It stays in force until the user trusts newer content or withdraws the trust. The scripts that trusted hooks name are pinned
+by content: a changed script does not run (`hooksets/pins.py`).
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from bus.hooksets.trust import (
 log = logging.getLogger("fleethook.hooks")
 
 _MOST_SCRIPT: Final = 256 * 1024
-"""Characters of a script whose text is kept, so that a change of it can be shown."""
+"""The text of a script up to this many characters is kept, so that a change of it can be shown."""
 
 
 def project_in_force(path: Path, store: Path, folder: Path | None, known: Kept | None = None) -> FileInForce:
-    """What is in force of a project's file: its trusted content, and nothing where nobody trusts it.
+    """The trusted content of a project's file; nothing if the user does not trust it.
 
-    `known` is what this process knows of the content that was trusted, where the folder cannot be used.
+    `known` is the trusted content as this process knows it; it counts if the folder cannot be used.
     """
     entry = trusted_entry(path, store)
     if entry is None:
@@ -52,7 +53,7 @@ def project_in_force(path: Path, store: Path, folder: Path | None, known: Kept |
     kept = trusted_content(path, entry, folder, known)
     if digest == entry.digest:
         file, new = read_trusted(path)
-        if new.digest != entry.digest or digest_now(path) != digest:  # it changed meanwhile: looked at again
+        if new.digest != entry.digest or digest_now(path) != digest:  # it changed meanwhile: the next check reads it
             again = (Source(str(path), NOTHING),)
             return FileInForce(HookFile(), sources=again) if kept is None else _as_kept(path, store, kept)
         if kept is None:
@@ -60,23 +61,25 @@ def project_in_force(path: Path, store: Path, folder: Path | None, known: Kept |
         rejected = tuple(left_out(file, new.files_text()))
         return FileInForce(file, rejected, new.files_text(), (*_sources(path, store), *file.sources), new)
     if kept is None:
-        log.warning("%s changed since it was trusted, and what was trusted is not known; none of its hooks run", path)
+        log.warning(
+            "%s changed since it was trusted, and the trusted content was not kept; none of its hooks run", path
+        )
         return FileInForce(HookFile(), sources=_sources(path, store))
-    return _as_kept(path, store, kept)._replace(rejected=(waiting(path, digest),))
+    return _as_kept(path, store, kept)._replace(rejected=(changed_since_trust(path, digest),))
 
 
 def _as_kept(path: Path, store: Path, kept: Kept) -> FileInForce:
-    """What was trusted, without a look at the project."""
+    """The trusted content, without reading the project."""
     try:
         file = from_document(kept.contents or {}, layer="project")
     except ConfigError as error:
-        log.error("%s: what was trusted cannot be read any more, none of its hooks run: %s", path, error)
+        log.error("%s: the kept trusted content cannot be read, so none of its hooks run: %s", path, error)
         return FileInForce(HookFile(), sources=_sources(path, store))
     return FileInForce(file, (), kept.files_text(), _sources(path, store), kept)
 
 
-def waiting(path: Path, digest: str) -> Rejected:
-    """What is said of a project's file that is not what was trusted."""
+def changed_since_trust(path: Path, digest: str) -> Rejected:
+    """The message about a project's file that changed since the user trusted it."""
     if is_gone(path):
         reason, rest = GONE.split("; ", 1)
         return Rejected(str(path), digest, (ConfigError(reason, file=str(path)),), rest)
@@ -85,35 +88,35 @@ def waiting(path: Path, digest: str) -> Rejected:
 
 
 def trusted_content(path: Path, entry: Trusted, folder: Path | None, known: Kept | None = None) -> Kept | None:
-    """What is kept of the content that was trusted; None where that is not known."""
+    """The trusted content as it was kept; None if it was not kept."""
     kept = (read_kept(folder, path) if folder is not None else None) or known
     return kept if kept is not None and kept.digest == entry.digest else None
 
 
 def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
-    """Trust a project's file as it is now, and keep that content; `digest` is what a person has seen.
+    """Trust a project's file as it is now, and keep that content; `digest` is of the content that a person has seen.
 
-    ConfigError where it cannot be read, or has changed meanwhile: then nothing changes.
+    Raises ConfigError, and changes nothing, if the file cannot be read or changed meanwhile.
     """
     kept = read_trusted(path)[1]
     if digest_now(path) != kept.digest or (digest and digest != kept.digest):
         raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
-    entry = trust(path, store, kept.digest)  # first: a reader in between reads the file, which is as trusted
+    entry = trust(path, store, kept.digest)  # first: a process that looks in between reads the file, which is the same
     _keep(folder, kept)
-    for other in listed(store):  # a file of another name that is gone: this one replaces it
+    for other in listed(store):  # a file with another name in this folder that is gone: this one replaces it
         if os.path.dirname(other.path) == os.path.dirname(entry.path) and is_gone(other.path):
-            take_back(Path(other.path), store, folder)
+            withdraw_trust(Path(other.path), store, folder)
     return entry
 
 
-def take_back(path: Path, store: Path, folder: Path) -> bool:
-    """Take the trust back, and forget what was trusted; whether there was any."""
+def withdraw_trust(path: Path, store: Path, folder: Path) -> bool:
+    """Withdraw the trust and forget the trusted content; returns whether there was any."""
     forget(folder, path)
     return untrust(path, store)
 
 
 def read_trusted(path: Path) -> tuple[HookFile, Kept]:
-    """A project's file with its scripts pinned as they are now, and what is to be kept of it once it is trusted."""
+    """A project's file with its scripts pinned as they are now, and the contents to keep once the file is trusted."""
     digest = content_digest(path)
     with reading_as({}) as texts:
         file = load_hook_file(path, "project")
@@ -132,13 +135,13 @@ def read_trusted(path: Path) -> tuple[HookFile, Kept]:
 
 
 def project_state(path: Path, store: Path) -> tuple[str, str]:
-    """What was trusted of a project's file, and what it is now, as digests; nothing is read where nobody trusts it."""
+    """The digests of a project's file: as it was trusted, and as it is now. Both empty if the user does not trust it."""
     entry = trusted_entry(path, store)
     return ("", "") if entry is None else (entry.digest, digest_now(path))
 
 
 def digest_now(path: Path) -> str:
-    """The digest of a project's file as it is; empty where it cannot be read."""
+    """The digest of a project's file as it is now; empty if it cannot be read."""
     try:
         return content_digest(path)
     except ConfigError:
@@ -146,7 +149,7 @@ def digest_now(path: Path) -> str:
 
 
 def _sources(path: Path, store: Path) -> tuple[Source, ...]:
-    return tuple(Source(str(one), stamp(one)) for one in (path, store))
+    return tuple(Source(str(name), stamp(name)) for name in (path, store))
 
 
 def _pinned(hook: Hook, folder: str) -> Hook:
@@ -156,7 +159,7 @@ def _pinned(hook: Hook, folder: str) -> Hook:
 
 
 def _text(path: str) -> str | None:
-    """A script's text, for the diff; None where it is none, or long."""
+    """A script's text, for the diff; None if it is not text, or too long."""
     try:
         text = read_file(Path(path))
     except ConfigError:
@@ -171,4 +174,4 @@ def _keep(folder: Path | None, kept: Kept) -> None:
         with locked(folder):
             write_kept(folder, kept)
     except ConfigError as error:
-        log.error("%s; once the project changes, what you trusted is lost with this process", error)
+        log.error("%s; only this process has the trusted content, for the time after the project changes", error)

@@ -1,4 +1,4 @@
-"""The published hook set: versions in Redis that are applied, compared, rolled back and read by every worker (B-04, X-08)."""
+"""The published hook set: versions in Redis that every worker reads; publish, compare and roll back (B-04, X-08)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEPT_LOG: Final = 1_000
 
 
 class SetChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the history: which version was put in force, when, by whom, why."""
+    """One line of the history: which version was put in force, when, by whom, and why."""
 
     version: int
     ms: int
@@ -39,17 +39,17 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def current_version(connections: Connections, keys: Keys) -> int:
-    """The number of the version in force; 0 where nothing was ever published."""
+    """The number of the version in force; 0 if none was ever published."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("GET", keys("hookset", "current"))])
-    said = checked(reply, "reading the hook set's version") or b"0"
-    if not said.isdigit():
+    version = checked(reply, "reading the hook set's version") or b"0"
+    if not version.isdigit():
         raise FleethookError(f"{keys('hookset', 'current')} holds no version number; publish the set again")
-    return int(said)
+    return int(version)
 
 
 async def load_version(connections: Connections, keys: Keys, version: int) -> HookFile:
-    """The hook set of one version; raises NotFound where it does not exist (any more)."""
+    """The hook set of one version; raises NotFound if it does not exist, or not any more."""
     if version == 0:
         return HookFile()
     return from_document(await _document(connections, keys, version))
@@ -58,22 +58,23 @@ async def load_version(connections: Connections, keys: Keys, version: int) -> Ho
 async def apply(
     connections: Connections, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None
 ) -> int:
-    """Publish `file` as the next version and return its number; a set with problems changes nothing.
+    """Publish `file` as the next version and return its number.
 
-    `expected` is the version that the change was made against: where somebody else has published since, ConfigError.
+    `expected` is the version that the change was made against. Raises ConfigError, and changes nothing, if the set has
+    problems or another version was published since `expected`.
     """
     if file.problems:
         raise ConfigError(
-            f"the set has {len(file.problems)} problem(s) and changes nothing; the first: {file.problems[0]}"
+            f"the set has {len(file.problems)} problem(s) and is not published; the first: {file.problems[0]}"
         )
-    document = _secrets(to_document(file), seal)
+    document = _change_secrets(to_document(file), seal)
     for entry in document.get("hooks", ()):
-        entry.pop("pins", None)  # they are about files of this machine
+        entry.pop("pins", None)  # pins are about files of this machine
     return await _put(connections, keys, document, file, message, expected)
 
 
 async def rollback(connections: Connections, keys: Keys, to: int | None = None) -> int:
-    """Put an earlier version in force again, as a new version; default: the one before the current."""
+    """Put an earlier version in force again, as a new version. Default: the version before the current one."""
     now = await current_version(connections, keys)
     target = now - 1 if to is None else to
     if target < 1:
@@ -83,7 +84,7 @@ async def rollback(connections: Connections, keys: Keys, to: int | None = None) 
 
 
 async def history(connections: Connections, keys: Keys, most: int = 50) -> list[SetChange]:
-    """What was put in force, newest first."""
+    """The changes of the published set, newest first."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("XREVRANGE", keys("hookset", "log"), "+", "-", "COUNT", most)])
     changes = []
@@ -104,7 +105,7 @@ async def history(connections: Connections, keys: Keys, most: int = 50) -> list[
 
 
 def diff(before: HookFile, after: HookFile, names: tuple[str, str] = ("in force", "new")) -> str:
-    """A unified diff of two sets as a person reads them; empty where they are the same."""
+    """A unified diff of two sets for people; empty if the sets are the same."""
     left, right = (_readable(file).splitlines(keepends=True) for file in (before, after))
     return "".join(difflib.unified_diff(left, right, *names))
 
@@ -112,14 +113,14 @@ def diff(before: HookFile, after: HookFile, names: tuple[str, str] = ("in force"
 def _readable(file: HookFile) -> str:
     document = to_document(file)
     for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
-        entry.pop("origin", None)  # where it stood is no difference
+        entry.pop("origin", None)  # a hook that moved in its file is not a difference
         entry.pop("position", None)
-    _secrets(document, fingerprint)
+    _change_secrets(document, fingerprint)
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """`document` with every secret in it changed, in place."""
+def _change_secrets(document: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Change every secret in `document`, in place; returns it."""
     for entry in (*document.get("hooks", ()), *document.get("endpoints", ())):
         http = entry.get("http") or {}
         for holder in (entry, *entry.get("old_secrets", ()), http, *http.get("old_secrets", ())):
@@ -148,7 +149,7 @@ async def _put(
 ) -> int:
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MOST_BYTES:
-        raise ConfigError(f"the set has {len(text)} bytes and changes nothing; {MOST_BYTES} is the most")
+        raise ConfigError(f"the set has {len(text)} bytes and is not published; at most {MOST_BYTES} are allowed")
     word, version = await call(
         connections,
         "apply",

@@ -1,9 +1,9 @@
-"""Which project folders the user trusts: their hooks come with a cloned repository, and they are code.
+"""Which project files the user trusts. Their hooks are code that comes with a cloned repository.
 
-Trust belongs to a content, not to a name: the hook file, every file that it imports, and every file inside the folder
-(or beside an imported file) that one of the commands names. Changed content is untrusted again. What a command reaches
-beyond that (a script that runs another, a module, a file named by a variable's value) is not seen: trusting a folder is
-trusting whoever can change it.
+The user trusts a content, not a path: the hook file, every file that it imports, and every file in the folder (or beside
+an imported file) that a command names. Changed content has to be trusted again. Other files that a command uses (a script
+that another script runs, a module, a file named by a variable's value) are not checked: to trust a folder is to trust all
+who can change it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHUNK: Final = 1024 * 1024
 
 
 class Trusted(msgspec.Struct, frozen=True, kw_only=True):
-    """One trusted file: the SHA-256 of what was trusted, and when (milliseconds since 1970)."""
+    """One trusted file: the SHA-256 of its trusted content, and when it was trusted (milliseconds since 1970)."""
 
     path: str
     digest: str
@@ -50,9 +50,9 @@ class _Store(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trust(path: Path, store: Path, digest: str = "") -> Trusted:
-    """Trust a project's hook file as it is now, or as `digest` says; `store` is `Directories.trust_file`.
+    """Trust a project's hook file as it is now, or the content with this `digest`; `store` is `Directories.trust_file`.
 
-    ConfigError where it cannot be read.
+    Raises ConfigError if the file cannot be read.
     """
     real = os.path.realpath(path)
     entry = Trusted(path=real, digest=digest or content_digest(path), time=time.time_ns() // 1_000_000)
@@ -61,13 +61,13 @@ def trust(path: Path, store: Path, digest: str = "") -> Trusted:
 
 
 def untrust(path: Path, store: Path) -> bool:
-    """Take the trust back; whether there was any."""
+    """Withdraw the trust; returns whether there was any."""
     real = os.path.realpath(path)
     return _change(store, lambda trusted: trusted.pop(real, None)) is not None
 
 
 def is_trusted(path: Path, store: Path) -> bool:
-    """Whether the file, with the files its commands name, is what the user trusted; in doubt it is not."""
+    """Whether the user trusts the file with the files that its commands name; False if that cannot be read."""
     try:
         entry = _read(store).trusted.get(os.path.realpath(path))
         return entry is not None and entry.digest == content_digest(path)
@@ -76,18 +76,19 @@ def is_trusted(path: Path, store: Path) -> bool:
 
 
 def listed(store: Path) -> tuple[Trusted, ...]:
-    """Every trusted file by its path, changed or not; ConfigError where the store is broken."""
+    """Every trusted file, sorted by path, even if it changed since; raises ConfigError if the store cannot be read."""
     return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
 
 
 def trusted_entry(path: Path, store: Path) -> Trusted | None:
-    """What was trusted of a file, whatever it is now; None where nobody trusts it. A broken list is logged."""
-    return next((one for one in _known_entries(str(store), stamp(store)) if one.path == os.path.realpath(path)), None)
+    """The entry of a trusted file, even if the file changed since; None if there is none. Logs a store that is broken."""
+    entries = _known_entries(str(store), stamp(store))
+    return next((entry for entry in entries if entry.path == os.path.realpath(path)), None)
 
 
 @lru_cache(16)
 def _known_entries(store: str, _stamp: Stamp) -> tuple[Trusted, ...]:
-    """The list as it is now."""
+    """The trusted files, remembered until the store changes."""
     try:
         return listed(Path(store))
     except ConfigError as error:
@@ -96,20 +97,20 @@ def _known_entries(store: str, _stamp: Stamp) -> tuple[Trusted, ...]:
 
 
 def trusted_file(cwd: Path, store: Path, *, user: Path | None = None) -> Path | None:
-    """The project file that counts in a folder: one that is gone and was trusted counts until the trust is taken back."""
+    """The project file of a folder. A trusted file that is gone counts until the user withdraws the trust."""
     by_folder: dict[str, list[str]] = {}
-    for one in _known_entries(str(store), stamp(store)):
-        by_folder.setdefault(os.path.dirname(one.path), []).append(one.path)
+    for entry in _known_entries(str(store), stamp(store)):
+        by_folder.setdefault(os.path.dirname(entry.path), []).append(entry.path)
     return project_file(cwd, user=user, trusted=by_folder)
 
 
 def project_file(
     cwd: Path, *, user: Path | None = None, trusted: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Path | None:
-    """The nearest hook file from a folder upward: not beyond the repository, the file system or the home directory.
+    """The nearest hook file in a folder or above it, within the repository, the file system and the home directory.
 
-    The home directory itself and `/` are nobody's project, nor is the folder of the user's own file, `user`. `trusted`
-    has the trusted files by folder: one of them is its folder's file even if it is gone.
+    The home directory, `/` and the folder of the user's own file `user` are not projects. `trusted` has the trusted files
+    by folder: they count even if they are gone.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
@@ -121,13 +122,16 @@ def project_file(
                 own = found is not None and user is not None and os.path.realpath(found) == os.path.realpath(user)
                 return None if own else found
             folder = folder.parent
-    except (OSError, ValueError):  # a folder that is gone or closed to us has no project; ValueError: a NUL in it
+    except (
+        OSError,
+        ValueError,
+    ):  # a folder that is gone or cannot be read has no project; ValueError: a NUL in its name
         return None
     return None
 
 
 def _preferred(found: Path | None, trusted: Sequence[str]) -> Path | None:
-    """The file of a folder: the one that is there where it is trusted, or none is; else the trusted one."""
+    """The hook file of a folder: the existing one, unless another one there is trusted and this one is not."""
     if not trusted or (found is not None and os.path.realpath(found) in trusted):
         return found
     return Path(trusted[0])
@@ -147,49 +151,51 @@ def content_digest(path: Path) -> str:
 
 
 def covered_files(path: Path) -> list[str]:
-    """The files that belong to what is trusted, beside the hook file itself: relative to its folder where they lie in it.
+    """The other files that are trusted with a hook file; paths inside its folder are relative to the folder.
 
-    Those that the commands of its hooks name, best effort, and every file that was read for an import.
+    They are the files that its commands name, as far as these can be found, and every file that was read for an import.
     """
     found = _found_in(path)
     folder = os.path.realpath(path.parent)
     files = {*found.read, *filter(os.path.isfile, found.named)}
-    return sorted(os.path.relpath(one, folder) if lies_in(one, folder) else one for one in files)
+    return sorted(os.path.relpath(name, folder) if lies_in(name, folder) else name for name in files)
 
 
 def imported_files(path: Path) -> tuple[str, ...]:
-    """The files that are read for the imports of a hook file, absolute, in order; missing ones are left out."""
-    return tuple(one for one in dict.fromkeys(_found_in(path).read) if os.path.isfile(one))
+    """The existing files that are read for the imports of a hook file, absolute, in order."""
+    return tuple(name for name in dict.fromkeys(_found_in(path).read) if os.path.isfile(name))
 
 
 class _Found(NamedTuple):
-    """What a hook file was found to name when it was read; all paths absolute."""
+    """The files that belong to a hook file; all paths absolute."""
 
     named: tuple[str, ...]
-    """What could be files inside the project, or beside an imported file, that commands name."""
+    """Possible files inside the project, or beside an imported file, that commands name."""
     read: tuple[str, ...]
+    """Files that were read for imports."""
     sources: tuple[Source, ...]
+    """The files to watch: while none of them changes, the result is the same."""
 
 
 _known: dict[str, _Found] = {}
-"""By path: a project's file is looked at every half second, and reading a thousand hooks takes too long for that."""
+"""By path. A project's file is checked every half second, and reading a thousand hooks takes too long for that."""
 _MOST_KNOWN: Final = 256
 
 
 def _found_in(path: Path) -> _Found:
-    """The commands and imports of a hook file; read anew where it, or something that was read for it, has changed."""
+    """The files that belong to a hook file; reads it again if it, or a file that was read for it, changed."""
     name = str(path)
     known = _known.get(name)
     if known is not None and not any(source.changed() for source in known.sources):
         return known
-    # Only where a folder is trusted: it brings every kind of hook with it, which settings alone do not need.
+    # Imported here, since it imports the readers of every kind of hook, which a process without trusted projects never needs.
     from bus.hooksets.hookfile import load_hook_file
 
     before = Source(name, stamp(path))
     file = load_hook_file(path, "project")
     folder = os.path.realpath(path.parent)
-    named = dict.fromkeys(one for hook in file.hooks if hook.command for one in named_files(hook, folder))
-    read = tuple(os.path.realpath(one.path) for one in file.sources if not os.path.isdir(one.path))
+    named = dict.fromkeys(name for hook in file.hooks if hook.command for name in named_files(hook, folder))
+    read = tuple(os.path.realpath(source.path) for source in file.sources if not os.path.isdir(source.path))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
     found = _known[name] = _Found(tuple(named), read, (before, *file.sources))
@@ -197,13 +203,13 @@ def _found_in(path: Path) -> _Found:
 
 
 def _file_digest(path: str) -> bytes | None:
-    """The SHA-256 of a regular file, read in pieces; of its name alone where it cannot be read."""
+    """The SHA-256 of a regular file; None for another kind of file, and a fixed mark if it cannot be read."""
     whole = hashlib.sha256()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b"unreadable"
-    try:  # a folder has a descriptor and no stream
+    try:  # no file object: one cannot be made of a folder's descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
         while chunk := os.read(descriptor, _CHUNK):
@@ -229,7 +235,7 @@ def _read(store: Path) -> _Store:
         raise ConfigError(f"cannot be read: {error.strerror or error}", file=str(store)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
-            "this is no list of trusted folders", file=str(store), hint="remove it, and trust again"
+            "this is not a list of trusted folders", file=str(store), hint="remove it, and trust again"
         ) from error
 
 

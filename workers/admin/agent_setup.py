@@ -44,7 +44,7 @@ SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
 
 
-OPENS: Final = "no longer denies where it fails"
+OPENS: Final = "no longer denies if it fails"
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):

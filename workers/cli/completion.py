@@ -154,7 +154,7 @@ async def _versions(connections: Connections, keys: Keys) -> list[tuple[str, str
 
 
 async def _hosts(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
-    from bus.hooksets.host_hooks import known_hosts
+    from bus.hooksets.known_hosts import known_hosts
 
     return [(host.host, "") for host in await known_hosts(connections, keys)]
 

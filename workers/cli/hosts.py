@@ -20,7 +20,7 @@ def list_hosts(fleet: Context) -> None:
     """List the hosts whose user or project files have blocking hooks, and whether their worker runs."""
     import msgspec
 
-    from bus.hooksets.host_hooks import known_hosts
+    from bus.hooksets.known_hosts import known_hosts
     from workers.cli.formatting import plain, when
 
     found = fleet.run(lambda connections: known_hosts(connections, fleet.keys()))
@@ -52,7 +52,7 @@ def list_hosts(fleet: Context) -> None:
 def forget(fleet: Context, name: str, yes: bool) -> None:
     """Forget the hooks of a host that no longer exists or has a new name; the bus then treats it as a host without hooks."""
     from bus.errors import FleethookError, NotFound
-    from bus.hooksets.host_hooks import forget_host, known_hosts
+    from bus.hooksets.known_hosts import forget_host, known_hosts
     from workers.cli.guard_reports import report_losses
     from workers.runtime.kept_events import give_up, kept_events
 
@@ -94,7 +94,8 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
 def record_host(fleet: Context) -> None:
     """Record which hooks this host has now, and warn if no worker here can answer for them."""
     from bus.errors import FleethookError
-    from bus.hooksets.host_hooks import HostHooks, own_hooks, record_now
+    from bus.hooksets.host_hooks import HostHooks, own_hooks
+    from bus.hooksets.known_hosts import record_now
     from bus.ids import host_name
     from bus.system.directories import config_file
 

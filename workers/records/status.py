@@ -13,7 +13,7 @@ from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guard_changes import GuardChange, read_changes
 from bus.hooksets.guarded import missing_guard
-from bus.hooksets.host_hooks import KnownHost, known_hosts
+from bus.hooksets.known_hosts import KnownHost, known_hosts
 from bus.hooksets.published import current_version
 from bus.host_requests import GROUP as HOSTS
 from bus.ids import host_name

@@ -366,7 +366,7 @@ def test_a_repositorys_file_in_the_users_layer_is_pinned_by_its_content(home: Pa
     assert outcome() == ""
     put(forge, {"hooks": [{"event": "tool:pre_execute:bash", "command": "worse"}]})
     assert commands() == [f"sh {script}"]
-    assert "its content is not the one that you accepted" in fleethook("status").out
+    assert "its content changed since you accepted it" in fleethook("status").out
     forge.unlink()
     assert commands() == [f"sh {script}"], "not even without it"
     put(forge, {"hooks": [{"event": "tool:pre_execute:bash", "command": "worse"}]})

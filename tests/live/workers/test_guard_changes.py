@@ -15,7 +15,7 @@ from bus.hooksets.guard_changes import Loss, read_changes, weakened
 from bus.hooksets.guards import DEFAULT_PACKS
 from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
-from bus.hooksets.projects import accept, take_back
+from bus.hooksets.projects import accept, withdraw_trust
 from bus.hooksets.published import apply, load_version
 from bus.wire.codec import decode_body
 from bus.wire.connections import Connections
@@ -132,7 +132,7 @@ async def test_a_worker_notices_without_an_event_of_that_folder(
     watcher.for_event(Event(type="tool:pre_execute", tool="bash", host="test-host", cwd=str(file.parent)))
     assert watcher.rejected() == ()
     assert watcher.guards.weakened == []
-    take_back(file, store, kept)
+    withdraw_trust(file, store, kept)
     watcher.rejected()
     assert [(one.where, one.losses) for one in watcher.guards.weakened] == [(str(file), (Loss("mine", "removed"),))]
 
@@ -268,9 +268,9 @@ def test_an_install_that_weakens_what_is_installed_needs_a_person(
     assert fleethook("install", "claude", "--fail-closed", "--yes").code == 0
     before = (settings.read_bytes(), answers.read_bytes())
     weaker = {
-        (): ("PreToolUse", "no longer denies where it fails"),
+        (): ("PreToolUse", "no longer denies if it fails"),
         ("--fail-closed", "--events", "Stop"): ("PreToolUse", "removed"),
-        ("--scope", "project"): ("PreToolUse", "no longer denies where it fails"),
+        ("--scope", "project"): ("PreToolUse", "no longer denies if it fails"),
     }
     for words, (event, how) in weaker.items():
         dry = fleethook("install", "claude", *words, "--dry-run", "--json")
@@ -287,10 +287,10 @@ def test_an_install_that_weakens_what_is_installed_needs_a_person(
 
     monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")
     done = fleethook("install", "claude", "--yes")
-    assert (done.code, "PreToolUse no longer denies where it fails" in done.err) == (0, True), done.err
+    assert (done.code, "PreToolUse no longer denies if it fails" in done.err) == (0, True), done.err
     (told,) = run(server.url, lambda connections: events(connections, keys))
     assert (told["how"], told["by"], told["agent"]) == ("install claude", getpass.getuser(), "claude")
-    assert {"guard": "claude PreToolUse", "how": "no longer denies where it fails"} in told["losses"]
+    assert {"guard": "claude PreToolUse", "how": "no longer denies if it fails"} in told["losses"]
 
 
 @pytest.mark.req("X-09", "X-07")

@@ -15,9 +15,10 @@ import pytest
 from bus.client import Bus
 from bus.events import Event
 from bus.hooksets import host_hooks
-from bus.hooksets.host_hooks import HostRecorder, forget_host, known_hosts
+from bus.hooksets.host_hooks import HostRecorder
 from bus.hooksets.in_force import Watcher
-from bus.hooksets.projects import accept, take_back
+from bus.hooksets.known_hosts import forget_host, known_hosts
+from bus.hooksets.projects import accept, withdraw_trust
 from bus.host_requests import GROUP
 from bus.verdicts import Policy, Verdict
 from bus.wire import consumer as consumers
@@ -321,7 +322,7 @@ async def test_a_trusted_projects_hooks_fall_to_their_policies_in_its_folder_onl
         for folder, decision in ((project / "src", "ask"), (project, "ask"), (tmp_path / "apple", "abstain")):
             _, reply = await put(connections, keys, bash(cwd=str(folder)), host=LAPTOP)
             assert (await verdict(connections, reply)).decision == decision, folder
-        take_back(project / "fleethook.yaml", store, tmp_path / "last-good")
+        withdraw_trust(project / "fleethook.yaml", store, tmp_path / "last-good")
         await HostRecorder(connections, keys, watcher).keep()
         assert await recorded(connections, keys) == []
 

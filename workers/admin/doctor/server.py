@@ -7,7 +7,7 @@ from typing import Final
 from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guarded import PUBLISH, missing_guard
-from bus.hooksets.host_hooks import known_hosts
+from bus.hooksets.known_hosts import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.system.directories import Directories
 from bus.wire.connections import START_HINT, Connections

@@ -168,12 +168,12 @@ def _target(fleet: Context, place: Path, to: str) -> Path:
 def _pinned_folder(place: Path, into: Path) -> Path | None:
     """The folder that is imported and pinned already, where `place` lies in one: it is accepted as a whole."""
     from bus.config.documents import loads, read_file
-    from bus.hooksets.imports import place_of
+    from bus.hooksets.imports import import_path
 
     document = loads(read_file(into), file=str(into)).value if into.exists() else None
     entries = document.get("import") if isinstance(document, dict) else None
     pinned = [one for one in entries or () if isinstance(one, dict) and one.get("sha256")]
-    folders = [place_of(str(one.get("path", "")), str(into)) for one in pinned]
+    folders = [import_path(str(one.get("path", "")), str(into)) for one in pinned]
     return next((one for one in folders if one.is_dir() and place.is_relative_to(one)), None)
 
 
@@ -243,11 +243,15 @@ def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> s
     """The text in which an entry that is pinned has the new content's digests; as it was where it is not pinned."""
     from bus.config.documents import loads
     from bus.config.edit_change import with_values
-    from bus.hooksets.imports import place_of
+    from bus.hooksets.imports import import_path
 
     entries = loads(text, file=str(into)).value.get("import") or []
     for number, raw in enumerate(entries):
-        if isinstance(raw, dict) and raw.get("sha256") and os.path.realpath(place_of(raw["path"], str(into))) in places:
+        if (
+            isinstance(raw, dict)
+            and raw.get("sha256")
+            and os.path.realpath(import_path(raw["path"], str(into))) in places
+        ):
             others = {name: value for name, value in raw.items() if name not in {"sha256", "scripts"}}
             return with_values(text, str(into), ("import", number), {**others, **pin})
     return text

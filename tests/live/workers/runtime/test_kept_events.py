@@ -11,7 +11,7 @@ import pytest
 from bus import host_requests
 from bus.config.settings import Settings
 from bus.events import Event
-from bus.hooksets.host_hooks import forget_host
+from bus.hooksets.known_hosts import forget_host
 from bus.ids import event_id
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys

@@ -117,7 +117,7 @@ def test_the_good_entries_of_a_file_that_was_never_good_count(file: Path, folder
     first = file_in_force(file, "user", folder)
     assert (ids(first), len(first.file.problems)) == (["a"], 1)
     assert 'unknown key "comand"; did you mean "command"?' in first.rejected[0].text
-    assert first.rejected[0].text.endswith("what is wrong is left out, the rest is in force")
+    assert first.rejected[0].text.endswith("the wrong entries are left out, the others are in force")
     file.write_text("hooks: [")
     assert ids(file_in_force(file, "user", folder)) == ["a"]
     file.write_text(f"hooks: [{{id: bad, on: tool:pre_execute, comand: x}}, {A.replace('on:', 'onn:')}]\n")
@@ -127,7 +127,7 @@ def test_the_good_entries_of_a_file_that_was_never_good_count(file: Path, folder
     file.write_text(f"hooks: [{{id: bad, on: tool:pre_execute, comand: x}},\n {B}]\n")
     found = file_in_force(file, "user", folder)
     assert ids(found) == ["b"]
-    assert "what is wrong is left out" in found.rejected[0].text
+    assert "the wrong entries are left out" in found.rejected[0].text
 
 
 def test_each_imported_file_has_its_own_last_good_content(file: Path, folder: Path, tmp_path: Path) -> None:
@@ -196,4 +196,4 @@ def test_a_folder_that_cannot_be_used_is_said(file: Path, tmp_path: Path, caplog
     (tmp_path / "file").write_text("")
     file.write_text(GOOD)
     assert ids(file_in_force(file, "user", tmp_path / "file" / "last-good")) == ["a", "b", "e"]
-    assert "will be lost with this process" in caplog.text
+    assert "are not kept for the time after this process" in caplog.text

@@ -88,7 +88,7 @@ def test_a_hook_file() -> None:
     assert endpoint.retry == (1.0, 2.5)
     assert file.network_allow == ("127.0.0.1:9000",)
     (warning,) = file.warnings
-    assert warning.startswith("/home/a/fleethook.yaml:26:13: a secret stands in the file")
+    assert warning.startswith("/home/a/fleethook.yaml:26:13: the secret is written in the file")
     assert SECRET not in warning
 
 

@@ -248,7 +248,7 @@ hooks: [{id: own, on: "*", command: x}]
     expected = {
         "fleethook.yaml:3:": "missing.json is not imported: there is no such file or folder",
         "broken.json:2:": f"imported by {file}:4",
-        "fleethook.yaml:5:": "it is not clear whose hooks these are; say `dialect:`",
+        "fleethook.yaml:5:": "it is not clear which system's hooks these are; name it with `dialect:`",
         "fleethook.yaml:6:": "the file is larger than 4 MiB",
         "fleethook.yaml:7:": "this is not a regular file",
         "fleethook.yaml:8:": "the path holds a NUL",

@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.hooksets.files_in_force import FileInForce
 from bus.hooksets.last_good import kept_file
 from bus.hooksets.pins import ScriptChanged, check_pins
-from bus.hooksets.projects import accept, project_in_force, take_back
+from bus.hooksets.projects import accept, project_in_force, withdraw_trust
 from bus.hooksets.trust import trust, trusted_file
 from bus.runners.command import CommandRunner
 
@@ -81,7 +81,7 @@ def test_a_deleted_file_keeps_its_rules_until_the_trust_is_taken_back(project: P
     assert "the file is gone" in project.now().rejected[0].text
     (project.folder / "fleethook.json").write_text("{}")
     assert trusted_file(project.folder, project.store) == project.file, "one of another name takes nothing away"
-    assert take_back(project.file, project.store, project.kept)
+    assert withdraw_trust(project.file, project.store, project.kept)
     assert project.commands() == []
     assert trusted_file(project.folder, project.store) == project.folder / "fleethook.json"
     assert not kept_file(project.kept, project.file).exists()

@@ -107,7 +107,7 @@ def test_a_broken_store_trusts_nobody_and_says_so(project: Path, store: Path, co
     store.write_bytes(content)
     assert not is_trusted(project, store)
     for ask in (lambda: listed(store), lambda: trust(project, store)):
-        with pytest.raises(ConfigError, match="no list of trusted folders"):
+        with pytest.raises(ConfigError, match="not a list of trusted folders"):
             ask()
 
 
