@@ -191,12 +191,19 @@ _FIELDS_FROM: Final = 12
 
 
 def answer_call(
-    request: Request, keys: Keys, group: str, verdict: Verdict, answer: bytes, call: str, owner: str = ""
+    request: Request,
+    keys: Keys,
+    group: str,
+    verdict: Verdict,
+    answer: bytes,
+    call: str,
+    owner: str = "",
+    decided: int = 0,
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
     An empty `answer` stands for the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts
-    only if no other consumer has claimed the entry.
+    only if no other consumer has claimed the entry. `decided` is when the verdict was there, in ms by the server's clock.
     """
     encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
@@ -205,6 +212,8 @@ def answer_call(
     report: list[str | bytes] = []
     place = _FIELDS_FROM + len(fields) - 1
     fields += ["asked", str(request.added)]  # what the time before the verdict is told apart by, in a trace
+    if decided:
+        fields += ["decided", str(decided)]
     if request.parent:
         fields += ["parent", request.parent]
     if request.fallback:

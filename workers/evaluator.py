@@ -102,7 +102,7 @@ class Evaluator:
         self._warmed: HookSet | None = None
         self._clock = ServerClock(connections)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
-        self._replies = Replies(keys, GROUP, policy, self._counters)
+        self._replies = Replies(keys, GROUP, policy, self._counters, self._clock)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""

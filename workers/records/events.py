@@ -67,6 +67,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a request that has no answer yet."""
     asked: int = 0
     """When the request was added, by the server's clock; 0 if it was no request, or if an older evaluator answered it."""
+    decided: int = 0
+    """When its verdict was there and the reply began, by the server's clock; 0 as for `asked`."""
 
     @property
     def decision(self) -> str:
@@ -310,6 +312,7 @@ def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
         problem=redact_text(problem),
         size=len(request.body),
         asked=min(entry.ms, _number(entry.fields.get(b"asked", b""))),
+        decided=min(entry.ms, _number(entry.fields.get(b"decided", b""))),
     )
 
 

@@ -1,4 +1,4 @@
-"""The time of one event on one axis from the start of its hook command: queue, hooks, deliveries, attempts (X-05)."""
+"""The time of one event on one axis from the start of its hook command: queue, hooks, reply, deliveries, attempts (X-05)."""
 
 from __future__ import annotations
 
@@ -73,10 +73,15 @@ def _asking(seen: Seen, began: int) -> Iterator[Span]:
     asked = float(seen.asked - began)
     if asked:
         yield Span("hook command", 0.0, asked, note="start, reading, sending")
-    start = max(asked, recorded - seen.verdict.ms)
+    decided = max(asked, float(seen.decided - began)) if seen.decided else recorded
+    start = max(asked, decided - seen.verdict.ms)
     if start - asked >= _WORTH_NAMING:
-        yield Span("queue", asked, start - asked, kind="wait", note="until an evaluator has it, and the answer's way")
+        note = "until an evaluator has it" if seen.decided else "until an evaluator has it, and the reply's way"
+        yield Span("queue", asked, start - asked, kind="wait", note=note)
     yield from _evaluation(seen.verdict, start)
+    if seen.decided:
+        replied = max(decided, start + seen.verdict.ms)
+        yield Span("reply", replied, max(0.0, recorded - replied), note="written for the agent, and recorded")
 
 
 def _evaluation(verdict: Verdict, start: float) -> Iterator[Span]:

@@ -10,6 +10,7 @@ from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, fa
 from bus.wire.keys import Keys
 from bus.wire.streams import ScriptCall
 from workers.delivery.dead_letters import poison_call
+from workers.runtime.clock import ServerClock
 from workers.runtime.counters import Counters
 
 log = logging.getLogger("fleethook.evaluator")
@@ -18,8 +19,8 @@ log = logging.getLogger("fleethook.evaluator")
 class Replies:
     """Makes the Redis calls that answer requests of one group, and counts the verdicts."""
 
-    def __init__(self, keys: Keys, group: str, policy: Policy, counters: Counters) -> None:
-        self._keys, self._group, self._policy, self._counters = keys, group, policy, counters
+    def __init__(self, keys: Keys, group: str, policy: Policy, counters: Counters, clock: ServerClock) -> None:
+        self._keys, self._group, self._policy, self._counters, self._clock = keys, group, policy, counters, clock
 
     def strictest_policy(self, request: Request) -> Policy:
         """The stricter failure policy of the request's and the evaluator's own."""
@@ -38,7 +39,7 @@ class Replies:
         answer, verdict = render(request, verdict, event)
         self._counters.count_answer(verdict)
         name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is not kept for the same call
-        return answer_call(request, self._keys, self._group, verdict, answer, name, owner)
+        return answer_call(request, self._keys, self._group, verdict, answer, name, owner, self._clock.now())
 
     def bury(self, request: Request, why: str) -> list[ScriptCall]:
         """The calls that make a dead letter and give the waiting agent a failure verdict."""

@@ -53,6 +53,8 @@ def test_request_prints_the_verdict_and_exits_by_it_only_when_told(server: Serve
         assert "never force" in denied.json["reason"]
         assert fleethook("request", "--exit-code", stdin=event("git push --force")).code == 1
         assert fleethook("request", "--exit-code", stdin=event("git push")).json["decision"] == "abstain"
+    times = fleethook("trace", denied.json["event"]).out
+    assert times.index("\nverdict ") < times.index("\nreply ") < times.index("█ work"), "the reply has its own bar"
 
 
 def test_request_without_an_evaluator_says_so_at_once(home: Path, keys: Keys) -> None:

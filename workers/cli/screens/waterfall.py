@@ -14,11 +14,14 @@ if TYPE_CHECKING:  # `--help` needs no trace
 
 _COLUMNS: Final = (
     Column("TIME", 14, 34, rank=1),
-    Column("BEGINS", 8),
-    Column("TAKES", 8),
+    Column("  BEGINS", 8),
+    Column("   TAKES", 8),
     Column("", 16, 32, rank=2),
-    Column("", 12, rank=3),
+    Column("", 11, rank=3),
+    Column("", 24, rank=4),
 )
+"""Name, begin, length, bar, outcome, note; a narrow terminal loses the note first."""
+
 _BARS: Final = {"work": "█", "wait": "░", "unexplained": "▒"}
 _WIDEST: Final = 160
 
@@ -43,13 +46,13 @@ def waterfall_lines(spans: Sequence[Span], style: Styler, width: int) -> Iterato
 
 def _row(span: Span) -> list[Cell]:
     name = "  " * span.depth + span.name
-    mark = f"{sign(span.decision)}  " if span.decision else ""
     return [
         Cell(name),
-        Cell(_ms(span.start)),
-        Cell(_ms(span.ms)),
+        Cell(f"{_ms(span.start):>8}"),
+        Cell(f"{_ms(span.ms) if span.ms else '< 1 ms':>8}"),
         Cell(""),
-        Cell(f"{mark}{span.note}".rstrip(), _colour(span)),
+        Cell(sign(span.decision) if span.decision else "", _colour(span)),
+        Cell(span.note, "bright_black"),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
@@ -71,6 +72,19 @@ def test_every_part_has_its_place_on_one_axis() -> None:
         (1, "attempt 2", 250, 10),
     ]
     assert {span.name for span in spans if span.kind == "wait"} == {"queue", "dispatcher", "carrier", "back-off"}
+
+
+def test_the_reply_has_a_bar_of_its_own() -> None:
+    """The queue ends where the hooks begin, and what is left until the record is the reply (issue 11, `trace`)."""
+    seen = msgspec.structs.replace(SEEN, decided=BEGAN + 17)
+    spans = [(span.name, span.start, span.ms) for span in waterfall(Trace(event=seen)) if not span.depth]
+    assert spans == [("hook command", 0, 4), ("queue", 4, 3), ("verdict", 7, 10), ("reply", 17, 3)]
+    late = msgspec.structs.replace(SEEN, decided=BEGAN + 20, verdict=msgspec.structs.replace(VERDICT, ms=30.0))
+    assert [(span.name, span.start, span.ms) for span in waterfall(Trace(event=late)) if not span.depth] == [
+        ("hook command", 0, 4),
+        ("verdict", 4, 30),
+        ("reply", 34, 0),
+    ]
 
 
 def test_hooks_that_ran_side_by_side_begin_together() -> None:

@@ -25,7 +25,7 @@ from workers.cli.deliveries.bulk import says_how_it_goes_on
 from workers.delivery.filters import Filter
 from workers.records.bulk_jobs import begin
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
