@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -11,10 +12,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
+from bus import Bus, Event
+from bus.config.settings import Settings
+from bus.hooksets.published import current_version
+from bus.system.directories import directories
+from bus.wire.connections import Connections
+from bus.wire.embedded_server import bus_url
+from bus.wire.keys import Keys
 from tests.docs.blocks import ROOT, Block, Command, commands
 from tests.docs.terminal import Terminal
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 UP = "fleethook up"
 GUARDED = ("README.md", "docs/guards.md", "docs/python.md")
@@ -36,6 +45,8 @@ class Reader:
         self._up = Terminal(self.env, home)
         try:
             self._up.start(UP, "Ready in ", 3 * _SECONDS)
+            with mock.patch.dict(os.environ, self.env):  # the folders of this home
+                self._url = bus_url(Settings(), "admin", directories(create=False))
             self._user_file = (home / _USER_FILE).read_text(encoding="utf-8")
         except BaseException:
             self._up.close()
@@ -55,9 +66,9 @@ class Reader:
                 if block.language == "console" and not block.not_run:
                     *typed, last = commands(block)
                     for command in typed:
-                        _run(terminal, block, command, 0)
+                        self._run(terminal, block, command, 0)
                     if not block.keeps_running:
-                        _run(terminal, block, last, block.exit_code)
+                        self._run(terminal, block, last, block.exit_code)
                     elif last.line != UP:
                         others[block.place] = Terminal(self.env, folder)
                         others[block.place].start(last.line, "".join(last.shown[:1]).partition("…")[0], _SECONDS)
@@ -94,6 +105,13 @@ class Reader:
         subprocess.run(["git", "init", "--quiet", folder], check=True)
         return folder
 
+    def _run(self, terminal: Terminal, block: Block, command: Command, exit_code: int) -> None:
+        code, out = terminal.run(command.line, _SECONDS)
+        _compare(block, command, out)
+        assert code == exit_code, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
+        if _PUBLISHES.search(command.line):
+            asyncio.run(_newest_set_in_force(self._url))
+
     def _save(self, block: Block, folder: Path) -> None:
         path = self.home / block.file[2:] if block.file.startswith("~/") else folder / block.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,22 +127,23 @@ class Reader:
         assert done.returncode == block.exit_code, f"{block.place}:\n{done.stdout}{done.stderr}"
 
 
-def _run(terminal: Terminal, block: Block, command: Command, exit_code: int) -> None:
-    code, out = terminal.run(command.line, _SECONDS)
-    _compare(block, command, out)
-    assert code == exit_code, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
-    if _PUBLISHES.search(command.line):
-        wait_until(lambda: _is_in_force(terminal), "every evaluator has the published set")
+async def _newest_set_in_force(url: str) -> None:
+    """Return when three verdicts in a row, of two evaluators, name the newest version: a person types no faster.
 
+    It asks from this process: each command of its own would take half a second.
+    """
+    connections, keys, bus = Connections(url), Keys(Settings().namespace), Bus(url)
+    version = await current_version(connections, keys)
 
-def _is_in_force(terminal: Terminal) -> bool:
-    """Whether three verdicts in a row, of two evaluators, name the newest version: a person types no faster."""
-    _, newest = terminal.run("fleethook hooks history --json", _SECONDS)
-    version = re.search(r'"version": ?(\d+)', newest)
-    asked = 'echo \'{"type": "notification"}\' | fleethook request'
-    return version is not None and all(
-        re.search(rf"\bfleet@{version[1]}\b", terminal.run(asked, _SECONDS)[1]) for _ in range(3)
-    )
+    async def is_in_force() -> bool:
+        verdicts = [await bus.request(Event(type="notification", source="generic")) for _ in range(3)]
+        return all(re.search(rf"\bfleet@{version}\b", verdict.version) for verdict in verdicts)
+
+    try:
+        await until(is_in_force, "every evaluator has the published set")
+    finally:
+        await bus.close()
+        await connections.close()
 
 
 def _compare(block: Block, command: Command, out: str) -> None:

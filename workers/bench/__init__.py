@@ -1,1 +1,1 @@
-"""`fleethook bench`: what Fleethook costs against a named baseline, in one run on one machine, ratios first."""
+"""`fleethook bench`: compares Fleethook with named baselines in one run on one machine; the results are ratios."""

@@ -21,7 +21,7 @@ def bare_client(url: str) -> redis_async.Redis:
 async def responder(url: str, stream: str) -> None:
     """XREADGROUP and LPUSH, and nothing else: answers every request with 300 bytes."""
     client = bare_client(url)
-    await client.delete(stream)  # what an earlier part left
+    await client.delete(stream)  # left over from an earlier part
     await client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     answer = b"x" * 300
     print("ready", flush=True)  # noqa: T201 - whoever started this waits for it

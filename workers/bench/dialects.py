@@ -1,4 +1,4 @@
-"""Dialects: a verdict on an agent's own payload, through each agent dialect, against the generic one."""
+"""Dialects: a verdict on an agent's own payload through each agent dialect, compared with the generic one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workers.bench.request import RULE, process
 from workers.bench.rounds import Figure, Sizes, figure
 
 MOST_MORE_US: Final = 60.0
-"""What the heaviest dialect may cost beyond the generic one."""
+"""How many microseconds the slowest dialect may take beyond the generic one."""
 
 
 def payload(agent: str, native: str) -> bytes:
@@ -55,7 +55,7 @@ def payload(agent: str, native: str) -> bytes:
 
 
 async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """The p50 of each dialect beside the generic one's, slices taken in turn; the figure is the heaviest."""
+    """The median of each dialect beside that of the generic one, measured in turn; the figure is that of the slowest."""
     keys, connections = Keys("bench"), Connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     events = {

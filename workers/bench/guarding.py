@@ -1,4 +1,4 @@
-"""What the default guards cost for one command line, beside parsing the same line, and beside the bar of 50 microseconds.
+"""The time of the default guards for one command line, compared with parsing the same line and with a bar of 50 microseconds.
 
 Of the held-out corpus (`tests/corpora/README.md`) only the medians are shown, never a line.
 """
@@ -27,16 +27,16 @@ from workers.bench.rounds import Figure, Sizes, figure
 _CORPORA: Final = Path(__file__).parents[2] / "tests" / "corpora"
 _PARSING: Final = "tree-sitter parsing the same lines"
 _BAR: Final = 50.0
-"""Microseconds that a line may take at the median, to be read and judged (X-09)."""
+"""The most microseconds that reading and judging a line may take at the median (X-09)."""
 _BAR_NAME: Final = "the bar of 50 µs"
 
 
 async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Microseconds a line at the median, each line read for the first time: read, judged by the default packs, and both."""
+    """Median microseconds to read a line for the first time, to judge it by the default packs, and for both together."""
     hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
     for hook in hooks.hooks.values():
         if hook.rule is not None:
-            check_rule(hook.rule)  # compiled now, as an evaluator has them after its first minute
+            check_rule(hook.rule)  # compiles it now; an evaluator has compiled its rules after the first minute
     parse, read, whole = _rounds(
         hooks, _harmless(_pack_tests() if _is_installed() else _corpus("development")), rounds, sizes
     )
@@ -53,7 +53,7 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 def _is_installed() -> bool:
-    """Whether this is no working copy, so that there is no corpus."""
+    """Whether there is no corpus here, because this is not a working copy."""
     return not _CORPORA.is_dir()
 
 
@@ -93,14 +93,14 @@ def _rounds(
 
 
 def _round(hooks: HookSet, events: Sequence[Event]) -> tuple[float, float, float]:
-    """The medians in microseconds of one pass over the events, whose lines are far more than the reader remembers."""
+    """The medians in microseconds of one pass over the events, which have far more lines than the reader's cache."""
     taken = [_costs(hooks, event) for event in events]
     parse, read, whole = (statistics.median(side) * 1e6 for side in zip(*taken, strict=True))
     return parse, read, whole
 
 
 def _costs(hooks: HookSet, event: Event) -> tuple[float, float, float]:
-    """Seconds to parse a line, to read it, and to read and judge it; the engine around the rules does not count."""
+    """Seconds to parse a line, to read it, and to read and judge it, without the engine around the rules."""
     line = command_of(event) or ""
     source = line.encode()
     begin = time.perf_counter()

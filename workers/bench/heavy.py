@@ -1,4 +1,4 @@
-"""What three agents that send the slowest lines cost four others that ask for `rm -rf /`: beside the run without them."""
+"""How much three agents that send very slow lines delay four others that send `rm -rf /`, compared with a run without them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, figure
 
 MOST_MS: Final = 100.0
-"""What the 99th percentile of the others may be."""
+"""The limit for the 99th percentile of the others."""
 
 _NAMESPACE: Final = "bench-heavy"
 _OTHERS: Final = 4
@@ -32,7 +32,7 @@ _SLOW: Final = (
     "rm x; " + "a|" * 30_000 + "a",
     "rm x; f0(){ a; a; };" + "".join(f"f{n}(){{ f{n - 1}; f{n - 1}; }};" for n in range(1, 40)) + "f39",
 )
-"""Braces that multiply, a line that the parser takes a minute for, functions that call each other twice."""
+"""Nested braces, a line that takes the parser a minute, and functions that call each other twice."""
 
 
 async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
@@ -72,7 +72,7 @@ async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 async def _others(bus: Bus, count: int) -> tuple[float, float]:
-    """Of four agents at once that ask `count` times each: the 99th percentile in milliseconds, and the share denied."""
+    """Let four agents ask `count` times each; returns the 99th percentile in milliseconds, and the share of denials."""
     took: list[float] = []
     denied = 0
 
@@ -91,7 +91,7 @@ async def _others(bus: Bus, count: int) -> tuple[float, float]:
 
 @asynccontextmanager
 async def _slow_agents(bus: Bus) -> AsyncIterator[None]:
-    """While this context lasts three agents send slow lines, each the next one as soon as it has a verdict."""
+    """While this context lasts, three agents send slow lines, each as soon as it has the verdict on the one before."""
     numbers = itertools.count()
     answered = asyncio.Event()
 

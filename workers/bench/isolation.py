@@ -1,4 +1,4 @@
-"""What ill receivers cost the healthy ones: beside the run just before, in which all were healthy."""
+"""How much failing receivers delay the healthy ones, compared with a run just before without any failing one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from workers.bench.rounds import Figure, Sizes, figure
 from workers.bench.sinks import KINDS, Kind, Sinks, open_sink
 
 ADDED: Final = 25.0
-"""Milliseconds that ill receivers may add to the healthy ones' 99th percentile."""
+"""The most milliseconds that failing receivers may add to the 99th percentile of the healthy ones."""
 
 CASES: Final[dict[str, tuple[Kind, ...]]] = {
     "one of each ill": KINDS,
     f"1 of {ENDPOINTS} silent": ("silent",),
     **{f"9 of {ENDPOINTS} {kind}": (kind,) * 9 for kind in KINDS},
 }
-"""What is ill. The first case has every kind, and alone is what small sizes run."""
+"""The failing receivers of each case. The first case has every kind, and is the only one in small sizes."""
 
 
 async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Healthy endpoints beside ill ones against the run just before, in which all were healthy."""
+    """Compare the healthy endpoints beside failing ones with a run just before, in which all were healthy."""
     figures: list[Figure] = []
     async with open_sink() as sink:
         for what, ills in list(CASES.items())[: sizes.ills]:
@@ -42,9 +42,9 @@ async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]
 
 
 async def _run(url: str, sink: Sinks, count: int, ills: tuple[Kind, ...], namespace: str, *, named: bool) -> PaceResult:
-    """One run on a fleet of its own: nothing that ill receivers left waits in the next one's way.
+    """One run on a fleet of its own, so that no delivery to failing receivers is left over for the next run.
 
-    Where names are looked up, the healthy ones have names too.
+    In a case with name look-ups, the healthy endpoints have names, too.
     """
     healthy = range(len(ills), ENDPOINTS)
     urls = [sink.url(ills[n] if n < len(ills) else "named" if named else "healthy", n) for n in range(ENDPOINTS)]

@@ -1,6 +1,6 @@
-"""`fleethook` with the names under `.test` asked of a name server on a loopback port, as glibc would ask it.
+"""Runs `fleethook` so that names under `.test` are resolved by a name server on a loopback port, as glibc would do it.
 
-Runs as `python -m workers.bench.naming <port> <what fleethook is told>…`: no setting of glibc's leads to another port.
+Usage: `python -m workers.bench.naming <port> <arguments of fleethook>…`. glibc itself has no setting for the port.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 _TIMEOUT: Final = 5.0
 _TRIES: Final = 2
-"""glibc's own: a silent name server holds whoever asks it for 10 s."""
+"""glibc's own time limit: a silent name server blocks a look-up for 10 s."""
 
 
 def ask(host: str, port: int) -> str:
-    """The address of a name by RFC 1035 over UDP; blocks; raises socket.gaierror where nothing answers."""
+    """The address of a name by RFC 1035 over UDP; blocks; raises socket.gaierror without an answer."""
     name = b"".join(bytes([len(label)]) + label.encode() for label in host.split("."))
     question = secrets.token_bytes(2) + b"\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + name + b"\x00\x00\x01\x00\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:

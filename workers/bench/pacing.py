@@ -1,4 +1,4 @@
-"""Deliveries at a steady pace: how long it takes from publishing to the receiver, whole, beside a bare loop."""
+"""Deliveries at a steady pace: the time from publishing to the receiver, compared with a bare loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workers.bench.sinks import Sinks, open_sink
 PER_SECOND: Final = 500
 ENDPOINTS: Final = 10
 PROMISED: Final = 20.0
-"""Milliseconds at the 95th percentile, wherever the bare loop's are under `QUIET`."""
+"""The promised 95th percentile in milliseconds, for rounds in which that of the bare loop is under `QUIET`."""
 
 QUIET: Final = 2.0
 _GRACE: Final = 1.0
@@ -37,16 +37,16 @@ _PATIENCE: Final = 60.0
 _CONNECTIONS: Final = 16
 
 Send = Callable[[int, int], Awaitable[object]]
-"""Publishes one event: its mark, and the number of its endpoint."""
+"""Publishes one event, by its mark and the number of its endpoint."""
 
 
 class PaceResult(NamedTuple):
-    """What one run of one pace came to."""
+    """The result of one run at a steady pace."""
 
     took: list[float]
-    """Milliseconds from publishing to the receiver, sorted, of those that came in time."""
+    """Milliseconds from publishing to the receiver, sorted, of the deliveries that arrived in time."""
     share: float
-    """Which part of the healthy endpoints' events came in time."""
+    """The share of the healthy endpoints' events that arrived in time."""
 
     def at(self, share: float) -> float:
         """A percentile in milliseconds."""
@@ -54,7 +54,7 @@ class PaceResult(NamedTuple):
 
 
 async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Publish to receiver at a steady pace on one core: ours, whole, beside XADD, XREADGROUP, POST, XACK and nothing else."""
+    """From publish to receiver at a steady pace on one core: the whole product against bare XADD, XREADGROUP, POST, XACK."""
     ours: list[PaceResult] = []
     bare: list[PaceResult] = []
     with on_one_core(await server_pid(url)):
@@ -98,7 +98,7 @@ async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 async def pace(sink: Sinks, send: Send, count: int, healthy: Sequence[int]) -> PaceResult:
-    """Publish `count` events at the pace, to one endpoint each in turn, and wait a little for the last ones."""
+    """Publish `count` events at the pace, to each endpoint in turn, and wait a little for the last deliveries."""
     sink.begin()
     start = time.perf_counter()
     sending: set[asyncio.Future[object]] = set()
@@ -121,7 +121,7 @@ async def pace(sink: Sinks, send: Send, count: int, healthy: Sequence[int]) -> P
 async def delivering(
     url: str, sink: Sinks, namespace: str, urls: Sequence[str], healthy: Sequence[int]
 ) -> AsyncIterator[Send]:
-    """A dispatcher and a carrier with an endpoint at each of `urls`; yields what publishes once the healthy ones answer."""
+    """Start a dispatcher and a carrier with an endpoint at each of `urls`; once the healthy ones answer, yields a Publish."""
     keys, connections, secret = Keys(namespace), Connections(url), generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, events: ['bench:e{n}'], secret: '{secret}', url: '{one}'}}" for n, one in enumerate(urls)
@@ -132,7 +132,9 @@ async def delivering(
     try:
         async with (
             process(url, "-m", "workers.cli", "worker", "dispatcher", namespace=namespace),
-            process(url, *carrier, namespace=namespace, at_once=True),  # it would wait for the silent ones
+            process(
+                url, *carrier, namespace=namespace, at_once=True
+            ),  # a clean end would wait for the silent receivers
             Bus(url, namespace=namespace) as bus,
         ):
 
@@ -164,7 +166,7 @@ async def _bare(url: str, sink: Sinks) -> AsyncIterator[Send]:
 
 
 async def _warm(sink: Sinks, send: Send, healthy: Sequence[int]) -> None:
-    """Return when a delivery to each healthy one has come through, twice: over connections that are there."""
+    """Return when each healthy endpoint has had two deliveries, so that their connections are open."""
     for _ in range(2):
         sink.begin()
         for lane in healthy:

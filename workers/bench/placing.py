@@ -1,8 +1,8 @@
-"""Where the processes of a comparison run: the same for both sides, since it decides more than what they do.
+"""Which cores the processes of a comparison run on: the same for both sides, because that matters more than their work.
 
-Three processes in a row on two cores take 0.65 to 1.4 times as long as a bare loop of the same three, by who shares a core
-with whom (measured), and a scheduler left alone places them anew every second: the request's figure is taken with all of
-them free, as they are for users, and then once for each way to place them. Systems that cannot be told have the first only.
+Three processes that work one after the other on two cores take 0.65 to 1.4 times as long as a bare loop of the same three,
+depending on which of them share a core (measured); by default the scheduler moves them every second. So the request's figure is
+measured without placement, as users have it, and then once for each way to place them, on systems that allow it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def server_pid(url: str) -> int:
 
 @contextmanager
 def on_one_core(*others: int) -> Iterator[None]:
-    """This process, what it starts, and these processes."""
+    """While this context lasts, run this process, its new children and `others` on one core."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -40,7 +40,7 @@ def on_one_core(*others: int) -> Iterator[None]:
 
 
 class Places:
-    """The ways to put who asks (this process), the server and who answers on two cores, by name."""
+    """The ways to place the asking process (this one), the server and the answering processes on two cores, by name."""
 
     def __init__(self, server: int, answering: Sequence[int]) -> None:
         self._server, self._answering = server, answering
@@ -48,11 +48,11 @@ class Places:
         self.ways: tuple[str, ...] = tuple(_WAYS) if len(self._cores) > 1 else ()
 
     def put(self, way: str) -> None:
-        """Put everybody in one of `ways`."""
+        """Place all processes in one of `ways`."""
         self._put(*[{self._cores[-1 if last else 0]} for last in _WAYS[way]])
 
     def free(self) -> None:
-        """Let everybody run where they may."""
+        """Let all processes run on any core."""
         if self._cores:
             self._put(*[set(self._cores)] * 3)
 
@@ -66,7 +66,7 @@ class Places:
 _WAYS: Final = {
     "all on one core": (False, False, False),
     "the server alone on one": (False, True, False),
-    "who answers alone on one": (False, False, True),
-    "who asks alone on one": (True, False, False),
+    "the answering process alone on one": (False, False, True),
+    "the asking process alone on one": (True, False, False),
 }
-"""Who is on the last core: who asks, the server, who answers."""
+"""Whether the asking process, the server and the answering processes are on the last core."""

@@ -1,4 +1,4 @@
-"""Webhooks the plain way: one RQ job a delivery, a client for each call, tenacity that sleeps inside the job.
+"""Webhooks the simple way: one RQ job for each delivery, a client for each call, and retries that sleep inside the job.
 
 httpx posts where it is installed, else http.client. RQ's own worker forks for each job; its children's CPU counts too.
 """

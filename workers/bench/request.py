@@ -24,7 +24,7 @@ from workers.bench.rounds import Figure, Sizes, alternate, figure
 
 IN_FLIGHT = 32
 PATIENCE = 60.0
-"""Seconds for a hook set of 10,000 to be in force."""
+"""The most seconds until a hook set with 10,000 hooks is in force."""
 
 RULE = """
 hooks:
@@ -47,7 +47,7 @@ def event(command: str = "ls -la") -> Event:
 
 
 def others(count: int) -> str:
-    """Hooks that do not match: other tools, other types, patterns of their own."""
+    """Hooks that do not match the event: for other tools and types, each with a pattern of its own."""
     rule = "rule: {decision: deny, reason: no}"
     types = ("tool:pre_execute", "tool:post_execute")
     lines = [f"  - {{id: other-{n}, on: '{types[n % 2]}:tool{n}', {rule}}}" for n in range(count)]
@@ -56,7 +56,7 @@ def others(count: int) -> str:
 
 @asynccontextmanager
 async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[int]:
-    """The pid of a process of ours that prints a line when it is ready; ended with the block, `at_once` without a goodbye."""
+    """Start a process that prints a line when it is ready, yield its pid, and end it with the block; `at_once`: kill it."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         *argv,
@@ -77,7 +77,7 @@ async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool 
 
 
 async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Latency, throughput, the synchronous face, and 10,000 other hooks; each against its baseline."""
+    """Latency, throughput, the synchronous client, and 10,000 other hooks, each against its baseline."""
     keys, connections = Keys("bench"), Connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     bare, bus, sync = bare_client(url), Bus(url, namespace="bench"), None

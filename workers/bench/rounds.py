@@ -1,4 +1,4 @@
-"""How figures are taken: alternating rounds of ours and the baseline, medians, and the ratio between them."""
+"""How figures are measured: rounds of Fleethook and the baseline in turn, their medians, and the ratio of the medians."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Literal
 import msgspec
 
 Measure = Callable[[], Awaitable[float]]
-"""One round of one side; returns its figure."""
+"""Runs one round of one side; returns its figure."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much work one round is."""
+    """The amount of work in each round."""
 
     requests: int = 50
     """Requests of one slice of a latency round."""
@@ -26,15 +26,15 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     published: int = 2_000
     delivered: int = 4_000
     plain: int = 50
-    """Deliveries the plain way."""
+    """Deliveries of one round the simple way (`bench/plain.py`)."""
     paced: int = 2_500
-    """Events of one run at a steady pace."""
+    """Events of one run at a steady pace (`bench/pacing.py`)."""
     ills: int = 9
-    """How many cases of ill receivers; the first has every kind."""
+    """How many cases of failing receivers to run; the first has every kind."""
     starts: int = 3
-    """The least number of times that everything is started."""
+    """How often everything is started, at least."""
     idle: float = 10.0
-    """Seconds that everything stands idle, each time."""
+    """Seconds that everything is idle, each time."""
     warm_ups: int = 1
     """Rounds that do not count."""
 
@@ -55,15 +55,15 @@ QUICK: Final = Sizes(
     idle=1.5,
     warm_ups=0,
 )
-"""Whether every comparison runs, in seconds; no figure of it is one to quote."""
+"""Sizes that only check, in seconds, whether every comparison runs; their figures mean nothing."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison: ours against its baseline."""
+    """One comparison: Fleethook (`ours`) against its baseline (`theirs`)."""
 
     name: str
     baseline: str
-    """What it is compared with, in words."""
+    """The baseline, in words."""
     unit: str
     ours: float
     theirs: float
@@ -76,7 +76,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None where there is none."""
+        """Whether the bar is met; None without a bar."""
         if self.bar is None:
             return None
         return self.ratio <= self.bar if self.sense == "at most" else self.ratio >= self.bar
@@ -90,9 +90,9 @@ async def alternate(
     slices: int = 1,
     warm_ups: int = 1,
 ) -> tuple[list[float], list[float]]:
-    """`rounds` figures of each side, taken in turn, after `warm_ups` rounds of each that do not count.
+    """`rounds` figures of each side, measured in turn, after `warm_ups` rounds of each that do not count.
 
-    A round's figure is the median of so many `slices`, also taken in turn: a shared machine has fast and slow seconds.
+    A round's figure is the median of its `slices`, which are also measured in turn: a shared machine has fast and slow seconds.
     """
     one: list[float] = []
     other: list[float] = []

@@ -1,4 +1,4 @@
-"""The whole benchmark: a server of its own, every comparison in turn, and what the figures say."""
+"""The whole benchmark: starts a server of its own, and runs every comparison in turn."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
 
 
 def run(parts: Sequence[str], rounds: int, begin: Begin, sizes: Sizes = FULL) -> list[Figure]:
-    """Run the named parts (all where none is named), `rounds` rounds each, on a server with AOF every second."""
+    """Run the named parts (default: all), `rounds` rounds each, on a server with AOF every second."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home, bench_server() as url:
         previous = os.environ.get("FLEETHOOK_HOME")
-        os.environ["FLEETHOOK_HOME"] = home  # nobody's own user file takes part
+        os.environ["FLEETHOOK_HOME"] = home  # so that the user's own hook file is not read
         try:
             for number, name in enumerate(parts or PARTS):
                 begin(number)

@@ -1,4 +1,4 @@
-"""A server for the benchmark alone: no ACL, since the bare baselines are no role of ours; AOF every second."""
+"""A server for the benchmark only: AOF every second; without ACL, because the bare baselines have no role."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 10.0
 
 @contextmanager
 def bench_server() -> Iterator[str]:
-    """The URL of a server on a unix socket in a folder of its own, ended with the block."""
+    """Start a server on a unix socket in a folder of its own, yield its URL, and end it with the block."""
     with tempfile.TemporaryDirectory(prefix="fh-") as folder:
         socket = Path(folder, "s")
         options = (
@@ -56,7 +56,7 @@ def _wait(url: str) -> None:
         while True:
             try:
                 client.ping()
-            except Exception:  # whatever a server says while it starts; the last time it counts
+            except Exception:  # errors while the server starts; the last one is raised
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The receivers of the benchmark: healthy ones that note when a delivery came, and every kind of ill one."""
+"""The receivers of the benchmark: healthy ones that record when a delivery arrived, and every kind of failing one."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Any, Final, Literal
 
 Kind = Literal["silent", "dripping", "resetting", "refused", "no TLS", "no name", "429"]
 KINDS: Final[tuple[Kind, ...]] = ("silent", "dripping", "resetting", "refused", "no TLS", "no name", "429")
-"""Accepts and never answers; answers a byte at a time; resets; does not listen; is no TLS; its name server is silent; 429."""
+"""Never answers; answers a byte at a time; resets; does not listen; has no TLS; has a silent name server; answers 429."""
 
 _PER_CONNECTION: Final = 10
-"""Healthy ones with a name close a connection after so many answers: the next one has to look the name up."""
+"""A healthy receiver with a name closes a connection after this many answers, so that its name is looked up again."""
 
 _MARK: Final = re.compile(rb"mark-(\d+)-")
 
 
 class Sinks:
-    """Receivers behind one port, told apart by path; a port where nobody listens; a name server."""
+    """Receivers on one port, one for each path; a port without a listener; and a name server."""
 
     def __init__(self) -> None:
         self.sent: dict[int, float] = {}
         self.took: dict[int, float] = {}
-        """Milliseconds from sending to the arrival, by mark."""
+        """Milliseconds from sending to arrival, by mark."""
         self.more = asyncio.Event()
         """Set at each arrival."""
         self.port = self.closed_port = self.names_port = 0
 
     def url(self, kind: Kind | Literal["healthy", "named"], number: int) -> str:
-        """Where the endpoint of that number is, one of that kind; `named` is healthy and has to be looked up."""
+        """The URL of an endpoint by its number and kind; `named` is healthy, and its name has to be looked up."""
         path = f"{kind.replace(' ', '-')}/{number}"
         match kind:
             case "refused":
@@ -47,7 +47,7 @@ class Sinks:
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def arrived(self, body: bytes) -> None:
-        """A healthy receiver has a delivery whole; only its first arrival counts."""
+        """Record that a healthy receiver has a whole delivery; only its first arrival counts."""
         found = _MARK.search(body)
         mark = int(found[1]) if found else -1
         if mark in self.sent and mark not in self.took:
@@ -55,12 +55,12 @@ class Sinks:
             self.more.set()
 
     def begin(self) -> None:
-        """Forget the run before."""
+        """Delete the results of the run before."""
         self.sent.clear()
         self.took.clear()
 
     async def all_came(self, seconds: float) -> bool:
-        """Wait until everything that was sent to healthy ones has come; False where it has not in so many seconds."""
+        """Wait until all deliveries to healthy receivers have arrived; False if they have not after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while len(self.took) < len(self.sent):
@@ -73,12 +73,12 @@ class Sinks:
 
 @asynccontextmanager
 async def open_sink() -> AsyncIterator[Sinks]:
-    """The receivers on loopback, while the block lasts."""
+    """Run the receivers on loopback while the block lasts."""
     sink, loop = Sinks(), asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Connection(sink), "127.0.0.1", 0)
     names, _ = await loop.create_datagram_endpoint(_Names, local_addr=("127.0.0.1", 0))
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # held and not listened to, so that nobody else listens there meanwhile
+        closed.bind(("127.0.0.1", 0))  # bound without listening, so that no other program listens there meanwhile
         sink.port, sink.closed_port = server.sockets[0].getsockname()[1], closed.getsockname()[1]
         sink.names_port = names.get_extra_info("sockname")[1]
         try:
@@ -89,7 +89,7 @@ async def open_sink() -> AsyncIterator[Sinks]:
 
 
 class _Names(asyncio.DatagramProtocol):
-    """A name server: `*.healthy.test` is here, and for every other name it says nothing at all."""
+    """A name server that answers for `*.healthy.test` with this machine, and does not answer for other names."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -135,7 +135,9 @@ class _Connection(asyncio.Protocol):
                 self._drip()
             case b"resetting":
                 peer = self._transport.get_extra_info("socket")
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, and no end
+                peer.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )  # sends a reset and no end
                 self._transport.abort()
             case b"429":
                 self._transport.write(b"HTTP/1.1 429 No\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n")

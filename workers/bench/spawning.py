@@ -1,4 +1,4 @@
-"""Processes: the shim, a command hook, `up` and `--help`, each against the same without Fleethook."""
+"""Processes: the hook command and a command hook, each compared with the same work without Fleethook."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ client.blpop([reply], timeout=10)
 
 
 async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """The shim, spawn to exit with a verdict, against an empty interpreter; and the same through redis-py beside it."""
+    """The hook command from spawn to exit with a verdict, against an empty interpreter; and the same with redis-py."""
     keys, connections = Keys("bench"), Connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     compile_shim()
@@ -80,7 +80,7 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-            # In turn, one by one: a shared machine has fast and slow moments, of a few processes' length.
+            # One of each in turn: a shared machine has fast and slow moments that last for a few processes.
             one, other = await alternate(ours, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
             slow, _ = await alternate(through_redis_py, theirs, rounds, slices=sizes.slices, warm_ups=0)
     await connections.close()
@@ -108,7 +108,7 @@ def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
 
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """What a command hook costs beyond a rule hook, against the same spawn with the same pipes bare."""
+    """How much longer a command hook takes than a rule hook, against a bare spawn of the same command with the same pipes."""
     keys, connections = Keys("bench"), Connections(url)
     hooks = f"""
 hooks:
@@ -133,7 +133,7 @@ hooks:
         async def bare() -> float:
             return await asyncio.to_thread(_bare_spawn, body)
 
-        await extra()  # a first request has connections to open
+        await extra()  # the first request opens connections
         one, other = await alternate(extra, bare, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
     await connections.close()
     return [figure("command hook minus rule hook", "the same spawn with the same pipes", "ms", one, other, bar=1.3)]

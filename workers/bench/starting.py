@@ -1,4 +1,4 @@
-"""Starting and standing still: how long `fleethook up` takes to be ready, and what it costs while nothing happens."""
+"""Start and idle: how long `fleethook up` takes to be ready, and how much CPU it uses while nothing happens."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from workers.bench.rounds import Figure, Sizes, alternate, figure
 from workers.supervisor import running
 
 IDLE_BAR: Final = 50.0
-"""Milliseconds of CPU a second that everything together may need while nothing happens: a twentieth of a core."""
+"""The most CPU that all processes together may use while nothing happens, in milliseconds a second: a twentieth of a core."""
 
 _SETTLED: Final = 1.0
-"""Seconds after the last word of readiness; by then the first chores are done."""
+"""Seconds to wait after everything is ready; by then the first housekeeping is done."""
 
 _PROC: Final = Path("/proc")
 
@@ -75,7 +75,7 @@ def _timed(command: tuple[str, ...], count: int) -> float:
 
 
 def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
-    """Milliseconds of `up` until everything is ready, and of one evaluator on its server; CPU of `up` idle, in ms a second."""
+    """Milliseconds until `up` is ready, and until one evaluator on its server is; the CPU of an idle `up` in ms a second."""
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         environment["FLEETHOOK_HOME"] = home
@@ -94,7 +94,7 @@ def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
 
 @contextmanager
 def _up(environment: Mapping[str, str]) -> Iterator[int]:
-    """`fleethook up`, ready; yields its process id."""
+    """Start `fleethook up`, and yield its process id when it is ready."""
     places = directories(environment)
     up = subprocess.Popen(
         [sys.executable, "-m", "workers.cli", "up"],
@@ -114,7 +114,7 @@ def _up(environment: Mapping[str, str]) -> Iterator[int]:
 
 
 def _alone(environment: Mapping[str, str]) -> float:
-    """Seconds of one evaluator from start to ready."""
+    """Seconds that one evaluator takes to be ready."""
     start = time.perf_counter()
     alone = subprocess.Popen(
         [sys.executable, "-m", "workers.cli", "worker", "evaluator"], env=environment, stderr=subprocess.PIPE
@@ -129,7 +129,7 @@ def _alone(environment: Mapping[str, str]) -> float:
 
 
 def _cpu(root: int) -> float:
-    """Seconds of CPU of a process and of everything below it that is alive."""
+    """Seconds of CPU of a process and of its live descendants."""
     ticks, seen, todo = 0, set[int](), [root]
     while todo:
         pid = todo.pop()
@@ -137,7 +137,7 @@ def _cpu(root: int) -> float:
             fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
             children = (_PROC / str(pid) / "task").glob("*/children")
             todo += [int(child) for one in children for child in one.read_text().split() if int(child) not in seen]
-        except FileNotFoundError:  # it has ended just now
+        except FileNotFoundError:  # the process has just ended
             continue
         seen.add(pid)
         ticks += int(fields[11]) + int(fields[12])

@@ -75,14 +75,14 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Deliveries per CPU-second of one carrier against those of a raw aiohttp loop, both in processes of their own."""
-    with on_one_core(await server_pid(url)):  # a core's other thread at work makes seconds of this one count for less
+    """Deliveries per CPU-second of one carrier, against those of a raw aiohttp loop, each in a process of its own."""
+    with on_one_core(await server_pid(url)):  # the core's other hyperthread, if busy, makes this one slower
         async with process(url, "-m", "workers.bench.streaming", "sink"):
             port = await _port(url)
             ours, theirs = await alternate(
                 lambda: _carried(url, port, sizes.delivered),
                 lambda: _raw(port, sizes.delivered),
-                4 * rounds,  # half a second of CPU each, of which one is worth twice another (measured, shared machine)
+                4 * rounds,  # each is half a CPU-second; on a shared machine they differ by a factor of two (measured)
                 warm_ups=sizes.warm_ups,
             )
             plain = [await plainly(url, port, sizes.plain) for _ in range(min(rounds, 3))]
@@ -120,7 +120,7 @@ async def _port(url: str) -> int:
 
 
 async def _carried(url: str, port: int, most: int) -> float:
-    """Fill the stream with deliveries, then let one carrier in a process of its own empty it."""
+    """Fill the stream with deliveries, then let one carrier in a process of its own send them all."""
     from bus.hooksets.in_force import HookSet, Layered
     from bus.requests import read_event, read_request
     from bus.wire.streams import StreamEntry, call_all
@@ -195,7 +195,7 @@ def _cpu() -> float:
 
 
 async def _be_sink(url: str) -> None:
-    """A receiver as thin as asyncio allows: it answers 200 as soon as the body is there."""
+    """The simplest receiver that asyncio allows: it answers 200 as soon as the body has arrived."""
 
     class Sink(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -223,7 +223,7 @@ async def _be_sink(url: str) -> None:
 
 
 async def _be_carrier(url: str, namespace: str) -> None:
-    """One carrier over what is there; prints attempts and CPU seconds, its start not counted."""
+    """Run one carrier on the deliveries that exist; prints the attempts and its CPU seconds without its start."""
     from pathlib import Path
 
     from bus.hooksets.in_force import Watcher

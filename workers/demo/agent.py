@@ -1,4 +1,4 @@
-"""One scripted agent of the demo: asks for verdicts and publishes events, and reports what it got on stdout.
+"""One scripted agent of the demo: asks for verdicts, publishes events, and reports the results on stdout.
 
 Runs as `python -m workers.demo.agent NAME REQUESTS EVENTS`; the server comes from the environment.
 """
@@ -17,18 +17,18 @@ from bus.events import Event
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one agent did."""
+    """The results of one agent."""
 
     verdicts: int
     fallbacks: int
     published: tuple[str, ...]
     """The ids of the events that it published."""
     times: tuple[float, ...]
-    """Milliseconds of each request, as the agent saw them."""
+    """The milliseconds that each request took, measured by the agent."""
 
 
 async def act(name: str, requests: int, events: int) -> AgentReport:
-    """The agent's script: a tool call that needs a verdict, then what came of it, over and over."""
+    """The agent's script: a tool call that needs a verdict, then an event with its result, over and over."""
     published: list[str] = []
     times: list[float] = []
     fallbacks = 0

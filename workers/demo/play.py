@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode")
-HARMLESS: Final = 1_000  # processes that have just started take half as long again for their first two hundred
+HARMLESS: Final = 1_000  # processes that have just started are half as slow again for their first two hundred requests
 REQUESTS: Final = 40
 EVENTS: Final = 80
 PATIENCE: Final = 30.0
@@ -70,11 +70,11 @@ endpoints:
 
 
 class DemoFailed(FleethookError):
-    """The demo saw something that it should not have seen."""
+    """A scene of the demo had an unexpected result."""
 
 
 class DemoContext:
-    """What the scenes share."""
+    """The values that all scenes share."""
 
     def __init__(self, places: Directories, project: Path, receiver: DemoReceiver, say: Say) -> None:
         self.places, self.project, self.receiver, self.say = places, project, receiver, say
@@ -83,18 +83,18 @@ class DemoContext:
 
     @property
     def url(self) -> str:
-        """The server, as the workers reach it."""
+        """The server's URL for workers."""
         return bus_url(self.settings, "worker", self.places)
 
     @property
     def agent_environment(self) -> dict[str, str]:
-        """What an agent process gets."""
+        """The environment of an agent process."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         return {**kept, "FLEETHOOK_REDIS_URL": self.url, "FLEETHOOK_NAMESPACE": self.settings.namespace}
 
 
 async def play(say: Say, begin: Callable[[int], None] = lambda _: None) -> None:
-    """Play all scenes; raises DemoFailed where something did not hold. `begin` is told which of the `STEPS` begins."""
+    """Play all scenes; raises DemoFailed if one had an unexpected result. `begin` is called with the index in `STEPS` as each step begins."""
     with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
         project = _made(Path(folder, "project"))
         secret = generate_secret()
@@ -115,7 +115,7 @@ async def play(say: Say, begin: Callable[[int], None] = lambda _: None) -> None:
 
 @contextmanager
 def _own_home(folder: Path) -> Iterator[None]:
-    """`folder` is the home directory of this process and its children, and no setting of the user's takes part."""
+    """Make `folder` the home directory of this process and its children, without any of the user's settings."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("FLEETHOOK_") or name == "HOME"}
     for name in kept:
         del os.environ[name]
@@ -129,7 +129,7 @@ def _own_home(folder: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def _running(stage: DemoContext) -> AsyncIterator[None]:
-    """`fleethook up`, as anybody would start it, in a folder of its own."""
+    """Start `fleethook up` as a user would, in a folder of its own."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     log = stage.project.parent / "up.log"
@@ -223,7 +223,7 @@ async def _blocked(stage: DemoContext) -> None:
     took = (time.perf_counter() - start) * 1000
     said = json.loads(out or b"{}").get("hookSpecificOutput", {})
     if said.get("permissionDecision") != "deny":
-        # What an agent does with any other answer: it runs the tool.
+        # With any other answer an agent runs the tool.
         process = await asyncio.create_subprocess_shell(command)
         await process.wait()
     stage.say("1. Claude Code asks to run  rm -rf ~/precious")
@@ -235,7 +235,7 @@ async def _blocked(stage: DemoContext) -> None:
 
 
 async def _harmless(stage: DemoContext) -> None:
-    # A carrier is starting for what scene 1 owes, and takes a core for half a second: what is measured is the bus.
+    # A carrier starts for the webhook of scene 1 and uses a core for half a second, which must not count here.
     await _until(lambda: stage.receiver.delivered("/chat"), "the webhook has arrived")
     bus_ms, rules_ms = [], []
     async with Bus(stage.url, namespace=stage.settings.namespace) as bus:
@@ -347,7 +347,7 @@ async def _killed(stage: DemoContext) -> None:
 
 
 def _kill(stage: DemoContext, *kinds: str) -> list[str]:
-    """kill -9 one process of each kind."""
+    """Kill one process of each kind with -9."""
     state = running(stage.places)
     killed = []
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""The webhook receiver of the demo: a small HTTP server that verifies signatures, and fails as often as it is told."""
+"""The webhook receiver of the demo: a small HTTP server that verifies signatures, and fails a given number of times."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bus.http.signing import verify
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as it came in."""
+    """One request that arrived."""
 
     path: str
     id: str
     """Its `webhook-id`: the same over all attempts of one delivery."""
     status: int
-    """What it was answered."""
+    """The status of the answer."""
     signed: bool
 
 
@@ -42,7 +42,7 @@ class DemoReceiver:
             self._server.close()
 
     def delivered(self, path: str) -> Counter[str]:
-        """How often each `webhook-id` was taken on `path`."""
+        """How often each `webhook-id` was accepted on `path`."""
         return Counter(one.id for one in self.received if one.path == path and one.status < 300)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
