@@ -91,10 +91,9 @@ def root(ctx: click.Context, no_colour: bool, verbose: bool, namespace: str | No
     fleet.verbose = verbose
     fleet.namespace = namespace
     fleet.colour = False if no_colour else None
-    if verbose:
-        import logging
+    from workers.cli.logged import show_logged
 
-        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    show_logged(fleet)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -136,7 +136,8 @@ class Context:
     colour: bool | None = None
     """Whether to use colours; None: as NO_COLOR, FORCE_COLOR and the terminal decide."""
     quiet: bool = False
-    """Whether the command reports the settings' warnings itself, so that they are not messages."""
+    """Whether the command reports warnings of settings and hook files itself, so that they are not messages."""
+    _warned: set[str] = field(default_factory=set)
     flags: dict[str, object] = field(default_factory=dict)
     """Settings from the command line, by name; set them before the first call of `settings()`."""
 
@@ -205,6 +206,12 @@ class Context:
     def say(self, text: str) -> None:
         """Print a message for people on stderr."""
         say(text, colour=colours(sys.stderr, self.colour))
+
+    def warn(self, text: str, before: str = "") -> None:
+        """A warning on stderr, `before` in front of it; the same text is said once a command, also where it is logged."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.say(before + self.style(text, "yellow", err=True))
 
     def style(self, text: str, colour: Colour, *, err: bool = False) -> str:
         """The text in a colour if the stream (stdout, or stderr with `err`) shows colours."""

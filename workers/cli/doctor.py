@@ -30,7 +30,6 @@ def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
     from workers.cli.screens.doctor import counts, show_report
 
     fleet.quiet = True
-    _silence_log(fleet)
     checks = _redacted(_examine(fleet, live=live))
     fixed = _repair(fleet, checks) if fix else []
     if fixed:
@@ -45,15 +44,6 @@ def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
         show_report(fleet, checks, verbose=verbose or fleet.verbose)
     if wrong:
         raise CheckFailed("")
-
-
-def _silence_log(fleet: Context) -> None:
-    """Keep what the hooks in force log off stderr: the report has it, too."""
-    import logging
-
-    log = logging.getLogger("fleethook")
-    if not fleet.verbose and not log.handlers:
-        log.addHandler(logging.NullHandler())
 
 
 def _redacted(checks: Sequence[Check]) -> list[Check]:

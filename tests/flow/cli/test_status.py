@@ -162,6 +162,30 @@ def test_content_that_is_not_in_force_is_shown_and_stops_no_command(
     assert (away.code, len(away.json["rejected"])) == (3, 1)
 
 
+@pytest.mark.req("X-10")
+@pytest.mark.parametrize(
+    ("words", "times"), [("hooks list", 1), ("-v hooks list", 1), ("webhooks list", 1), ("doctor", 0)]
+)
+def test_a_command_tells_of_rejected_content_once(
+    words: str, times: int, server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what the bus logs: as a program, where no test catches logs. `doctor` has it in its report."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    mine = tmp_path / "home" / "config" / "fleethook.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("hooks: [{id: mine, on: 'tool:*', comand: 'true'}]\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "workers.cli", *words.split()],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.count(f"{mine}:1:34: ") == times, done.stderr
+
+
 @pytest.mark.req("X-10", "B-04")
 def test_deliveries_go_to_the_last_good_endpoints_over_a_restart(
     server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,7 +86,7 @@ def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, who
         fleet.say(f"no hooks are in force here{f' for {kind}' if kind else ''}")
     fleet.say(f"in force: {here.version}")
     for text in here.waiting:
-        fleet.say(fleet.style(text, "yellow", err=True))
+        fleet.warn(text)
 
 
 def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
