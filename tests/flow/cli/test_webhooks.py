@@ -242,8 +242,10 @@ def test_an_endpoint_is_paused_disabled_and_enabled_again(server: Server, keys: 
         listed = fleethook("deliveries", "list", "--event", event, "--json").lines
         return str(listed[0]["state"]) if listed else ""
 
-    with beside(receiving) as receiver, workers(server.url, keys, mine.parents[1], "dispatcher", "carrier"):
+    with ExitStack() as stack:
+        receiver = stack.enter_context(beside(receiving))
         mine.write_text(f'endpoints: [{{id: in, url: "{receiver.url()}"}}]\nnetwork: {{allow: ["localhost"]}}\n')
+        stack.enter_context(workers(server.url, keys, mine.parents[1], "dispatcher", "carrier"))
         assert stands() == "active"
         assert fleethook("webhooks", "resume", "in").code == 1, "it is not paused"
         paused = fleethook("webhooks", "pause", "in", "--reason", "moving house", "--json")
