@@ -136,7 +136,7 @@ class Context:
     colour: bool | None = None
     """Whether to use colours; None: as NO_COLOR, FORCE_COLOR and the terminal decide."""
     quiet: bool = False
-    """Whether the command reports warnings of settings and hook files itself, so that they are not messages."""
+    """Whether the command reports what settings and hooks warn of itself, so that it is no message."""
     _warned: set[str] = field(default_factory=set)
     flags: dict[str, object] = field(default_factory=dict)
     """Settings from the command line, by name; set them before the first call of `settings()`."""

@@ -242,7 +242,6 @@ def _run_once(fleet: Context, run: _TestRun, files: dict[str, Stamp]) -> bool:
     has mistakes, or no test.
     """
     import asyncio
-    import logging
 
     from bus.config.documents import gathering
     from bus.errors import ConfigError
@@ -265,8 +264,7 @@ def _run_once(fleet: Context, run: _TestRun, files: dict[str, Stamp]) -> bool:
             text, hint = f"no test's name contains {run.names!r}", f"the file has {len(tests)}; see `tests:` in it"
         raise ConfigError(text, file=name, hint=hint)
 
-    # The results say why a hook failed; without a handler, Python would print the log's warnings, too.
-    logging.getLogger("fleethook").addHandler(logging.NullHandler())
+    fleet.quiet = True  # the results say why a hook failed
 
     async def work() -> list[HookTestResult]:
         results = []
